@@ -178,9 +178,9 @@ class TestFigures:
 
     def test_angles_and_frames_in_another_order_have_no_mean(self):
         values = np.arange(500.0)
-        for x, cyclic in ((values, True), (values[::-1], False), (values % 9, False)):
+        for x, no_mean in ((values, True), (values[::-1], False), (values % 9, False)):
             columns = {"time (ps)": x, "a": values}
-            table = Table(columns, "time (ps)", {"a": "A"}, "A", cyclic=cyclic)
+            table = Table(columns, "time (ps)", {"a": "A"}, "A", no_mean=no_mean)
             results = Results(table=table)
             assert results.means == {}
             axes, _ = self.lines_of(results)

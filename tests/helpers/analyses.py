@@ -7,6 +7,7 @@ import numpy as np
 
 import paceline
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.diffusionmap import DistanceMatrix
@@ -55,6 +56,22 @@ ANALYSES = {
         lambda results: [results.positions, results.rmsd, results.universe.atoms.positions],
     ),
     "ChiAngles": Case(lambda u: ChiAngles(u.residues[90:10:-7]), lambda results: [results.angles]),
+    **{
+        f"Clustering, {method}": Case(
+            lambda u, method=method, given=given: Clustering(
+                u, "name CA", method, weights="mass", **given
+            ),
+            lambda results: [
+                *(results.labels, results.sizes, results.centers),
+                results.universe.trajectory.get_array(),
+            ],
+        )
+        for method, given in {
+            "gromos": {"cutoff": 1.8},
+            "leader": {"cutoff": 1.8},
+            "k-medoids": {"n_clusters": 5},
+        }.items()
+    },
     "ContactMap": Case(
         lambda u: ContactMap(u.select_atoms("resid 30-70"), 4.0),
         lambda results: [results.counts, results.frequencies],

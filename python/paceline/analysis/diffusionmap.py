@@ -168,9 +168,9 @@ class DistanceMatrix(AnalysisBase):
 
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Compare pairs of frames."""
-        worker: _PairRmsds | _PairMetrics
+        worker: PairRmsds | _PairMetrics
         if self._metric is None:
-            worker = _PairRmsds(len(self.atoms), self._relative, self.superposition, self._cutoff)
+            worker = PairRmsds(len(self.atoms), self._relative, self.superposition, self._cutoff)
         else:
             weights = self.atoms.masses if isinstance(self._weights, str) else self._weights
             worker = _PairMetrics(self._metric, weights, self._cutoff)
@@ -208,7 +208,7 @@ class Positions:
         return block.positions
 
 
-class _PairRmsds:
+class PairRmsds:
     """Worker's half: the RMSDs of the frames of two parts."""
 
     def __init__(
@@ -254,8 +254,32 @@ def _tile(distances: np.ndarray, cutoff: float, size: int) -> np.ndarray:
     return tile
 
 
-class Tiles:
-    """Parts of a symmetric matrix of all pairs of frames: tiles on and above its diagonal.
+class TileParts:
+    """Parts of all pairs of frames: tiles on and above the diagonal of their matrix."""
+
+    def __init__(self, rows: np.ndarray, worker: Any):
+        self.rows, self.worker = rows, worker
+        self.size = tile_size(len(rows), rows.nbytes // len(rows))
+        edge = -(-len(rows) // self.size)
+        self._tiles = [(i, j) for i in range(edge) for j in range(i, edge)]
+        self.n_parts = len(self._tiles)
+
+    def frames(self, number: int) -> tuple[slice, slice]:
+        """Frames of the rows and columns of a tile."""
+        first, second = (
+            slice(k * self.size, min((k + 1) * self.size, len(self.rows)))
+            for k in self._tiles[number]
+        )
+        return first, second
+
+    def arguments(self, number: int) -> tuple[Any, ...]:
+        """Size of a tile, and positions of the frames of its rows and columns."""
+        first, second = self.frames(number)
+        return self.size, self.rows[first], self.rows[second]
+
+
+class Tiles(TileParts):
+    """Parts of a symmetric matrix of all pairs of frames.
 
     Attributes
     ----------
@@ -264,31 +288,16 @@ class Tiles:
     """
 
     def __init__(self, rows: np.ndarray, worker: Any, dtype: np.dtype, *, condensed: bool):
-        self._rows, self.worker, self._condensed = rows, worker, condensed
+        super().__init__(rows, worker)
+        self._condensed = condensed
         self._n = n = len(rows)
-        self._size = tile_size(n, rows.nbytes // n)
-        edge = -(-n // self._size)
-        self._tiles = [(i, j) for i in range(edge) for j in range(i, edge)]
-        self.n_parts = len(self._tiles)
         shape = (n * (n - 1) // 2,) if condensed else (n, n)
         self.matrix = allocate_results(shape, dtype)
-
-    def _frames(self, number: int) -> tuple[slice, slice]:
-        """Frames of the rows and columns of a tile."""
-        first, second = (
-            slice(k * self._size, min((k + 1) * self._size, self._n)) for k in self._tiles[number]
-        )
-        return first, second
-
-    def arguments(self, number: int) -> tuple[Any, ...]:
-        """Size of a tile, and positions of the frames of its rows and columns."""
-        first, second = self._frames(number)
-        return self._size, self._rows[first], self._rows[second]
 
     def put(self, number: int, *values: np.ndarray) -> None:
         """Put a tile in its places."""
         (tile,) = values
-        first, second = self._frames(number)
+        first, second = self.frames(number)
         tile = tile[: first.stop - first.start, : second.stop - second.start]
         if self._condensed:
             for row, (pairs, columns) in enumerate(self._pairs(first, second)):
@@ -297,15 +306,15 @@ class Tiles:
         if first == second:
             tile = np.triu(tile, 1)
             tile = tile + tile.T
-            np.fill_diagonal(tile, np.where(_left_out(self._rows[first]), np.nan, 0.0))
+            np.fill_diagonal(tile, np.where(left_out(self.rows[first]), np.nan, 0.0))
         else:
             self.matrix[second, first] = tile.T
         self.matrix[first, second] = tile
 
     def get(self, number: int) -> tuple[np.ndarray]:
         """Return a tile that was put."""
-        first, second = self._frames(number)
-        tile = np.zeros((self._size, self._size))
+        first, second = self.frames(number)
+        tile = np.zeros((self.size, self.size))
         if self._condensed:
             for row, (pairs, columns) in enumerate(self._pairs(first, second)):
                 tile[row, columns] = self.matrix[pairs]
@@ -367,7 +376,7 @@ def _edges(places: np.ndarray) -> np.ndarray:
     return np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
 
 
-def _left_out(frames: np.ndarray) -> np.ndarray:
+def left_out(frames: np.ndarray) -> np.ndarray:
     """True for frames with a number that is NaN."""
     return np.isnan(frames).any(axis=tuple(range(1, frames.ndim)))
 

@@ -79,8 +79,8 @@ class _Dihedrals(AnalysisBase):
         if len(legend) > LINES:
             some = dict(list(legend.items())[:LINES])
             label = f"angle (°), the first {LINES} of {len(legend)}"
-            drawn = Table(columns, "time (ps)", some, label, cyclic=True)
-        return Table(columns, "time (ps)", legend, "angle (°)", drawn, cyclic=True)
+            drawn = Table(columns, "time (ps)", some, label, no_mean=True)
+        return Table(columns, "time (ps)", legend, "angle (°)", drawn, no_mean=True)
 
 
 class Dihedral(_Dihedrals):

@@ -264,8 +264,8 @@ class Replicas:
         known = [table for table in chain.from_iterable(tables.values()) if table is not None]
         if not known:
             return [*found, "No table, and so no mean between replicas: arrays are saved."]
-        if known[0].cyclic:
-            found.append("Angles of a full turn have no arithmetic mean.")
+        if known[0].no_mean:
+            found.append("Angles of a full turn and numbers of clusters have no arithmetic mean.")
         single = [group for group, of_group in tables.items() if len(of_group) == 1]
         if single:
             found.append(
@@ -273,7 +273,7 @@ class Replicas:
             )
         firsts = {group: of_group[0] for group, of_group in tables.items()}
         titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
-        for group, own in titles.items() if known[0].is_series and not known[0].cyclic else ():
+        for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
             if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
                 found.append(f"Of {len(own)} series of {group}, {n_alone} are not in all groups.")
         means = [mean for one in known for mean in one.means().values()]
@@ -415,7 +415,7 @@ class Replicas:
         known = [one for one in chain.from_iterable(tables.values()) if one is not None]
         if not known:
             return found
-        if known[0].is_series and not known[0].cyclic:
+        if known[0].is_series and not known[0].no_mean:
             found[""] = draw_series(tables, self.means[name], width)
         elif known[0].drawn is not None and known[0].drawn.points:
             found[""] = draw_points(
@@ -452,7 +452,7 @@ class Replicas:
         found: dict[str, dict[str, list[float]]] = {}
         for group, tables in self._tables(name).items():
             for table in tables:
-                if table is None or table.cyclic or not table.is_series:
+                if table is None or table.no_mean or not table.is_series:
                     continue
                 for title in table.y:
                     values = np.asarray(table.columns[title], dtype=float)

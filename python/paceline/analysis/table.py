@@ -76,9 +76,9 @@ class Table:
     `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
     `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
     that table, and where `states` or an `image` are, these. With `points`, they have points instead
-    of lines. Angles of a full turn are `cyclic`: they have no arithmetic mean. `profile` is the
-    table of means over frames, such as those of residues. Rows of several runs are compared by
-    `keys`, by default `x`. Of a `partial` table, the results hold more.
+    of lines. Angles of a full turn and numbers of clusters have `no_mean`, and are points, too.
+    `profile` is the table of means over frames, such as those of residues. Rows of several runs are
+    compared by `keys`, by default `x`. Of a `partial` table, the results hold more.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -88,7 +88,7 @@ class Table:
     drawn: "Table | None" = None
     points: bool = False
     states: States | None = None
-    cyclic: bool = False
+    no_mean: bool = False
     image: Image | None = None
     profile: "Table | None" = None
     keys: Sequence[str] = ()
@@ -101,7 +101,7 @@ class Table:
 
     def means(self) -> dict[str, SeriesMean]:
         """Mean of each series in time, by title; none where frames are in no order."""
-        if self.cyclic or not self.is_series:
+        if self.no_mean or not self.is_series:
             return {}
         times = np.asarray(self.columns[self.x], dtype=float)
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
@@ -132,7 +132,7 @@ def draw(table: Table, ax: Any) -> Any:
         return _draw_image(table.image, ax)
     x = table.columns[table.x]
     width = len(x) // WINDOWS | 1
-    points = table.points or table.cyclic  # lines would go through all of a turn
+    points = table.points or table.no_mean  # lines would go through what is between
     has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS and not points
     is_large = len(x) > LARGE
     means = table.means() if len(table.y) <= NAMED else {}
@@ -153,6 +153,10 @@ def draw(table: Table, ax: Any) -> Any:
     ax.margins(x=0)
     # Times of many digits have room side by side.
     ax.locator_params(axis="x", nbins=6)
+    if table.no_mean and not any(
+        np.nan_to_num(table.columns[title] % 1).any() for title in table.y
+    ):
+        ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if len(table.y) > 1 or has_mean or means:
         # Above the axes: nowhere else is sure to be free of lines.

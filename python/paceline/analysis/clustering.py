@@ -1,0 +1,499 @@
+"""Clusters of frames, by the RMSD of each pair of frames after superposition.
+
+Tiles of pairs of frames are compared as for `paceline.analysis.diffusionmap.DistanceMatrix`. What
+needs a cutoff keeps one bit a pair and no matrix.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.diffusionmap import PairRmsds, Positions, TileParts, Tiles, left_out
+from paceline.analysis.interfaces import OverParts, PerFrame
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
+from paceline.errors import SelectionError
+from paceline.schedule.parts import allocate_results
+from paceline.transform.base import choose_atoms, relative_weights
+
+#: Methods that need a cutoff, and the one that needs a number of clusters.
+BY_CUTOFF, BY_NUMBER = ("gromos", "leader"), ("k-medoids",)
+#: Below every RMSD: `PairRmsds` changes none.
+NO_CUTOFF = -1.0
+#: Type of the RMSDs that k-medoids keeps.
+KEPT = np.dtype(np.float32)
+#: Rows of neighbours that are looked at together.
+ROWS = 256
+#: Sums of distances that differ by less than this part of them are equal.
+ROUNDING = 1e-9
+
+
+class Clustering(AnalysisBase):
+    r"""Clusters of similar frames, by the RMSD after superposition of each pair.
+
+    Three methods. Frames are neighbours if their RMSD is less than the cutoff (not equal to it), as
+    in GROMACS; of what is equally good, the earliest frame in the run is taken.
+
+    - ``gromos`` (Daura et al. 1999, Angew. Chem. Int. Ed. 38, 236): the frame with most neighbours
+      is a center; it and its neighbours are a cluster and leave; again, with what remains.
+    - ``leader`` (Hartigan 1975, Clustering Algorithms, ch. 3): frame by frame in the order of the
+      run, each joins the first leader that is a neighbour, or else is the next leader.
+    - ``k-medoids`` (Kaufman & Rousseeuw 1990, Finding Groups in Data, ch. 2: PAM): k frames with
+      the least sum of distances of all frames from the nearest one. The first is that with the
+      least sum of distances, the next ones each lower the sum most (BUILD). Then the exchange of a
+      medoid for another frame that lowers the sum most is made, until none does (SWAP, by the sums
+      of Schubert & Rousseeuw 2021, Inf. Syst. 101, 101804).
+
+    Molecules must be whole.
+
+    Parameters
+    ----------
+    universe : AtomGroup or Universe
+        Where `select` selects.
+    select : str
+        The atoms that are superposed and compared.
+    method : {"gromos", "leader", "k-medoids"}
+        Method.
+    cutoff : float, optional
+        RMSD below which frames are neighbours, Å; for gromos and leader, which need it.
+    n_clusters : int, optional
+        Number of clusters; for k-medoids, which needs it.
+    weights : None, "mass" or array of float, shape (n_atoms,)
+        Weights of the atoms in superposition and RMSD.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.labels : numpy.ndarray of int64, shape (n_frames,)
+        Number of each frame's cluster; from 0, by size, the largest first, and of equal size the
+        one with the earliest center. -1 for damaged frames that were left out, and frames with a
+        position that is NaN.
+    results.sizes : numpy.ndarray of int64, shape (n_clusters,)
+        Number of frames in each cluster.
+    results.centers : numpy.ndarray of int64, shape (n_clusters,)
+        Center, leader or medoid of each cluster: its place in the run.
+    results.center_frames : numpy.ndarray of int64, shape (n_clusters,)
+        The same as frame numbers.
+    results.universe : MDAnalysis.Universe
+        The atoms compared, with a frame for each center: positions as in the run. More than
+        256 MiB are in a nameless file of the temporary folder.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+    atoms : AtomGroup
+        The atoms.
+
+    Raises
+    ------
+    SelectionError
+        No atoms are selected.
+    TypeError, ValueError
+        An unknown method, a cutoff or a number that it does not take, weights that cannot be, or
+        fewer frames than clusters.
+    UnsupportedError
+        The group updates itself, or positions and pairs have no room in the temporary folder.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> clusters = Clustering(u, "name CA", cutoff=2.0).run()
+    >>> clusters.results.sizes, clusters.results.center_frames
+    (array([57, 38,  2,  1]), array([61, 19,  0, 40]))
+    >>> clusters.members(2)
+    array([0, 1])
+    """
+
+    stages = 2
+    over_parts = True
+
+    def __init__(
+        self,
+        universe: Any,
+        select: str = "all",
+        method: str = "gromos",
+        *,
+        cutoff: float | None = None,
+        n_clusters: int | None = None,
+        weights: Any = None,
+        verbose: bool = False,
+    ):
+        atoms = choose_atoms(universe, select, "select")
+        super().__init__(atoms, verbose=verbose)
+        if len(atoms) == 0:
+            raise SelectionError(f"select: no atoms match {select!r}")
+        _check_method(method, cutoff, n_clusters)
+        self.atoms, self._select = atoms, select
+        self.method, self.cutoff, self.n_clusters = method, cutoff, n_clusters
+        self._weights = weights
+        self._relative = relative_weights(atoms, weights)
+        self.row_bytes = 12 * len(atoms)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            **super().parameters(),
+            "select": self._select,
+            "method": self.method,
+            "cutoff": self.cutoff,
+            "n_clusters": self.n_clusters,
+            "weights": self._weights if isinstance(self._weights, str | None) else "given",
+        }
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of the positions, and of bits or RMSDs of pairs, of so many frames."""
+        if self.n_clusters is None:
+            of_pairs = n_frames * -(-n_frames // 8)
+        else:
+            of_pairs = n_frames * (n_frames - 1) // 2 * KEPT.itemsize
+        return super().stored_bytes(n_frames) + of_pairs
+
+    def prepare(self) -> PerFrame:
+        """Collect the positions."""
+        self._check_number(len(self.frames))
+        return Positions()
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Compare pairs of frames."""
+        rmsds = PairRmsds(len(self.atoms), self._relative, True, NO_CUTOFF)
+        if self.cutoff is None:
+            return Tiles(value, rmsds, KEPT, condensed=True)
+        return Neighbors(value, _Near(rmsds, self.cutoff))
+
+    def finish(self, value: Any) -> None:
+        """Make clusters."""
+        rows, n = value.rows, len(value.rows)
+        known = np.concatenate([~left_out(rows[k : k + ROWS]) for k in range(0, n, ROWS)])
+        if not known.any():
+            raise ValueError("no frame is left to cluster: all are damaged, or have NaN positions")
+        if isinstance(value, Neighbors):
+            find = gromos if self.method == "gromos" else leader
+            labels, centers = find(value.near)
+        else:
+            self._check_number(int(known.sum()))
+            labels, centers = k_medoids(Pairs(value.matrix, known), self.n_clusters or 1)
+        labels, centers, sizes = _by_size(labels, centers)
+        self.results = ClusterResults(
+            table=_table(labels, self.frames, self.times),
+            provenance=self.record(),
+            labels=labels,
+            sizes=sizes,
+            centers=centers,
+            center_frames=self.frames[centers],
+            universe=_universe(self.atoms, rows, centers),
+            frames=self.frames,
+            times=self.times,
+        )
+
+    def _check_number(self, n_frames: int) -> None:
+        if self.n_clusters is not None and self.n_clusters > n_frames:
+            raise ValueError(f"there are {n_frames} frames for {self.n_clusters} clusters")
+
+    def members(self, cluster: int) -> np.ndarray:
+        """Find the frames of a cluster.
+
+        Parameters
+        ----------
+        cluster : int
+            Its number, from 0.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_members,)
+            Frame numbers, in the order of the run.
+
+        Raises
+        ------
+        ValueError
+            The analysis has not run, or there is no such cluster.
+        """
+        if "labels" not in self.results:
+            raise ValueError("call run() before members()")
+        n = len(self.results.sizes)
+        if not 0 <= cluster < n:
+            raise ValueError(f"there is no cluster {cluster}: they are 0 to {n - 1}")
+        return self.results.frames[self.results.labels == cluster]
+
+
+class ClusterResults(Results):
+    """Clusters, whose centers are also saved as files of several structures."""
+
+    FILES = (".pdb", ".xyz")
+
+    def write_file(self, path: str) -> None:
+        """Write the centers, one model each."""
+        self.universe.atoms.write(path, frames="all")
+
+
+def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> None:
+    """Raise where a method is unknown, or lacks what it needs."""
+    if method not in BY_CUTOFF + BY_NUMBER:
+        known = ", ".join(map(repr, BY_CUTOFF + BY_NUMBER))
+        raise ValueError(f"method must be one of {known}, not {method!r}")
+    if method in BY_CUTOFF:
+        if cutoff is None or not 0 < cutoff < np.inf:
+            raise ValueError(f"{method} needs a cutoff: an RMSD in Å, above 0, not {cutoff}")
+        if n_clusters is not None:
+            raise ValueError(f"{method} takes a cutoff, and no n_clusters: k-medoids does")
+    elif cutoff is not None:
+        raise ValueError(f"{method} takes n_clusters, and no cutoff: gromos and leader do")
+    elif n_clusters is None or n_clusters != int(n_clusters) or n_clusters < 1:
+        raise ValueError(f"{method} needs n_clusters, a number above 0, not {n_clusters}")
+
+
+class _Near:
+    """Worker's half: bits of the frames of two parts that are neighbours."""
+
+    def __init__(self, rmsds: PairRmsds, cutoff: float):
+        self._rmsds, self._cutoff = rmsds, cutoff
+
+    def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
+        """Return eight bits a byte for each frame of one part."""
+        (distances,) = self._rmsds.compute(size, first, second)
+        return (np.packbits(distances < self._cutoff, axis=1),)
+
+
+class Neighbors(TileParts):
+    """Parts of all pairs of frames, of which a bit each is kept.
+
+    Attributes
+    ----------
+    near : numpy.ndarray of uint8, shape (n, n / 8, rounded up)
+        Bits of neighbours, as by `numpy.packbits`. A frame is its own neighbour, unless it was left
+        out.
+    """
+
+    def __init__(self, rows: np.ndarray, worker: Any):
+        super().__init__(rows, worker)
+        self.near = allocate_results((len(rows), -(-len(rows) // 8)), np.dtype(np.uint8))
+
+    def put(self, number: int, *values: np.ndarray) -> None:
+        """Put a tile in its places."""
+        first, second = self.frames(number)
+        tile = np.unpackbits(values[0], axis=1).view(bool)
+        tile = tile[: first.stop - first.start, : second.stop - second.start]
+        if first == second:
+            tile = np.triu(tile, 1)
+            tile |= tile.T
+            np.fill_diagonal(tile, ~left_out(self.rows[first]))
+        else:
+            self.near[second, _bytes(first)] = np.packbits(tile.T, axis=1)
+        self.near[first, _bytes(second)] = np.packbits(tile, axis=1)
+
+    def get(self, number: int) -> tuple[np.ndarray]:
+        """Return a tile that was put."""
+        first, second = self.frames(number)
+        tile = np.zeros((self.size, self.size // 8), np.uint8)
+        found = self.near[first, _bytes(second)]
+        tile[: found.shape[0], : found.shape[1]] = found
+        return (tile,)
+
+
+def _bytes(frames: slice) -> slice:
+    """Bytes in which the bits of some frames are."""
+    return slice(frames.start // 8, -(-frames.stop // 8))
+
+
+def gromos(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the cluster of each frame and the center of each cluster, by bits of neighbours.
+
+    Examples
+    --------
+    Frames 1, 2 and 3 are neighbours of 2, and 3 and 4 of each other:
+
+    >>> near = np.eye(5, dtype=bool)
+    >>> near[[1, 2, 2, 3, 3, 4], [2, 1, 3, 2, 4, 3]] = True
+    >>> gromos(np.packbits(near, axis=1))
+    (array([1, 0, 0, 0, 2]), array([2, 0, 4]))
+    """
+    n = len(near)
+    counts = np.concatenate(
+        [
+            np.bitwise_count(near[k : k + ROWS]).sum(axis=1, dtype=np.int64)
+            for k in range(0, n, ROWS)
+        ]
+    )
+    labels = np.full(n, -1)
+    centers: list[int] = []
+    while counts.max() > 0:
+        center = int(counts.argmax())
+        members = np.flatnonzero(_bits(near[center], n) & (labels < 0))
+        labels[members] = len(centers)
+        centers.append(center)
+        for k in range(0, len(members), ROWS):
+            counts -= _bits(near[members[k : k + ROWS]], n).sum(axis=0, dtype=np.int64)
+        counts[members] = 0
+    return labels, np.array(centers)
+
+
+def leader(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the cluster of each frame and the leader of each cluster, by bits of neighbours."""
+    n = len(near)
+    labels = np.full(n, -1)
+    leaders: list[int] = []
+    for frame in range(n):
+        if labels[frame] < 0:
+            members = np.flatnonzero(_bits(near[frame], n) & (labels < 0))
+            if len(members):
+                labels[members] = len(leaders)
+                leaders.append(frame)
+    return labels, np.array(leaders)
+
+
+def _bits(packed: np.ndarray, n: int) -> np.ndarray:
+    """Unpack the bits of n frames."""
+    return np.unpackbits(packed, axis=-1, count=n).view(bool)
+
+
+class Pairs:
+    """Distances of all pairs of those frames that are known, from a condensed matrix."""
+
+    def __init__(self, condensed: np.ndarray, known: np.ndarray):
+        self._condensed, self._n = condensed, len(known)
+        self.places = np.flatnonzero(known)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def _pairs(self, first: Any, second: Any) -> Any:
+        """Places of pairs of frames, the first before the second."""
+        return first * self._n - first * (first + 1) // 2 + second - first - 1
+
+    def rows(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield each frame, and its distances from all later ones."""
+        for k, place in enumerate(self.places.tolist()):
+            later = self._pairs(place, self.places[k + 1 :])
+            yield k, self._condensed[later].astype(np.float64)
+
+    def row(self, k: int) -> np.ndarray:
+        """Distances of a frame from each one."""
+        first = np.minimum(self.places, self.places[k])
+        second = np.maximum(self.places, self.places[k])
+        found, others = np.zeros(len(self)), first != second
+        found[others] = self._condensed[self._pairs(first[others], second[others])]
+        return found
+
+
+def k_medoids(pairs: Pairs, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the cluster of each frame, and the medoid of each cluster.
+
+    Examples
+    --------
+    Points on a line:
+
+    >>> x = np.array([0.0, 5.0, 1.0, 6.0, 2.0])
+    >>> condensed = np.abs(np.subtract.outer(x, x))[np.triu_indices(5, 1)]
+    >>> k_medoids(Pairs(condensed, np.ones(5, bool)), 2)
+    (array([1, 0, 1, 0, 1]), array([1, 2]))
+    """
+    medoids = _build(pairs, k)
+    while k > 1:
+        distances = np.array([pairs.row(medoid) for medoid in medoids])
+        gained = _best_exchange(pairs, medoids, distances)
+        if gained is None:
+            break
+        number, frame = gained
+        medoids[number] = frame
+    medoids.sort()
+    # A medoid that has twins in other clusters is in its own.
+    nearest = np.array([pairs.row(medoid) for medoid in medoids]).argmin(axis=0)
+    nearest[medoids] = np.arange(k)
+    labels = np.full(pairs._n, -1)
+    labels[pairs.places] = nearest
+    return labels, pairs.places[medoids]
+
+
+def _build(pairs: Pairs, k: int) -> list[int]:
+    """Choose the first medoids, one after another."""
+    sums = np.zeros(len(pairs))
+    for i, later in pairs.rows():
+        sums[i] += later.sum()
+        sums[i + 1 :] += later
+    medoids = [_first_least(sums, sums.min())]
+    nearest = pairs.row(medoids[0])
+    while len(medoids) < k:
+        # A frame's own distance vanishes if it becomes a medoid.
+        gains = nearest.copy()
+        for i, later in pairs.rows():
+            gains[i] += np.maximum(nearest[i + 1 :] - later, 0).sum()
+            gains[i + 1 :] += np.maximum(nearest[i] - later, 0)
+        gains[medoids] = -1
+        medoids.append(_first_least(-gains, nearest.sum()))
+        nearest = np.minimum(nearest, pairs.row(medoids[-1]))
+    return medoids
+
+
+def _best_exchange(
+    pairs: Pairs, medoids: list[int], distances: np.ndarray
+) -> tuple[int, int] | None:
+    """Find the exchange of a medoid for a frame that lowers the sum of distances most.
+
+    `distances`, shape (k, n), are those from the medoids. Changes of the sum consist of one that is
+    the same whichever medoid goes, and one for each medoid, of the frames that have it nearest.
+    """
+    n, places = len(pairs), np.arange(len(pairs))
+    near = distances.argmin(axis=0)
+    nearest = distances[near, places]
+    others = distances.copy()
+    others[near, places] = np.inf
+    second = others.min(axis=0)
+    shared = -nearest
+    changes = np.zeros((len(medoids), n))
+    changes[near, places] = nearest - second
+    for i, later in pairs.rows():
+        rest = slice(i + 1, None)
+        gained = np.minimum(later - nearest[rest], 0)
+        own = np.minimum(later, second[rest]) - second[rest] - gained
+        shared[i] += gained.sum()
+        changes[:, i] += np.bincount(near[rest], own, len(medoids))
+        gained = np.minimum(later - nearest[i], 0)
+        shared[rest] += gained
+        changes[near[i], rest] += np.minimum(later, second[i]) - second[i] - gained
+    changes += shared
+    changes += np.bincount(near, second - nearest, len(medoids))[:, np.newaxis]
+    changes[:, medoids] = np.inf
+    # By the earliest frame first where several are equally good.
+    place = _first_least(changes.T.ravel(), nearest.sum())
+    frame, number = divmod(place, len(medoids))
+    return (number, frame) if changes[number, frame] < -ROUNDING * nearest.sum() else None
+
+
+def _first_least(values: np.ndarray, total: float) -> int:
+    """Find the first value that is the least but for rounding of the sum of all distances."""
+    return int(np.argmax(values <= values.min() + ROUNDING * total))
+
+
+def _by_size(labels: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number clusters by size, and then by center; with their sizes."""
+    sizes = np.bincount(labels[labels >= 0], minlength=len(centers))
+    order = np.lexsort((centers, -sizes))
+    numbers = np.empty(len(order) + 1, np.int64)
+    numbers[order] = np.arange(len(order))
+    numbers[-1] = -1  # which labels of frames that were left out find
+    return numbers[labels], centers[order], sizes[order]
+
+
+def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
+    """Make a row of each frame, and points of its cluster."""
+    columns = {"frame": frames, "time (ps)": times, "cluster": labels}
+    drawn = columns | {"cluster": np.where(labels < 0, np.nan, labels)}
+    y = {"cluster": "cluster"}
+    points = Table(drawn, "time (ps)", y, "cluster", no_mean=True)
+    return Table(columns, "time (ps)", y, "cluster", points, no_mean=True)
+
+
+def _universe(atoms: Any, rows: np.ndarray, centers: np.ndarray) -> Any:
+    """Make a Universe of the atoms, with a frame for each center."""
+    from MDAnalysis import Merge
+
+    positions = allocate_results((len(centers), *rows.shape[1:]), np.dtype(np.float32))
+    for k, center in enumerate(centers):
+        positions[k] = rows[center]
+    universe = Merge(atoms)
+    universe.load_new(positions)
+    return universe

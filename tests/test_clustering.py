@@ -1,0 +1,317 @@
+"""Clusters of frames: hand-made cases of each method, and other ways to compute the same."""
+
+import itertools
+import shutil
+
+import MDAnalysis
+import mdtraj
+import numpy as np
+import pytest
+from scipy.spatial.distance import squareform
+from scipy.spatial.transform import Rotation
+
+import paceline
+from paceline.analysis.clustering import Clustering, Pairs, k_medoids
+from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.schedule import parts
+
+CROSS = np.vstack([np.eye(3), -np.eye(3)])
+
+
+@pytest.fixture(scope="module")
+def ca(adk_xtc):
+    return paceline.Universe(*adk_xtc).select_atoms("name CA")
+
+
+@pytest.fixture(scope="module")
+def distances(ca):
+    return DistanceMatrix(ca, superposition=True).run(backend="serial").results.dist_matrix
+
+
+@pytest.fixture
+def on_a_line(tmp_path):
+    """Make a Universe of crosses that turn, whose RMSDs are the differences of their sizes."""
+
+    def make(sizes):
+        turns = Rotation.random(len(sizes), random_state=3)
+        made = MDAnalysis.Universe.empty(6, trajectory=True)
+        made.add_TopologyAttr("names", ["C"] * 6)
+        topology, path = tmp_path / "made.pdb", tmp_path / "made.dcd"
+        with MDAnalysis.Writer(str(path), 6) as writer:
+            for turn, size in zip(turns, sizes, strict=True):
+                made.atoms.positions = turn.apply(size * CROSS) + size
+                writer.write(made.atoms)
+        made.atoms.write(str(topology))
+        return paceline.Universe(str(topology), str(path))
+
+    return make
+
+
+def found(universe, *arguments, **options):
+    """Labels and centers of one that is run."""
+    results = Clustering(universe, *arguments, **options).run().results
+    np.testing.assert_array_equal(np.bincount(results.labels[results.labels >= 0]), results.sizes)
+    assert (results.labels[results.centers] == np.arange(len(results.centers))).all()
+    return results.labels.tolist(), results.centers.tolist()
+
+
+def test_gromos_on_a_line(on_a_line):
+    """6.3 has most neighbours (5.4, 6, 6.9, 7.2); then 9 and 9.5 are a pair; 4 and 5 are alone."""
+    universe = on_a_line([4, 5, 5.4, 6, 6.3, 6.9, 9, 9.5, 7.2])
+    labels, centers = found(universe, cutoff=0.95)
+    assert labels == [2, 3, 0, 0, 0, 0, 1, 1, 0]
+    assert centers == [4, 6, 0, 1]
+
+
+def test_gromos_counts_again_once_a_cluster_has_left(on_a_line):
+    """3.1 has more neighbours than 3.9 at first, and fewer when 2.1 and 2.2 have left."""
+    universe = on_a_line([1.0, 2.0, 2.1, 2.2, 3.1, 3.9, 4.7])
+    # Neighbours within 1.05: 0 {1}, 1 {0 2 3}, 2 {1 3 4}, 3 {1 2 4}, 4 {2 3 5}, 5 {4 6}, 6 {5}.
+    # The first of four with three: 1 with 0, 2, 3. Then 5 with 4 and 6.
+    assert found(universe, cutoff=1.05) == ([0, 0, 0, 0, 1, 1, 1], [1, 5])
+
+
+def test_leader_on_a_line(on_a_line):
+    """A frame near two leaders joins the first one, even if the second one is nearer."""
+    universe = on_a_line([3.0, 5.0, 4.4, 4.6, 8.0, 3.2, 6.9])
+    # Leaders 3, 5 and 8: 4.4 and 4.6 are near 3 and 5, and 6.9 is near 8 alone.
+    assert found(universe, method="leader", cutoff=1.85) == ([0, 2, 0, 0, 1, 0, 1], [0, 4, 1])
+
+
+def test_k_medoids_on_a_line(on_a_line):
+    universe = on_a_line([1.0, 9.0, 1.5, 8.6, 2.1, 5.0, 9.7])
+    labels, centers = found(universe, method="k-medoids", n_clusters=3)
+    # Of equal size, the cluster whose medoid is earlier is the first.
+    assert labels == [1, 0, 1, 0, 1, 2, 0]
+    assert centers == [1, 2, 5]
+    assert found(universe, method="k-medoids", n_clusters=1) == ([0] * 7, [5])
+    assert found(universe, method="k-medoids", n_clusters=7)[1] == list(range(7))
+
+
+def test_the_cutoff_itself_is_too_far(ca, distances):
+    two = distances[3, 40]
+    for cutoff, n in ((two, 2), (np.nextafter(two, np.inf), 1)):
+        for method in ("gromos", "leader"):
+            one = Clustering(ca, method=method, cutoff=cutoff).run(frames=[3, 40])
+            assert len(one.results.sizes) == n
+
+
+def gromos(near):
+    """Clusters of Daura and others, by sets."""
+    left, clusters = set(range(len(near))), []
+    while left:
+        center = max(sorted(left), key=lambda i: sum(near[i, j] for j in left))
+        members = {j for j in left if near[center, j]}
+        clusters.append((center, members))
+        left -= members
+    return clusters
+
+
+def leader(near):
+    """Clusters of the first leader that is near."""
+    clusters = []
+    for i in range(len(near)):
+        of = next((one for one in clusters if near[one[0], i]), None)
+        if of is None:
+            clusters.append((i, {i}))
+        else:
+            of[1].add(i)
+    return sorted(clusters, key=lambda one: (-len(one[1]), one[0]))
+
+
+@pytest.mark.parametrize("method", [gromos, leader], ids=lambda method: method.__name__)
+@pytest.mark.parametrize("cutoff", [0.5, 0.9, 1.4, 2.5, 9.0])
+@pytest.mark.parametrize("n_frames", [33, 98])
+def test_as_sets(method, cutoff, n_frames, ca, distances):
+    wanted = method(distances[:n_frames, :n_frames] < cutoff)
+    one = Clustering(ca, method=method.__name__, cutoff=cutoff).run(stop=n_frames)
+    assert one.results.centers.tolist() == [center for center, _ in wanted]
+    for number, (_, members) in enumerate(wanted):
+        assert one.members(number).tolist() == sorted(members)
+
+
+def test_as_mdtraj(adk_xtc, ca):
+    """By the RMSDs of MDTraj, in single precision: at a cutoff that is no pair's."""
+    trajectory = mdtraj.load(adk_xtc.trajectory, top=mdtraj.load_psf(adk_xtc.topology))
+    trajectory = trajectory.atom_slice(ca.indices)
+    trajectory.center_coordinates()
+    theirs = np.array(
+        [10 * mdtraj.rmsd(trajectory, trajectory, k, precentered=True) for k in range(98)]
+    )
+    cutoffs = np.linspace(1.2, 2.2, 400)
+    room = [np.abs(theirs - cutoff).min() for cutoff in cutoffs]
+    cutoff = cutoffs[np.argmax(room)]
+    assert max(room) > 5e-4
+    theirs[np.diag_indices(98)] = 0
+    wanted = gromos(theirs < cutoff)
+    results = Clustering(ca, cutoff=cutoff).run().results
+    assert results.centers.tolist() == [center for center, _ in wanted]
+
+
+def cost(matrix, medoids):
+    return round(matrix[list(medoids)].min(axis=0).sum(), 9)
+
+
+def test_k_medoids_cannot_be_bettered_by_an_exchange(ca, distances):
+    single = distances.astype(np.float32).astype(float)
+    for k in (2, 3, 6):
+        results = Clustering(ca, method="k-medoids", n_clusters=k).run().results
+        medoids = results.centers.tolist()
+        best = cost(single, medoids)
+        for number, frame in itertools.product(range(k), set(range(98)) - set(medoids)):
+            other = [*medoids[:number], *medoids[number + 1 :], frame]
+            assert cost(single, other) >= best * (1 - 1e-9)
+        np.testing.assert_array_equal(
+            np.array(medoids)[results.labels],
+            np.array(sorted(medoids))[single[sorted(medoids)].argmin(axis=0)],
+        )
+
+
+def plain_k_medoids(matrix, k):
+    """PAM, by the definition alone."""
+    medoids = []
+    for _ in range(k):
+        others = [i for i in range(len(matrix)) if i not in medoids]
+        medoids.append(min(others, key=lambda i: cost(matrix, [*medoids, i])))
+    while True:
+        exchanges = [
+            (cost(matrix, [*medoids[:m], i, *medoids[m + 1 :]]), i, m)
+            for i in range(len(matrix))
+            if i not in medoids
+            for m in range(k)
+        ]
+        if not exchanges or min(exchanges)[0] >= cost(matrix, medoids) * (1 - 1e-9):
+            return sorted(medoids)
+        _, frame, number = min(exchanges)
+        medoids[number] = frame
+
+
+@pytest.mark.parametrize("k", [2, 4, pytest.param(12, marks=pytest.mark.full)])
+def test_k_medoids_as_by_the_definition(k):
+    exchanged = 0
+    for seed in range(6):
+        points = np.random.default_rng(seed).normal(size=(30, 2)) ** 3
+        matrix = np.linalg.norm(points[:, None] - points, axis=2)
+        known = np.ones(30, bool)
+        _, centers = k_medoids(Pairs(squareform(matrix, checks=False), known), k)
+        wanted = plain_k_medoids(matrix, k)
+        assert centers.tolist() == wanted
+        built = []
+        for _ in range(k):
+            built.append(min(set(range(30)) - set(built), key=lambda i: cost(matrix, [*built, i])))
+        exchanged += sorted(built) != wanted
+        # Frames that are not known do not count.
+        some = np.arange(30) % 5 != 2
+        _, others = k_medoids(Pairs(squareform(matrix, checks=False), some), k)
+        assert (
+            others.tolist()
+            == np.flatnonzero(some)[plain_k_medoids(matrix[np.ix_(some, some)], k)].tolist()
+        )
+    assert exchanged
+
+
+def test_frames_that_are_equal(on_a_line):
+    """Medoids of equal frames have clusters of their own."""
+    universe = on_a_line([2.0, 2.0, 2.0, 5.0])
+    labels, centers = found(universe, method="k-medoids", n_clusters=3)
+    assert sorted(labels) == [0, 0, 1, 2]
+    assert len(set(centers)) == 3
+
+
+@pytest.mark.parametrize(
+    "options", [{"cutoff": 1.5}, {"method": "leader", "cutoff": 1.5}, {"n_clusters": 4}], ids=str
+)
+def test_frames_that_were_left_out(options, damaged, ca):
+    options = {"method": "k-medoids"} | options if "n_clusters" in options else options
+    system, frames = damaged
+    universe = paceline.Universe(*system)
+    one = Clustering(universe, "name CA", **options).run(on_error="skip")
+    kept = np.setdiff1d(np.arange(98), frames)
+    assert (one.results.labels[frames] == -1).all()
+    other = Clustering(ca, **options).run(frames=kept)
+    np.testing.assert_array_equal(one.results.labels[kept], other.results.labels)
+    np.testing.assert_array_equal(one.results.center_frames, other.results.center_frames)
+    assert one.results.sizes.sum() == len(kept)
+
+
+def test_frames_and_structures(ca, tmp_path):
+    one = Clustering(ca, cutoff=1.5).run(frames=[90, 3, 50, 4, 91, 5])
+    results = one.results
+    assert results.labels.tolist() == [1, 0, 2, 0, 1, 0]
+    assert results.center_frames.tolist() == [3, 90, 50]
+    assert one.members(1).tolist() == [90, 91]
+    wanted = np.array([ca.positions for _ in ca.universe.trajectory[[3, 90, 50]]])
+    np.testing.assert_array_equal(results.universe.trajectory.get_array(), wanted)
+    results.save(tmp_path / "centers.pdb")
+    written = MDAnalysis.Universe(str(tmp_path / "centers.pdb"))
+    read = np.array([written.atoms.positions for _ in written.trajectory])
+    np.testing.assert_allclose(read, wanted, atol=1e-3)
+    assert (written.atoms.resnames == ca.resnames).all()
+    with pytest.raises(FileExistsError):
+        results.save(tmp_path / "centers.pdb")
+
+
+def test_table_and_figure(damaged):
+    one = Clustering(paceline.Universe(*damaged[0]), "name CA", cutoff=1.5).run(on_error="skip")
+    frame = one.results.to_dataframe()
+    assert list(frame) == ["frame", "time (ps)", "cluster"]
+    np.testing.assert_array_equal(frame["cluster"], one.results.labels)
+    assert one.results.means == {}
+    (line,) = one.results.plot().get_lines()
+    assert line.get_linestyle() == "None"
+    np.testing.assert_array_equal(np.isnan(line.get_ydata()), one.results.labels < 0)
+    ticks = Clustering(one.atoms, cutoff=2.5).run(on_error="skip").results.plot().get_yticks()
+    assert (ticks % 1 == 0).all()
+    assert one.results.provenance["method"] == "gromos"
+
+
+def test_large_ones_are_in_a_file(ca, monkeypatch):
+    wanted = found(ca, cutoff=1.5), found(ca, method="k-medoids", n_clusters=3)
+    monkeypatch.setattr(parts, "IN_MEMORY", 0)
+    assert (found(ca, cutoff=1.5), found(ca, method="k-medoids", n_clusters=3)) == wanted
+
+
+def test_no_room_is_said_before_the_work(ca, monkeypatch):
+    usage = shutil.disk_usage("/")._replace(free=10**9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    many = np.arange(120_000) % 98
+    one = Clustering(ca[:1], cutoff=1.0)
+    assert one.stored_bytes(120_000) == 120_000 * (12 + 15_000)
+    with pytest.raises(UnsupportedError, match=r"Clustering: the results take .* free"):
+        one.run(frames=many)
+    with pytest.raises(UnsupportedError, match=r"Clustering: the results take .* free"):
+        Clustering(ca[:1], method="k-medoids", n_clusters=2).run(frames=many[:40_000])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"cutoff": 1, "select": "name XX"}, SelectionError, "no atoms"),
+        ({"method": "dbscan"}, ValueError, "'gromos', 'leader', 'k-medoids'"),
+        ({}, ValueError, "gromos needs a cutoff"),
+        ({"cutoff": 0.0}, ValueError, "above 0, not 0.0"),
+        ({"cutoff": np.nan}, ValueError, "not nan"),
+        ({"cutoff": 1.0, "n_clusters": 2}, ValueError, "no n_clusters"),
+        ({"method": "k-medoids"}, ValueError, "needs n_clusters"),
+        ({"method": "k-medoids", "n_clusters": 1.5}, ValueError, "not 1.5"),
+        ({"method": "k-medoids", "n_clusters": 2, "cutoff": 1}, ValueError, "no cutoff"),
+        ({"cutoff": 1.0, "weights": [1.0]}, ValueError, "weights"),
+    ],
+    ids=str,
+)
+def test_bad_input(options, error, words, ca):
+    with pytest.raises(error, match=words):
+        Clustering(ca, **options)
+
+
+def test_clusters_that_cannot_be(ca):
+    few = Clustering(ca, method="k-medoids", n_clusters=4)
+    with pytest.raises(ValueError, match="3 frames for 4 clusters"):
+        few.run(stop=3)
+    one = Clustering(ca, cutoff=1.5)
+    with pytest.raises(ValueError, match="run\\(\\) before"):
+        one.members(0)
+    with pytest.raises(ValueError, match="no cluster 7: they are 0 to"):
+        one.run(stop=5).members(7)
+    assert one.run(stop=1).results.labels.tolist() == [0]
