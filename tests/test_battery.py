@@ -152,6 +152,7 @@ NEEDED = {
         "acceptors_sel": "name O",
     },
     "rdf": {"g1": "name OW", "g2": "name HW1"},
+    "cluster": {"select": "name CA", "cutoff": 1.0},
 }
 
 

@@ -11,7 +11,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 import paceline
 from paceline import checkpoint
 from paceline.analysis import correlation
-from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.msd import DiffusionCoefficient, EinsteinMSD
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
@@ -281,6 +281,28 @@ def test_table_has_units(alone):
     frame = alone.to_dataframe()
     assert list(frame) == ["lag time (ps)", "MSD (Å²)"]
     assert alone.means == {}
+
+
+def test_a_fit_is_drawn(ca, alone):
+    one = EinsteinMSD(ca, fit_range=(10, None)).run(backend="serial")
+    fit = one.results.diffusion_coefficient
+    assert fit == one.diffusion_coefficient(10)
+    frame = one.results.to_dataframe()
+    assert list(frame) == ["lag time (ps)", "MSD (Å²)", "fit (Å²)"]
+    times, mean, line = (frame[title].to_numpy() for title in frame)
+    some = (times > 9.5) & (times < 48.7)
+    expected = np.polyval(np.polyfit(times[some], mean[some], 1), times[some])
+    np.testing.assert_allclose(line[some], expected, rtol=1e-9)
+    assert np.isnan(line[~some]).all()
+    np.testing.assert_array_equal(mean, alone.timeseries)
+    legend = one.results.plot().get_legend().get_texts()
+    assert [text.get_text() for text in legend] == ["MSD", f"fit, D = {fit}"]
+    assert f"{DiffusionCoefficient(0.123456, 0.00123, 1, 2, 9)}" == "(1.235 ± 0.012)·10⁻⁵ cm²/s"
+    assert f"{DiffusionCoefficient(0.123456, np.nan, 1, 2, 1)}" == "1.23·10⁻⁵ cm²/s"
+    with pytest.raises(ValueError, match="two or more times"):
+        EinsteinMSD(ca, fit_range=(0.1, 0.2)).run()
+    with pytest.raises(ValueError, match="two times"):
+        EinsteinMSD(ca, fit_range=(1, 2, 3))
 
 
 def test_what_is_refused(ca, tmp_path):

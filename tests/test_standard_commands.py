@@ -9,13 +9,16 @@ import pandas as pd
 import pytest
 from gridData import Grid
 from MDAnalysis.analysis import align, rms
-from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC
+from MDAnalysisTests.datafiles import DCD_TRICLINIC, GRO, PSF_TRICLINIC, TRR
 
 import paceline
 from paceline.analysis.align import AlignTraj, AverageStructure
+from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
+from paceline.analysis.correlation import VelocityAutocorrelation
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dielectric import DielectricConstant
+from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Ramachandran
 from paceline.analysis.distances import (
     Angles,
@@ -29,6 +32,7 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
+from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA
 from paceline.cli.standard_commands import COMMANDS
@@ -42,9 +46,11 @@ CLASSES = {
     "sasa": SASA,
     "pca": PCA,
     "contact-map": ContactMap,
+    "msd": EinsteinMSD,
+    "rmsd-matrix": DistanceMatrix,
 }
 #: Atoms of which an analysis is quick.
-FEW = {"sasa": "resid 1-3", "contact-map": "resid 1-9"}
+FEW = {"sasa": "resid 1-3", "contact-map": "resid 1-9", "msd": "name CA"}
 
 
 #: Commands of one selection, whose class takes it and the options alone.
@@ -88,6 +94,10 @@ ASKED = {
     "contacts": (
         ["--select", "name CA", "--select-2", "name CB", "--radius", 6, "--method", "radius_cut"],
         lambda u, a, b: Contacts(u, (a, b), (a, b), "radius_cut", 6.0),
+    ),
+    "cluster": (
+        ["--select", "name CA", "--cutoff", 0.5, "--mass"],
+        lambda u, a: Clustering(a, cutoff=0.5, weights="mass"),
     ),
     "distances": (
         ["--select", "resid 1-5 and name CA", "--select-2", "resid 11-15 and name CA", "--no-pbc"],
@@ -191,6 +201,45 @@ def test_an_average_is_written_as_a_structure(adk_xtc, tmp_path, run):
     align.AlignTraj(aligned, aligned, select="name CA", in_memory=True).run()
     rmsf = rms.RMSF(aligned.select_atoms("name CA")).run().results.rmsf
     np.testing.assert_allclose(wanted.rmsf, rmsf, rtol=1e-3)
+
+
+def test_centers_of_clusters_are_written_as_structures(adk_xtc, tmp_path, run):
+    path, table = tmp_path / "medoids.pdb", tmp_path / "clusters.csv"
+    options = ["--method", "k-medoids", "--n-clusters", 3, "--structures", path, "-o", table]
+    assert run("cluster", *adk_xtc, *options) == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    ca = universe.select_atoms("protein and name CA")
+    frames = Clustering(ca, method="k-medoids", n_clusters=3).run().results.center_frames
+    written = MDAnalysis.Universe(str(path))
+    for model, frame in zip(written.trajectory, universe.trajectory[frames], strict=True):
+        np.testing.assert_allclose(model.positions, frame.positions[ca.indices], atol=1e-3)
+    table.unlink()
+    status, _, err = run("cluster", *adk_xtc, *options)
+    assert (status, "medoids.pdb" in err, table.exists()) == (2, True, False)
+    status, _, err = run("cluster", *adk_xtc, *options[:4], "--structures", tmp_path / "a.gro")
+    assert (status, "must end in .pdb or .xyz" in err) == (2, True)
+    status, _, err = run("cluster", *adk_xtc)
+    assert (status, "gromos needs a cutoff" in err) == (2, True)
+
+
+def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
+    table = tmp_path / "msd.csv"
+    options = ["--select", "name CA", "--fit-range", 5, 20, "--msd-type", "xy", "-o", table]
+    assert run("msd", *adk_xtc, *options) == (0, "", "")
+    msd = EinsteinMSD(paceline.Universe(*adk_xtc), "name CA", "xy").run()
+    wanted = msd.diffusion_coefficient(5, 20)
+    text = table.read_text(encoding="utf-8")
+    assert f"# diffusion coefficient: {wanted} from 5 to 20 ps" in text
+    status, _, err = run("msd", *adk_xtc, *options[:2], "--fit-range", 300, 400)
+    assert (status, "there are 0 from 300 to 400 ps" in err) == (2, True)
+    files = [shutil.copy(path, tmp_path) for path in (GRO, TRR)]
+    path = tmp_path / "velocities.npz"
+    given = ["--select", "protein", "-o", path, "--plot", tmp_path / "velocities.svg"]
+    assert run("velocity-autocorrelation", *files, *given) == (0, "", "")
+    protein = paceline.Universe(*files).select_atoms("protein")
+    series = VelocityAutocorrelation(protein).run().results
+    for name in ("timeseries", "spectrum", "integral"):
+        np.testing.assert_array_equal(np.load(path)[name], series[name])
 
 
 def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):

@@ -1,5 +1,7 @@
 """Mean squared displacements, with the parameters and results of MDAnalysis.analysis.msd."""
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -32,6 +34,8 @@ AXES = {
 }
 #: Range of the fit, in parts of the longest time between frames, if none is given.
 FITTED = 0.1, 0.5
+#: Error of a time, relative to the longest one, that is taken for rounding.
+ROUNDED = 1e-6
 #: Bytes of particles whose slopes are fitted at a time.
 FIT_BYTES = 2**26
 
@@ -54,6 +58,14 @@ class DiffusionCoefficient(NamedTuple):
     start: float
     stop: float
     n_particles: int
+
+    def __str__(self) -> str:
+        """Value and standard error with their unit."""
+        value, error = 10 * self.value, 10 * self.error
+        if np.isnan(error) or error == 0:
+            return f"{value:.3g}·10⁻⁵ cm²/s"
+        digits = max(0, 1 - math.floor(math.log10(error)))
+        return f"({value:.{digits}f} ± {error:.{digits}f})·10⁻⁵ cm²/s"
 
 
 class EinsteinMSD(AnalysisBase):
@@ -90,6 +102,10 @@ class EinsteinMSD(AnalysisBase):
         J. Chem. Phys. 153, 021101); of molecules take centers (`compound`). "lattice" is as
         MDAnalysis's `NoJump`. By default positions are taken as they are. A warning names frames
         that were left out between.
+    fit_range : pair of float or None, optional
+        First and last time between frames, ps, of a straight line that is fitted, as by
+        `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
+        there is no fit.
     verbose : bool
         Show progress.
 
@@ -103,6 +119,8 @@ class EinsteinMSD(AnalysisBase):
         folder, which vanishes with the array. A position that is NaN makes its particle NaN.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
         Times between frames, ps.
+    results.diffusion_coefficient : DiffusionCoefficient
+        Where a line was fitted.
     ag : AtomGroup
         The atoms.
     n_particles : int
@@ -118,7 +136,7 @@ class EinsteinMSD(AnalysisBase):
         The group updates itself, frames are not at equal distances in time, series and results have
         no room in the temporary folder, or the topology has no molecules.
     ValueError
-        An unknown `msd_type`, `compound` or `unwrap`.
+        An unknown `msd_type`, `compound` or `unwrap`, or a `fit_range` with fewer than two times.
     AnalysisError
         In the run: a frame has no cell, and `unwrap` needs one.
 
@@ -147,6 +165,7 @@ class EinsteinMSD(AnalysisBase):
         *,
         compound: str = "atoms",
         unwrap: str | None = None,
+        fit_range: Sequence[float | None] | None = None,
         verbose: bool = False,
     ):
         atoms = choose_atoms(u, select, "select")
@@ -166,6 +185,9 @@ class EinsteinMSD(AnalysisBase):
             )
         self.select, self.msd_type, self.fft, self.non_linear = select, msd_type, fft, False
         self.compound, self.unwrap = compound, unwrap
+        if fit_range is not None and len(fit_range) != 2:
+            raise ValueError(f"fit_range must be two times, or None, not {fit_range!r}")
+        self.fit_range = fit_range
         self._axes = AXES[msd_type.lower()]
         self.dim_fac = len(self._axes)
         self.ag = atoms
@@ -190,6 +212,7 @@ class EinsteinMSD(AnalysisBase):
             "fft": self.fft,
             "compound": self.compound,
             "unwrap": self.unwrap,
+            "fit_range": self.fit_range,
         }
 
     def stored_bytes(self, n_frames: int) -> int:
@@ -205,6 +228,8 @@ class EinsteinMSD(AnalysisBase):
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the series of some particles at a time."""
         self._delta_t, gaps = check_times(self)
+        if self.fit_range is not None:
+            _fitted(self._delta_t, *self.fit_range)
         if self.unwrap is not None and len(gaps):
             warn(
                 f"{self.name}: {many(len(gaps), 'frame')} left out, the first is "
@@ -217,15 +242,26 @@ class EinsteinMSD(AnalysisBase):
 
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""
-        mean = value.mean()
+        mean, by_particle = value.mean(), value.by_particle
         title = "MSD (Å²)"
-        table = Table({LAG: self._delta_t, title: mean}, LAG, {title: "MSD"}, title)
+        columns, legends = {LAG: self._delta_t, title: mean}, {title: "MSD"}
+        facts, found = {}, {}
+        if self.fit_range is not None:
+            fit = _fit(self._delta_t, by_particle, self.dim_fac, *self.fit_range)
+            lags = _fitted(self._delta_t, *self.fit_range)
+            off = np.abs(self._delta_t) - np.abs(self._delta_t[lags]).mean()
+            line = np.full(len(mean), np.nan)
+            line[lags] = mean[lags].mean() + 2 * self.dim_fac * fit.value * off[lags]
+            columns["fit (Å²)"], legends["fit (Å²)"] = line, f"fit, D = {fit}"
+            facts["diffusion coefficient"] = f"{fit} from {fit.start:g} to {fit.stop:g} ps"
+            found["diffusion_coefficient"] = fit
         self.results = Results(
-            table=table,
-            provenance=self.record(),
+            table=Table(columns, LAG, legends, title),
+            provenance={**self.record(), **facts},
             timeseries=mean,
-            msds_by_particle=value.by_particle.T,
+            msds_by_particle=by_particle.T,
             delta_t_values=self._delta_t,
+            **found,
         )
 
     def diffusion_coefficient(
@@ -263,33 +299,54 @@ class EinsteinMSD(AnalysisBase):
         if "timeseries" not in self.results:
             raise ValueError("call run() before diffusion_coefficient()")
         times, by_particle = self.results.delta_t_values, self.results.msds_by_particle.T
-        longest = np.nanmax(np.abs(times))
-        start, stop = (
-            share * longest if given is None else given
-            for share, given in zip(FITTED, (start, stop), strict=True)
+        return _fit(times, by_particle, self.dim_fac, start, stop)
+
+
+def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
+    """Find the times between frames that a fit takes; `ValueError` where they are too few."""
+    longest = np.nanmax(np.abs(times))
+    start, stop = (
+        share * longest if given is None else given
+        for share, given in zip(FITTED, (start, stop), strict=True)
+    )
+    # Files keep times in single precision: 5 ps may be 4.999999 ps.
+    slack = ROUNDED * longest
+    lags = np.flatnonzero((np.abs(times) >= start - slack) & (np.abs(times) <= stop + slack))
+    if len(lags) < 2:
+        raise ValueError(
+            f"a fit needs two or more times between frames: there are {len(lags)} from "
+            f"{start:g} to {stop:g} ps"
         )
-        lags = np.flatnonzero((np.abs(times) >= start) & (np.abs(times) <= stop))
-        lags = lags[~np.isnan(by_particle[0, lags])]
-        if len(lags) < 2:
-            raise ValueError(
-                f"a fit needs two or more times between frames: there are {len(lags)} from "
-                f"{start:g} to {stop:g} ps"
+    return lags
+
+
+def _fit(
+    times: np.ndarray,
+    by_particle: np.ndarray,
+    n_dimensions: int,
+    start: float | None,
+    stop: float | None,
+) -> DiffusionCoefficient:
+    """Fit a line to the MSD of each particle, shape (n_particles, n_frames)."""
+    lags = _fitted(times, start, stop)
+    lags = lags[~np.isnan(by_particle[0, lags])]
+    if len(lags) < 2:
+        raise ValueError(f"a fit needs two or more times with an MSD, not {len(lags)}")
+    off = np.abs(times[lags]) - np.abs(times[lags]).mean()
+    weights = off / (off**2).sum() / (2 * n_dimensions)
+    some = max(1, FIT_BYTES // (8 * by_particle.shape[1]))
+    slopes = np.concatenate(
+        [
+            (by_particle[k : k + some, lags[0] : lags[-1] + 1][:, lags - lags[0]] * weights).sum(
+                axis=1
             )
-        off = np.abs(times[lags]) - np.abs(times[lags]).mean()
-        weights = off / (off**2).sum() / (2 * self.dim_fac)
-        some = max(1, FIT_BYTES // (8 * by_particle.shape[1]))
-        slopes = np.concatenate(
-            [
-                (
-                    by_particle[k : k + some, lags[0] : lags[-1] + 1][:, lags - lags[0]] * weights
-                ).sum(axis=1)
-                for k in range(0, len(by_particle), some)
-            ]
-        )
-        n = len(slopes)
-        error = float(slopes.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-        first, last = np.abs(times[lags[[0, -1]]]).tolist()
-        return DiffusionCoefficient(float(slopes.mean()), error, first, last, n)
+            for k in range(0, len(by_particle), some)
+        ]
+    )
+    n = len(slopes)
+    error = float(slopes.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
+    first, last = np.abs(times[lags[[0, -1]]]).tolist()
+    return DiffusionCoefficient(float(slopes.mean()), error, first, last, n)
 
 
 class _Particles:

@@ -19,14 +19,21 @@ from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
 
+#: Endings of files of several structures.
+STRUCTURES = (".pdb", ".xyz")
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
 
 
 def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of the command, once its outputs are known to be possible."""
-    check_distinct(args.output, args.plot, args.report, args.checkpoint)
+    structures = getattr(args, "structures", None)
+    check_distinct(args.output, args.plot, structures, args.report, args.checkpoint)
     check_outputs(args, args.output, getattr(args, "output_files", ()))
+    if structures is not None:
+        if structures.suffix.lower() not in STRUCTURES:
+            raise UnsupportedError(f"{structures} must end in {' or '.join(STRUCTURES)}")
+        check_output(structures, overwrite=args.overwrite)
     check_report(args)
     return system_of(args)
 
@@ -260,6 +267,8 @@ def save_results(args: argparse.Namespace, results: Any) -> None:
     """Write results where they are wanted."""
     if args.plot is not None:
         results.save_figure(args.plot, overwrite=args.overwrite)
+    if getattr(args, "structures", None) is not None:
+        results.save(args.structures, overwrite=args.overwrite)
     if args.output is not None:
         results.save(args.output, overwrite=args.overwrite)
     else:

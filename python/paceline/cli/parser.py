@@ -21,7 +21,7 @@ SECTIONS = (
 #: Commands of GROMACS, and what they are called here.
 COMMANDS_OF_GROMACS = {
     **{"rms": "rmsd", "trjconv": "convert", "trjcat": "join", "check": "validate"},
-    **{"dump": "info", "traj": "convert"},
+    **{"dump": "info", "traj": "convert", "velacc": "velocity-autocorrelation"},
 }
 #: Options of GROMACS, and what does the same here.
 OPTIONS_OF_GROMACS = {

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from paceline.cli.analysis_commands import run_analysis_command
@@ -39,6 +40,8 @@ class Command:
         Endings of other files than tables that -o may have.
     make : callable, optional
         Makes the analysis, where it takes more than the atoms and the options.
+    structures : str
+        Help for --structures, where results are also saved as structures.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Command:
     groups: Sequence[str] = ()
     files: Sequence[str] = ()
     make: Make | None = None
+    structures: str = ""
 
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
@@ -65,6 +69,10 @@ class Command:
         for number, explained in enumerate(self.groups, start=2):
             parser.section("atoms").add_argument(
                 f"--select-{number}", required=True, metavar="TEXT", help=explained
+            )
+        if self.structures:
+            parser.section("output").add_argument(
+                "--structures", type=Path, metavar="FILE", help=f"{self.structures}: .pdb or .xyz"
             )
         if self.stages:
             add_memory_argument(parser)
@@ -163,6 +171,12 @@ def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options
         weights=options["weights"],
         ref_frame=int(ref) if is_frame else 0,
     )
+
+
+def _velocities(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.correlation import VelocityAutocorrelation
+
+    return VelocityAutocorrelation(*groups)
 
 
 #: Options that several commands have.
@@ -582,5 +596,105 @@ COMMANDS = (
         {"ref": REF, "weights": MASS},
         files=(".pdb", ".gro", ".crd", ".xyz"),
         make=_average,
+    ),
+    Command(
+        "rmsd-matrix",
+        "protein and name CA",
+        "RMSD of each frame from each other",
+        "RMSD (Å) of each frame from each other one, superposed pair by pair: a table of means, a "
+        "figure of the matrix, or as .npz all numbers. Molecules must be whole: --unwrap makes "
+        "them so.",
+        (
+            "adk.psf adk.dcd --plot matrix.png -o matrix.npz",
+            "md.tpr md.xtc --unwrap --select backbone --mass --step 10 --plot matrix.png",
+        ),
+        {
+            "superposition": {
+                "flag": "--no-superposition",
+                "action": "store_false",
+                "default": True,
+                "help": "compare positions as they are",
+            },
+            "weights": MASS,
+        },
+    ),
+    Command(
+        "cluster",
+        "protein and name CA",
+        "clusters of similar frames",
+        "Cluster of each frame, by the RMSD of each pair of frames after superposition: from 0, by "
+        "size, the largest first. With gromos, the frame with most neighbours and these are a "
+        "cluster, and so on with what remains. Molecules must be whole: --unwrap makes them so.",
+        (
+            "adk.psf adk.dcd --cutoff 1.5 -o clusters.csv --plot clusters.png",
+            "md.tpr md.xtc --unwrap --select backbone --method k-medoids --n-clusters 5 "
+            "--structures medoids.pdb",
+        ),
+        {
+            "method": {
+                "choices": ("gromos", "leader", "k-medoids"),
+                "default": "gromos",
+                "help": "method; gromos and leader need --cutoff, k-medoids --n-clusters "
+                "[%(default)s]",
+            },
+            "cutoff": {
+                "type": float,
+                "default": None,
+                "metavar": "Å",
+                "help": "frames with a smaller RMSD are neighbours, Å",
+            },
+            "n_clusters": {
+                "type": positive,
+                "default": None,
+                "metavar": "N",
+                "help": "number of clusters",
+            },
+            "weights": MASS,
+        },
+        structures="write the selected atoms of the frame at the center of each cluster",
+    ),
+    Command(
+        "msd",
+        "",
+        "mean squared displacement, and diffusion coefficient",
+        "Mean squared displacement (Å²) against the time between frames, and the diffusion "
+        "coefficient (cm²/s) of a straight line that is fitted, with its standard error over "
+        "particles. Positions must be unwrapped: --nojump undoes jumps through the borders of the "
+        "cell.",
+        (
+            'md.tpr md.xtc --select "name OW" --nojump -o msd.csv --plot msd.png',
+            "md.tpr md.xtc --select POPC --unwrap --nojump --compound fragments --msd-type xy "
+            "--fit-range 1000 10000 --plot msd.png",
+        ),
+        {
+            "msd_type": {
+                "choices": ("xyz", "xy", "yz", "xz", "x", "y", "z"),
+                "default": "xyz",
+                "help": "dimensions that count [%(default)s]",
+            },
+            "compound": {
+                "choices": ("atoms", "residues", "segments", "fragments"),
+                "default": "atoms",
+                "help": "atoms, or centers of mass of residues, segments or molecules "
+                "[%(default)s]",
+            },
+            "fit_range": {
+                "nargs": 2,
+                "type": float,
+                "default": (None, None),
+                "metavar": ("FIRST", "LAST"),
+                "help": "times between frames of the fit, ps [10 and 50 %% of the longest]",
+            },
+        },
+    ),
+    Command(
+        "velocity-autocorrelation",
+        "all",
+        "autocorrelation of velocities, and its spectrum",
+        "Autocorrelation of the velocities (Å²/ps²) of atoms against the time between frames; as "
+        ".npz also its spectrum (Å²/ps) against frequencies (THz), and its integral. The "
+        "trajectory must hold velocities.",
+        ('md.tpr md.trr --select "name OW" -o velocities.csv --plot velocities.png',),
+        make=_velocities,
     ),
 )
