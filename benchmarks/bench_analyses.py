@@ -8,9 +8,11 @@ but for those of another definition, which `make compare` compares. ``gmx`` and 
 PATH, or where PACELINE_GMX and PACELINE_CPPTRAJ say. A goal is a ratio to the best peer of this
 run: that of the goal to the peer in the table of µs a frame by which it was set. "Base build" is
 paceline without the instruction sets that it chooses at run time. The last rows are one pass of all
-analyses of the protein beside the sum of each alone, and two workers beside one.
+analyses of the protein beside the sum of each alone, and two workers beside one. Times of
+rmsd-matrix are those of 1,000 pairs of frames; those of msd, of 30 to 60 frames.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +36,11 @@ OURS_BASE = "paceline, base build"
 COMPARED = 2
 #: Of the protein and of the system in water, frames of a short run of paceline.
 FRAMES = {"adk": 1000, "water": 50}
+
+#: Pairs of frames that count as one item.
+PAIRS = 1000
+#: Cα atoms, of which frames are compared.
+CA = "name CA"
 
 #: Numbers of some frames.
 Numbers = Callable[[int], np.ndarray]
@@ -63,6 +70,14 @@ class Case:
     #: Of a tool so many times fewer frames; by default 10 of MDAnalysis and MDTraj.
     fewer: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1e-3
+    #: Frames of the short run, where they are not those of `FRAMES`.
+    n: int | None = None
+    #: True where what is counted are `PAIRS` pairs of frames, not frames.
+    of_pairs: bool = False
+
+    def frames(self, n: int) -> int:
+        """Frames of a run of n items."""
+        return round(math.sqrt(2 * PAIRS * n)) if self.of_pairs else n
 
 
 def self_distance_array(positions: np.ndarray) -> np.ndarray:
@@ -114,6 +129,16 @@ def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
     return 10 * mdtraj.compute_distances(trajectory, pairs, periodic=False)
 
 
+def matrix_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
+    """RMSDs from the first frame, Å; of as many pairs as there are above the diagonal."""
+    import mdtraj
+
+    ca = trajectory.atom_slice(trajectory.topology.select(CA))
+    ca.center_coordinates()
+    rows = [mdtraj.rmsd(ca, ca, k, precentered=True) for k in range((len(ca) + 1) // 2)]
+    return 10 * rows[0]
+
+
 def of_class(
     package: str, module: str, name: str, *arguments: Any, **options: Any
 ) -> Callable[[Any], Any]:
@@ -148,6 +173,40 @@ SALT_BRIDGES = (
 SALT_BRIDGE = {"method": "radius_cut", "radius": 4.5, "pbc": False}
 
 CASES: dict[str, Case] = {
+    # MDAnalysis does not superpose pairs.
+    "rmsd-matrix": Case(
+        ours=ours("diffusionmap", "DistanceMatrix", whole, select=CA, superposition=True),
+        of_ours=lambda results: results.dist_matrix[0],
+        theirs=theirs("diffusionmap", "DistanceMatrix", whole, select=CA),
+        of_theirs=lambda results: results.dist_matrix[0],
+        mdtraj=matrix_of_mdtraj,
+        cpptraj=peers.matrix_of_cpptraj,
+        other=(REFERENCE,),
+        goal=180,
+        known={REFERENCE: 13_200, MDTRAJ: 340, CPPTRAJ: 6400},
+        fewer={MDTRAJ: 1, CPPTRAJ: 10},
+        # MDTraj's are those of centered positions in single precision.
+        tolerance=5e-3,
+        n=500,
+        of_pairs=True,
+    ),
+    # All origins: the time a frame grows with their number. GROMACS undoes jumps through the
+    # borders of the cell before, and cpptraj has one origin.
+    "msd": Case(
+        ours=ours("msd", "EinsteinMSD", whole, select=WATER, fft=False),
+        of_ours=lambda results: results.timeseries,
+        theirs=theirs("msd", "EinsteinMSD", whole, select=WATER, fft=False),
+        of_theirs=lambda results: results.timeseries,
+        mdtraj=None,
+        gromacs=peers.displacement_of_gromacs,
+        cpptraj=peers.displacement_of_cpptraj,
+        other=(GROMACS, CPPTRAJ),
+        goal=1200,
+        known={REFERENCE: 11_600, GROMACS: 14_000},
+        data="water",
+        fewer={REFERENCE: 1},
+        n=30,
+    ),
     "gyration": Case(
         ours=ours("gyration", "Gyration", group("protein")),
         of_ours=lambda results: results.rg,
@@ -290,7 +349,8 @@ def paceline(data: Dataset, case: str) -> Run:
     universe = paceline.Universe(data.topology, data.trajectory("xtc"))
 
     def run(n: int) -> np.ndarray:
-        one = CASES[case].ours(universe).run(stop=n, backend="serial")
+        stop = CASES[case].frames(n)
+        one = CASES[case].ours(universe).run(stop=stop, backend="serial")
         return CASES[case].of_ours(one.results)
 
     return run
@@ -316,7 +376,7 @@ def mdanalysis(data: Dataset, case: str) -> Run:
     assert numbers is not None
 
     def run(n: int) -> np.ndarray:
-        return numbers(make(universe).run(stop=n).results)
+        return numbers(make(universe).run(stop=CASES[case].frames(n)).results)
 
     return run
 
@@ -334,7 +394,7 @@ def mdtraj(data: Dataset, case: str) -> Run:
     masses = MDAnalysis.Universe(data.topology).atoms.masses
 
     def run(n: int) -> np.ndarray:
-        return compute(trajectory[:n], masses)
+        return compute(trajectory[: CASES[case].frames(n)], masses)
 
     return run
 
@@ -344,7 +404,8 @@ def gromacs(data: Dataset, case: str) -> Run:
     programs.find("gmx")
     compute = CASES[case].gromacs
     assert compute is not None
-    return partial(compute, peers.Job(data))
+    job = peers.Job(data)
+    return lambda n: compute(job, CASES[case].frames(n))
 
 
 def cpptraj(data: Dataset, case: str) -> Run:
@@ -352,7 +413,8 @@ def cpptraj(data: Dataset, case: str) -> Run:
     programs.find("cpptraj")
     compute = CASES[case].cpptraj
     assert compute is not None
-    return partial(compute, peers.Job(data))
+    job = peers.Job(data)
+    return lambda n: compute(job, CASES[case].frames(n))
 
 
 TOOLS: dict[str, Callable[[Dataset, str], Run]] = {
@@ -386,7 +448,7 @@ def main() -> None:
 def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str]:
     """Fill in the rows of one analysis; what could not be measured."""
     one = CASES[case]
-    n = max(min(FRAMES[data.name], data.n_frames // 2), 1)
+    n = max(min(one.n or FRAMES[data.name], data.n_frames // 2), 1)
     usual = dict.fromkeys((OURS, OURS_BASE, *PROGRAMS), 1)
     fewer = {}
     for tool in TOOLS:
@@ -440,7 +502,11 @@ def _verdict(case: Case, taken: Mapping[str, Slope]) -> str:
 
 def _together(asked: Options, data: Dataset) -> Table:
     """Measure all analyses of the protein in one pass, and on two workers."""
-    cases = [case for case, one in CASES.items() if one.data == "adk" and asked.wants(case)]
+    cases = [
+        case
+        for case, one in CASES.items()
+        if one.data == "adk" and not one.of_pairs and asked.wants(case)
+    ]
     table = Table("all analyses of the protein", ("what", "s", "min", "max", "ratio", "target"))
     if not cases:
         return table

@@ -173,6 +173,27 @@ def covariance_of_cpptraj(job: Job, n: int) -> np.ndarray:
     return np.array([float(part.split()[1]) for part in parts]) * n / max(n - 1, 1)
 
 
+def matrix_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """RMSDs from the first frame, Å, of the matrix of all pairs."""
+    words = f"out matrix.dat square2d {programs.DIGITS}"
+    folder = job.run(n, f"rms2d {programs.mask(job.atoms('name CA'))} {words}")
+    return np.loadtxt(folder / "matrix.dat", ndmin=2)[0, 1:]
+
+
+def displacement_of_gromacs(job: Job, n: int) -> np.ndarray:
+    """Mean squared displacement of water from all origins, Å²."""
+    words = ("-sel", "atoms", "-trestart", TIME_STEP, "-normpbc", "-o", "out.xvg")
+    return 100 * job.gmx(n, "msd", *words, atoms=job.atoms(WATER), given="")[:, 1]
+
+
+def displacement_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Mean squared displacement of water from the first frame, Å²."""
+    atoms = job.universe.select_atoms(WATER)
+    mask = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
+    job.run(n, f"diffusion {mask} noimage nocalc out msd.dat {programs.DIGITS}")
+    return np.loadtxt(job.folder / "msd.dat", ndmin=2)[:, -1]
+
+
 def density_of_cpptraj(job: Job, n: int) -> np.ndarray:
     """Water in voxels of 1 Å."""
     from gridData import Grid

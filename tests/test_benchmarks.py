@@ -97,6 +97,8 @@ def test_radial_distribution(folder):
 @pytest.mark.full
 def test_analyses(folder):
     assert tools_of("analyses", "gyration", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
+    assert tools_of("analyses", "rmsd-matrix", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
+    assert tools_of("analyses", "msd", folder) >= {"MDAnalysis", "paceline"}
 
 
 @needs_program("gfortran")
