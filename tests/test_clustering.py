@@ -11,10 +11,12 @@ from scipy.spatial.distance import squareform
 from scipy.spatial.transform import Rotation
 
 import paceline
+from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule import parts
+from paceline.schedule.worker import Worker
 
 CROSS = np.vstack([np.eye(3), -np.eye(3)])
 
@@ -217,6 +219,38 @@ def test_frames_that_are_equal(on_a_line):
     labels, centers = found(universe, method="k-medoids", n_clusters=3)
     assert sorted(labels) == [0, 0, 1, 2]
     assert len(set(centers)) == 3
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("n_done", [9, 12])
+def test_it_resumes_amid_its_tiles(n_done, ca, tmp_path, monkeypatch):
+    """98 frames are 7 blocks of 16, and 10 tiles of 32 by 32."""
+    wanted = Clustering(ca, cutoff=1.2).run(backend="serial").results.labels
+    path, do, done = tmp_path / "checkpoint", Worker.run, []
+
+    def counting(self, task):
+        done.append(task)
+        return do(self, task)
+
+    def failing(self, task):
+        if len(done) == n_done:
+            raise Interrupted
+        return counting(self, task)
+
+    options = {"backend": "serial", "block_frames": 16, "checkpoint": path}
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 0.0)
+    monkeypatch.setattr(Worker, "run", failing)
+    with pytest.raises(Interrupted):
+        Clustering(ca, cutoff=1.2).run(**options)
+    done.clear()
+    monkeypatch.setattr(Worker, "run", counting)
+    one = Clustering(ca, cutoff=1.2).run(**options)
+    assert len(done) == 17 - n_done
+    np.testing.assert_array_equal(one.results.labels, wanted)
 
 
 @pytest.mark.parametrize(
