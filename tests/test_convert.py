@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -445,3 +446,17 @@ def test_the_command_names_what_is_wrong(adk, adk_in_water, tmp_path, capsys):
     chosen = ["-s", adk.topology, adk.trajectory, "--select"]
     assert "'name XYZ'" in fails(*chosen, "name XYZ")
     assert "'name CA and' is no selection" in fails(*chosen, "name CA and")
+
+
+def test_an_output_that_is_read_is_refused(adk, tmp_path):
+    """Half of the frames would replace all, and a checkpoint the trajectory."""
+    trajectory = Path(shutil.copy(adk.trajectory, tmp_path))
+    before = trajectory.read_bytes()
+    (tmp_path / "link.dcd").symlink_to(trajectory)
+    atoms = paceline.Universe(adk.topology, [str(trajectory), adk.trajectory]).atoms
+    for path in (trajectory, tmp_path / "link.dcd"):
+        with pytest.raises(UnsupportedError, match="one file for two purposes"):
+            paceline.Write(atoms, path, overwrite=True).run(step=2)
+        with pytest.raises(UnsupportedError, match="one file for two purposes"):
+            paceline.TimeSeries(lambda block: block.times, atoms).run(checkpoint=path)
+    assert trajectory.read_bytes() == before

@@ -162,8 +162,7 @@ def run(
         with collective_run_of(workers) as collective:
             if collective.is_coordinator:
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
-                outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in given)
-                check_distinct(path, *outputs)
+                _check_files(given, path)
                 with _opened(checkpoint) as opened:
                     _run(
                         workers,
@@ -185,6 +184,21 @@ def run(
 
         run_together(theirs, chosen, None if backend is None else workers, n_workers, progress)
     return analyses
+
+
+def _check_files(analyses: Sequence[Analysis], checkpoint: Any) -> None:
+    """Raise `UnsupportedError` where a file that is written is another one, or one that is read."""
+    outputs = [path for one in analyses for path in getattr(one, "outputs", ())]
+    check_distinct(checkpoint, *outputs)
+    if checkpoint is None and not outputs:
+        return
+    for universe in {
+        id(one.atomgroup.universe): one.atomgroup.universe for one in analyses
+    }.values():
+        trajectory = universe.trajectory
+        names = getattr(trajectory, "filenames", [getattr(trajectory, "filename", None)])
+        for name in {name for name in (universe.filename, *names) if isinstance(name, str)}:
+            check_distinct(checkpoint, *outputs, name)
 
 
 def _sort(given: Any) -> tuple[list[Any], list[Analysis]]:

@@ -148,7 +148,7 @@ pub enum Switch {
 #[derive(Debug, Clone)]
 pub struct Contacts {
     distances: PairDistances,
-    /// Of each pair, Å.
+    /// Limit of each pair, Å.
     limits: Vec<f64>,
     /// Pairs of each reference.
     sizes: Vec<usize>,

@@ -20,7 +20,7 @@ const FAR: usize = 32;
 enum Images {
     /// Without a cell.
     Plain,
-    /// Of edges and their inverses.
+    /// With right angles: edges and their inverses.
     Rectangular([f64; 3], [f64; 3]),
     Oblique(Box<Oblique>),
 }

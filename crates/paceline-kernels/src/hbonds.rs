@@ -15,7 +15,7 @@ use paceline_formats::error::{self, Error};
 /// Atoms that are nearer than this are no donor and acceptor of a bond, Å.
 const LEAST: f64 = 1.0;
 
-/// What makes a hydrogen bond: distances in Å, angles in degrees.
+/// Criterion of a hydrogen bond: distances in Å, angles in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Criterion {
     /// Donor and acceptor are at most so far apart, and the angle at the hydrogen is larger.

@@ -329,7 +329,8 @@ def _fit(
 ) -> DiffusionCoefficient:
     """Fit a line to the MSD of each particle, shape (n_particles, n_frames)."""
     lags = _fitted(times, start, stop)
-    lags = lags[~np.isnan(by_particle[0, lags])]
+    known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]  # pairs are of the same frames
+    lags = lags[~np.isnan(known[lags])]
     if len(lags) < 2:
         raise ValueError(f"a fit needs two or more times with an MSD, not {len(lags)}")
     off = np.abs(times[lags]) - np.abs(times[lags]).mean()

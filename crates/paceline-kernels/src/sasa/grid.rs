@@ -42,7 +42,7 @@ pub struct Around {
     /// Where each is in the grid.
     pub places: Vec<u32>,
     n: usize,
-    /// Those of near boxes, and of the others.
+    /// Spheres of near boxes, and of the others.
     pub runs: [Vec<Run>; 2],
 }
 

@@ -214,7 +214,7 @@ impl Neighbours {
         n.div_ceil(BATCH)
     }
 
-    /// Those of a batch.
+    /// Get the neighbours of a batch.
     #[inline(always)]
     pub fn batch(&self, number: usize) -> [&Neighbour; BATCH] {
         let mut batch = [&NONE; BATCH];
