@@ -305,6 +305,17 @@ def test_a_fit_is_drawn(ca, alone):
         EinsteinMSD(ca, fit_range=(1, 2, 3))
 
 
+def test_a_fit_leaves_out_times_without_a_pair(damaged):
+    ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
+    results = EinsteinMSD(ca, fit_range=(50, 97)).run(on_error="skip").results
+    times, mean, line = results.table.columns.values()
+    some = (times > 49.5) & ~np.isnan(mean)
+    assert 40 < some.sum() < 48
+    expected = np.polyval(np.polyfit(times[some], mean[some], 1), times[some])
+    np.testing.assert_allclose(line[some], expected, rtol=1e-9)
+    assert np.isnan(line[~some]).all()
+
+
 def test_what_is_refused(ca, tmp_path):
     with pytest.raises(UnsupportedError, match="equal distances"):
         EinsteinMSD(ca).run(frames=[0, 1, 3])

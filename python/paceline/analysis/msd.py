@@ -249,9 +249,12 @@ class EinsteinMSD(AnalysisBase):
         if self.fit_range is not None:
             fit = _fit(self._delta_t, by_particle, self.dim_fac, *self.fit_range)
             lags = _fitted(self._delta_t, *self.fit_range)
-            off = np.abs(self._delta_t) - np.abs(self._delta_t[lags]).mean()
+            lags = lags[~np.isnan(mean[lags])]
             line = np.full(len(mean), np.nan)
-            line[lags] = mean[lags].mean() + 2 * self.dim_fac * fit.value * off[lags]
+            if len(lags):  # none where a position is NaN
+                off = np.abs(self._delta_t[lags])
+                rise = 2 * self.dim_fac * fit.value * (off - off.mean())
+                line[lags] = mean[lags].mean() + rise
             columns["fit (Å²)"], legends["fit (Å²)"] = line, f"fit, D = {fit}"
             facts["diffusion coefficient"] = f"{fit} from {fit.start:g} to {fit.stop:g} ps"
             found["diffusion_coefficient"] = fit
