@@ -371,6 +371,9 @@ def test_bad_input_of_neighbors(universe, adk_in_water):
         NeighborList(atoms, exclude_same="chain")
     with pytest.raises(SelectionError, match="ag2 holds no atoms"):
         NeighborList(atoms, atoms[:0])
+    without_bonds = paceline.Universe(*adk_in_water).atoms[:9]
+    with pytest.raises(UnsupportedError, match="exclude_same='fragment' needs bonds"):
+        NeighborList(without_bonds, exclude_same="fragment")
     wet = paceline.Universe(*adk_in_water).select_atoms("name CA")
     with pytest.raises(AnalysisError, match="shortest height of the cell is"):
         NeighborList(wet, cutoff=100.0).run(stop=1)

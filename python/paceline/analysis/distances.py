@@ -594,7 +594,8 @@ class NeighborList(_OfGroups):
     SelectionError
         A group holds no atoms.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group updates itself, the groups are of two Universes, or fragments are asked for and
+        the topology has no bonds.
     ValueError
         A cutoff that is no length, or an unknown `exclude_same`. In the run, as `AnalysisError`: a
         position that is NaN, or a cell that is impossible or lower than the cutoff.
@@ -633,6 +634,18 @@ class NeighborList(_OfGroups):
             raise ValueError(
                 f"exclude_same must be 'residue', 'segment' or 'fragment', not {exclude_same!r}"
             )
+        self._labels = None if exclude_same is None else self._labels_of(exclude_same)
+
+    def _labels_of(self, kind: str) -> list[np.ndarray]:
+        """Number of each atom's residue, segment or fragment, for both groups."""
+        names = {"residue": "resindices", "segment": "segindices", "fragment": "fragindices"}
+        try:
+            return [getattr(group, names[kind]) for group in self._groups.values()]
+        except AttributeError as error:
+            raise UnsupportedError(
+                f"exclude_same={kind!r} needs bonds, and the topology has none ({error}): load one "
+                "that has them, or guess them with universe.atoms.guess_bonds()"
+            ) from error
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
@@ -641,13 +654,8 @@ class NeighborList(_OfGroups):
 
     def prepare(self) -> Ragged:
         """Number the atoms of both groups, and what they may not share."""
-        groups = list(self._groups.values())
-        labels = None
-        if self.exclude_same is not None:
-            name = {"residue": "resindices", "segment": "segindices", "fragment": "fragindices"}
-            labels = [getattr(group, name[self.exclude_same]) for group in groups]
-        arguments = self._sizes, self.cutoff, self.pbc
-        return _NearPairs([group.indices for group in groups], labels, *arguments)
+        indices = [group.indices for group in self._groups.values()]
+        return _NearPairs(indices, self._labels, self._sizes, self.cutoff, self.pbc)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Keep the pairs, and count them."""
