@@ -54,12 +54,19 @@ def test_frames_in_any_order_and_with_transformations(name, files):
     assert run(name, universe, block_frames=1, **options)[0] == wanted
 
 
+@pytest.fixture(scope="module")
+def together(files):
+    """Every analysis, all in one run."""
+    universe, options = files
+    every = {name: case.make(universe) for name, case in ANALYSES.items()}
+    paceline.run(list(every.values()), **options)
+    return every
+
+
 @pytest.mark.parametrize("name", ANALYSES)
-def test_it_runs_beside_all_others(name, files):
+def test_it_runs_beside_all_others(name, files, together):
     universe, options = files
     wanted, _ = run(name, universe, backend="serial", **options)
-    together = {other: case.make(universe) for other, case in ANALYSES.items()}
-    paceline.run(list(together.values()), **options)
     found = ANALYSES[name].results(together[name].results)
     assert [np.ascontiguousarray(array).tobytes() for array in found] == wanted
 
