@@ -14,7 +14,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning, TransformError, UnsupportedError
-from paceline.schedule import trajectory_run
+from paceline.schedule import plan, trajectory_run
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
 
@@ -219,6 +219,29 @@ def test_a_run_resumes_in_either_pass(n_done, atoms, tmp_path, monkeypatch):
     assert np.array_equal(followed(atoms, checkpoint=path, backend="threads"), wanted)
     assert len(done) <= 20 - n_done + 1
     assert not path.exists()
+
+
+def test_a_first_pass_resumes_with_other_workers(atoms, tmp_path, monkeypatch):
+    """Its blocks are those of the run that was killed, also where it has more frames."""
+    wanted = followed(atoms, start=120)
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 0)
+    monkeypatch.setattr(plan, "BLOCKS_PER_WORKER", 2)
+    do_block, done = Worker.run, []
+
+    def failing(self, task):
+        if len(done) == 2:
+            raise Interrupted
+        done.append(task)
+        return do_block(self, task)
+
+    path = tmp_path / "checkpoint"
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "run", failing)
+        with pytest.raises(Interrupted):
+            followed(atoms, backend="serial", checkpoint=path, start=120)
+    found = followed(atoms, n_workers=16, checkpoint=path, start=120)
+    assert np.array_equal(found, wanted)
 
 
 def test_progress_counts_both_passes(atoms, capsys):

@@ -159,10 +159,11 @@ class TrajectoryRun:
         assert scan is not None
         assert self._states is not None
         before = copy.copy(self)
-        before.stage, self.is_first = -1, False
+        before.stage, before._states, self.is_first = -1, None, False
         frames = np.arange(self.plan.frames[-1] + 1)
         same = np.array_equal(frames, self.plan.frames)
-        before.plan = self.plan if same else self._make_plan(frames)
+        # Blocks of the analyses' size, which a checkpoint keeps, whatever the number of workers.
+        before.plan = self._make_plan(frames, block_frames=self.plan.block_frames)
         followed = cast(WorkerScan, self.job.transforms[scan])
         before.job = replace(
             self.job,
@@ -318,7 +319,7 @@ class TrajectoryRun:
                 rows = self.plan.rows(number)
                 frames = self.plan.frames[rows]
                 extents = self.trajectory.extents(frames)
-                state = states.of_block(number, rows) if states and self.stage >= 0 else None
+                state = states.of_block(number, rows) if states else None
                 yield Task(job, number, rows.start, frames, extents, None, state)
 
         tasks = located()
