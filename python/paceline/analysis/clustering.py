@@ -237,7 +237,8 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
         raise ValueError(f"method must be one of {known}, not {method!r}")
     if method in BY_CUTOFF:
         if cutoff is None or not 0 < cutoff < np.inf:
-            raise ValueError(f"{method} needs a cutoff: an RMSD in Å, above 0, not {cutoff}")
+            found = "and none is given" if cutoff is None else f"not {cutoff}"
+            raise ValueError(f"{method} needs a cutoff, an RMSD in Å above 0, {found}")
         if n_clusters is not None:
             raise ValueError(f"{method} takes a cutoff, and no n_clusters: k-medoids does")
     elif cutoff is not None:

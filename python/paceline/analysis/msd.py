@@ -318,7 +318,7 @@ def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.nd
     if len(lags) < 2:
         raise ValueError(
             f"a fit needs two or more times between frames: there are {len(lags)} from "
-            f"{start:g} to {stop:g} ps"
+            f"{start:g} to {stop:g} ps; choose another range, or analyse more frames"
         )
     return lags
 
