@@ -27,13 +27,15 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SECONDS ?= 300
 # Of `wheel`: another platform, for which `rustup target add` has brought the standard library.
 TARGET ?=
-# `demo` shows what paceline does, and takes less time to build than what is measured.
+# What is tested and shown takes less time to build than what is measured and published.
 QUICK_BUILD := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
   CARGO_PROFILE_RELEASE_DEBUG=0
+QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-all suite compare hunt check bench experiments docs
+.PHONY: help demo live test test-rust test-python test-all suite compare hunt
+.PHONY: check check-rust check-python bench experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools
 
@@ -46,13 +48,16 @@ demo: $(VENV)/with-demo ## analyse two small trajectories; figures and tables go
 live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; files go to live-output/
 	$(BIN)/mpiexec -n 2 $(BIN)/python examples/live_lammps.py live-output
 
-test: cargo $(VENV)/built ## run the tests: the Rust core's, the package's, its doctests
-	cargo test --workspace --exclude paceline-python
-	$(PYTEST)
+test: test-rust test-python ## run the tests: the Rust core's, the package's, its doctests
 
-test-all: cargo $(VENV)/built ## the same, and every case of what is tested in many ways
-	cargo test --workspace --exclude paceline-python
+test-all: test-rust $(VENV)/built ## the same, and every case of what is tested in many ways
 	$(PYTEST) -m ""
+
+test-rust: cargo
+	cargo test --workspace --exclude paceline-python
+
+test-python: $(VENV)/built
+	$(PYTEST)
 
 hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; SEED=7 repeats one
 	$(BIN)/python tests/hunt.py mutations --seed $(SEED) --runs 5000
@@ -72,7 +77,9 @@ export PACELINE_GMX PACELINE_CPPTRAJ
 compare: $(VENV)/with-bench ## compare analyses with other tools on the same files; ARGS="RMSF RDF" for some
 	$(BIN)/python -m benchmarks.agreement $(ARGS)
 
-check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
+check: check-rust check-python ## format, lints, types, stub, docstrings, order of imports
+
+check-rust: cargo lint-tools
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
@@ -80,6 +87,8 @@ check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstr
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --exclude paceline-python
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
 	  --target-dir target/slowfs -- -D warnings
+
+check-python: $(VENV)/with-check
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/mypy
@@ -156,14 +165,19 @@ $(BIN)/python:
 	name one with: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-# The package, its core compiled for release, and what its tests and the demo need.
+# The package, and what its tests and the demo need.
 $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(PIP) --editable '.[test]'
+	$(QUICK_INSTALL) --editable '.[test]'
 	@touch $@ $(VENV)/with-demo
+
+# The same compiled as for a release, with what benchmarks need; other installations undo it.
+$(VENV)/with-bench: $(BUILD_INPUTS) | cargo $(BIN)/python
+	$(PIP) --editable '.[test,bench]'
+	@touch $@ $(VENV)/built $(VENV)/with-demo
 
 # The package and what the demo needs, which `built` has too.
 $(VENV)/with-demo: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(QUICK_BUILD) $(PIP) --editable '.[demo]'
+	$(QUICK_INSTALL) --editable '.[demo]'
 	@touch $@
 
 # Apart from the others: these tools want old versions of some packages.
@@ -177,7 +191,7 @@ $(VENV)/wheel-tools: Makefile | $(BIN)/python
 
 # The tools of one more purpose.
 $(VENV)/with-%: pyproject.toml $(VENV)/built
-	$(PIP) --editable '.[$*]'
+	$(QUICK_INSTALL) --editable '.[$*]'
 	@touch $@
 
 cargo:
