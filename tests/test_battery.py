@@ -11,7 +11,9 @@ import pytest
 import paceline
 from paceline.analysis.battery import DEFAULTS, NAMES, Battery
 from paceline.analysis.rdf import InterRDF
+from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.cli.main import main
 from paceline.errors import SelectionError, UnsupportedError
 
 FILE = """
@@ -78,6 +80,41 @@ def test_files_that_are_written(file, universe, tmp_path):
     with pytest.raises(FileExistsError):
         battery.save(folder)
     battery.save(folder, overwrite=True)
+
+
+def test_an_interrupted_battery_leaves_no_files(file, universe, adk, tmp_path, monkeypatch, capsys):
+    """So that the same command resumes."""
+    folder, kept = tmp_path / "results", tmp_path / "checkpoint"
+    command = ["run", str(file), "-s", adk.topology, "-f", adk.trajectory, "-o", str(folder)]
+    command += ["--checkpoint", str(kept)]
+
+    def interrupted(self, *arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "save_figure", interrupted)
+        assert main(command) == 130
+    assert list(folder.iterdir()) == []
+    assert kept.exists()
+    assert main(command) == 0, capsys.readouterr().err
+    assert (folder / "index.html").exists()
+    assert not kept.exists()
+
+
+def test_files_of_an_earlier_battery_with_groups_are_replaced(file, universe, tmp_path):
+    battery = Battery.from_file(file, universe).run(stop=20)
+    stale = ["differences.csv", "means.csv", "rmsd-profile.svg", "rmsd.npz"]
+    for name in [*stale, "notes.txt"]:
+        (tmp_path / name).write_text("old")
+    groups = '[rmsd]\n[groups.wt]\ntopology = "a.psf"\ntrajectories = []\n'
+    (tmp_path / "battery.toml").write_text(groups)
+    battery.save(tmp_path, overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()}.isdisjoint(stale)
+    assert (tmp_path / "notes.txt").exists()
+    # Of another battery's folder nothing but files of these names is known.
+    (tmp_path / "means.csv").write_text("mine")
+    battery.save(tmp_path, overwrite=True)
+    assert (tmp_path / "means.csv").exists()
 
 
 def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_path):

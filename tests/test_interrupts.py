@@ -12,7 +12,7 @@ from helpers.interrupts import at_every_line
 from helpers.scaling_runs import Pretended
 
 import paceline.cli.bench
-from paceline._util.files import new_files
+from paceline._util.files import new_file, new_files, saved_together
 from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
 from paceline.cli.main import _parser
@@ -111,6 +111,36 @@ def test_a_file_is_the_old_one_or_the_new_one(existing, tmp_path):
     prepare()
     assert at_every_line(work, check) > 30
     assert {path.read_text() for path in tmp_path.iterdir()} == {""}
+
+
+@pytest.mark.parametrize("existing", [[], ["a", "b", "old"]])
+def test_files_that_are_saved_together_appear_together(existing, tmp_path, monkeypatch):
+    finished = []
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+    def prepare():
+        finished.clear()
+        for path in tmp_path.iterdir():
+            path.unlink()
+        for name in existing:
+            (tmp_path / name).write_text("old")
+
+    def work():
+        with saved_together(lambda: finished.append(True)) as saving:
+            saving.replace([tmp_path / "old"])
+            for name in ("a", "b"):
+                with new_file(tmp_path / name, overwrite=True) as file:
+                    file.write("new")
+
+    def check():
+        found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        before, after = dict.fromkeys(existing, "old"), dict.fromkeys("ab", "new")
+        assert found == (after if finished else before)
+        prepare()
+
+    prepare()
+    assert at_every_line(work, check) > 100
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 def test_a_replaced_file_stays_where_another_cannot_be_made(tmp_path, monkeypatch):

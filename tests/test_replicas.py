@@ -130,7 +130,8 @@ def test_one_replica_has_no_interval(systems, tmp_path):
     assert one.remarks("gyration")[0] == (
         "wt: one replica, and so no interval between replicas can be given."
     )
-    one.save(tmp_path)
+    (tmp_path / "differences.csv").write_text("of an earlier battery")
+    one.save(tmp_path, overwrite=True)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "no interval between replicas" in page
     assert not (tmp_path / "differences.csv").exists()

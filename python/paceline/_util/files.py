@@ -5,11 +5,14 @@ import os
 import re
 import secrets
 import stat
+import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
+from paceline._util.signals import Stopping
 from paceline.errors import UnsupportedError
 
 #: Bytes in a unit of size.
@@ -92,29 +95,117 @@ def new_files(
     for path in paths:
         check_output(path, overwrite=overwrite)
     made: list[Path] = []
-    # Final names that no other file had, by temporary name.
-    taken: dict[Path, str | os.PathLike] = {}
     try:
         for path, name in zip(paths, names or map(temporary_name, paths), strict=True):
             with writing_to(path):
                 made.append(name)
                 os.close(create_temporary(name, path))
         yield made.copy()
-        for path in paths:
-            check_output(path, overwrite=overwrite)
-        for path, name in zip(paths, made, strict=True):
+        files = [_Made(*one, overwrite) for one in zip(paths, made, strict=True)]
+        if (saving := _saving.get()()) is None:
+            _publish_all(files)
+        else:
+            saving.files.extend(files)
+    except BaseException:
+        _remove(made)
+        raise
+
+
+class _Made(NamedTuple):
+    """A file that is complete, and has a temporary name."""
+
+    path: str | os.PathLike
+    name: Path
+    overwrite: bool
+
+
+class Saving:
+    """Files that are saved together."""
+
+    def __init__(self) -> None:
+        self.files: list[_Made] = []
+        self._old: list[Path] = []
+
+    def replace(self, paths: Iterable[Path]) -> None:
+        """Delete, when the files appear, those of these paths that no new file has."""
+        self._old.extend(paths)
+
+    def publish(self) -> None:
+        """Give all files their names."""
+        check_distinct(*(file.path for file in self.files))
+        _publish_all(self.files)
+        new = {_target(file.path) for file in self.files}
+        _remove(path for path in self._old if _target(path) not in new and path.is_file())
+
+
+#: Weak: Ctrl-C may come before it is reset, and then nothing else may be saved together with it.
+_saving: ContextVar[Callable[[], Saving | None]] = ContextVar("saving", default=lambda: None)
+
+
+@contextlib.contextmanager
+def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
+    """Let files appear only when the `with` block ends without an error, all at once.
+
+    Those of `new_file` and `new_files` within it, whoever calls these; within another such block
+    when that ends. Then `done` is called; Ctrl-C and SIGTERM wait until all of it has happened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with saved_together():
+    ...     with new_file(folder / "a") as file:
+    ...         _ = file.write("first")
+    ...     print((folder / "a").exists())
+    False
+    >>> (folder / "a").exists()
+    True
+    """
+    of_outer = _saving.get()
+    outer = of_outer()
+    saving = outer or Saving()
+    n_before = len(saving.files)
+    try:
+        _saving.set(weakref.ref(saving))
+        yield saving
+        if outer is None:
+            with Stopping() as stopping, stopping.held():
+                saving.publish()
+                if done is not None:
+                    done()
+    except BaseException:
+        _remove(file.name for file in saving.files[n_before:])
+        del saving.files[n_before:]
+        raise
+    finally:
+        _saving.set(of_outer)
+
+
+def _publish_all(files: Sequence[_Made]) -> None:
+    """Give files their names, or none of them its name."""
+    for file in files:
+        check_output(file.path, overwrite=file.overwrite)
+    # Final names that no other file had.
+    taken: list[Path] = []
+    try:
+        for path, name, _ in files:
             if not os.path.exists(path):
-                taken[name] = _target(path)
+                taken.append(_target(path))
             with writing_to(path):
                 publish(name, path)
     except BaseException:
-        left = [name for name in made if os.path.lexists(name)]
+        left = [name for _, name, _ in files if os.path.lexists(name)]
         # What has replaced another file stays, since that is gone; so do all, if all have come.
-        renamed = [path for name, path in taken.items() if name not in left] if left else []
-        for unwanted in (*left, *renamed):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(unwanted)
+        if left:
+            _remove(taken)
         raise
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Delete files that are still there."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def temporary_name(path: str | os.PathLike) -> Path:

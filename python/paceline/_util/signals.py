@@ -59,7 +59,10 @@ class Stopping:
     @staticmethod
     @contextmanager
     def held() -> Iterator[None]:
-        """Delay the signals until this is left."""
+        """Delay the signals until this is left, and any other such context around it."""
+        if Stopping._holding:
+            yield
+            return
         Stopping._pending, Stopping._holding = None, True
         try:
             yield

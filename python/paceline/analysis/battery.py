@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import new_file
+from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase, describe_frames
 from paceline.analysis.results import kind_of
 from paceline.errors import SelectionError, UnsupportedError
@@ -49,6 +49,8 @@ NAMES = {
     "rmsf": "rms.RMSF",
     "sasa": "sasa.SASA",
 }
+#: Tables of all series of groups: of each replica, of each group, and of groups beside the first.
+TABLES = ("replicas.csv", "means.csv", "differences.csv")
 #: Parameters that take atoms, in a file as a selection.
 ATOMS = (
     *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
@@ -252,7 +254,7 @@ class Battery:
         return [Path(folder) / name for name in names]
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write tables, figures, and a page of all results.
+        """Write tables, figures, and a page of all results: all of these files, or none.
 
         Parameters
         ----------
@@ -261,7 +263,8 @@ class Battery:
             where the results are no table, or hold more than that; index.html, timings.html, and
             battery.toml, which repeats it.
         overwrite : bool
-            Replace existing files.
+            Replace existing files, and delete those of an earlier battery of these names that this
+            one does not have.
 
         Raises
         ------
@@ -272,15 +275,18 @@ class Battery:
         """
         need_matplotlib()
         folder = Path(folder)
-        saved = self.save_tables(folder, overwrite=overwrite)
-        for name, analysis in self.analyses.items():
-            if analysis.results.has_table:
-                analysis.results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
-        with new_file(folder / "battery.toml", overwrite=overwrite) as file:
-            file.write(self.to_toml())
-        self.timings.report(folder / "timings.html", overwrite=overwrite)
-        with new_file(folder / "index.html", overwrite=overwrite) as file:
-            file.write(self._page(saved))
+        with saved_together() as saving:
+            if overwrite:
+                saving.replace([*self.outputs(folder), *_summaries_in(folder)])
+            saved = self.save_tables(folder, overwrite=overwrite)
+            for name, analysis in self.analyses.items():
+                if analysis.results.has_table:
+                    analysis.results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
+            with new_file(folder / "battery.toml", overwrite=overwrite) as file:
+                file.write(self.to_toml())
+            self.timings.report(folder / "timings.html", overwrite=overwrite)
+            with new_file(folder / "index.html", overwrite=overwrite) as file:
+                file.write(self._page(saved))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
         """Write the table of each analysis, or its arrays.
@@ -355,6 +361,16 @@ class Battery:
             "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et "
             "al. (2007); of fewer than 50 independent values a mean is not converged.",
         )
+
+
+def _summaries_in(folder: Path) -> list[Path]:
+    """List the files of all groups together in the folder of a battery that had groups."""
+    try:
+        found = tomllib.loads((folder / "battery.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    profiles = [f"{name}-profile{ending}" for name in found for ending in (".csv", ".svg")]
+    return [folder / name for name in (*TABLES, *profiles)] if "groups" in found else []
 
 
 class ReplicaFiles(NamedTuple):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import new_file
+from paceline._util.files import new_file, saved_together
+from paceline.analysis.battery import TABLES
 from paceline.analysis.replica_figures import (
     Profile,
     align,
@@ -35,9 +36,7 @@ from paceline.runner import run
 if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
 
-#: Tables of all series: of each replica, of each group, and of groups beside the first one.
-TABLES = ("replicas.csv", "means.csv", "differences.csv")
-#: Their columns; numbers have the unit that the series' title names.
+#: Columns of the `TABLES`; numbers have the unit that the series' title names.
 REPLICA_COLUMNS = (
     *("analysis", "series", "group", "replica", "frames", "mean"),
     *("statistical inefficiency", "95 % interval within", "converged"),
@@ -330,7 +329,7 @@ class Replicas:
         return names
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write tables, figures, and a page of all results.
+        """Write tables, figures, and a page of all results: all of these files, or none.
 
         Parameters
         ----------
@@ -340,7 +339,8 @@ class Replicas:
             analysis there is NAME.svg, and, where it has a profile, NAME-profile.csv and
             NAME-profile.svg; then index.html, timings.html, and battery.toml, which repeats it.
         overwrite : bool
-            Replace existing files.
+            Replace existing files, and delete those of an earlier battery of these names that this
+            one does not have.
 
         Raises
         ------
@@ -350,27 +350,30 @@ class Replicas:
         from matplotlib import rc_context
 
         folder = Path(folder)
-        for group, batteries in self.groups.items():
-            for k, battery in enumerate(batteries, start=1):
-                battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
-        for summary, table in zip(TABLES, self._summaries(), strict=True):
-            if table is not None:
-                results = Results(table=table, provenance=self._provenance())
-                results.save(folder / summary, overwrite=overwrite)
-        for name in self.names:
-            if (profile := self.profile(name)) is not None:
-                results = Results(table=profile.table(), provenance=self._provenance(name))
-                results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
-            with rc_context(FIGURE_STYLE):
-                for ending, figure in self.figures(name).items():
-                    path = folder / f"{name}{ending}.svg"
-                    with new_file(path, overwrite=overwrite, binary=True) as file:
-                        figure.savefig(file, format="svg")
-        with new_file(folder / "battery.toml", overwrite=overwrite) as file:
-            file.write(self.to_toml())
-        self.timings.report(folder / "timings.html", overwrite=overwrite)
-        with new_file(folder / "index.html", overwrite=overwrite) as file:
-            file.write(self._page())
+        with saved_together() as saving:
+            if overwrite:
+                saving.replace(self.outputs(folder))
+            for group, batteries in self.groups.items():
+                for k, battery in enumerate(batteries, start=1):
+                    battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
+            for summary, table in zip(TABLES, self._summaries(), strict=True):
+                if table is not None:
+                    results = Results(table=table, provenance=self._provenance())
+                    results.save(folder / summary, overwrite=overwrite)
+            for name in self.names:
+                if (profile := self.profile(name)) is not None:
+                    results = Results(table=profile.table(), provenance=self._provenance(name))
+                    results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
+                with rc_context(FIGURE_STYLE):
+                    for ending, figure in self.figures(name).items():
+                        path = folder / f"{name}{ending}.svg"
+                        with new_file(path, overwrite=overwrite, binary=True) as file:
+                            figure.savefig(file, format="svg")
+            with new_file(folder / "battery.toml", overwrite=overwrite) as file:
+                file.write(self.to_toml())
+            self.timings.report(folder / "timings.html", overwrite=overwrite)
+            with new_file(folder / "index.html", overwrite=overwrite) as file:
+                file.write(self._page())
 
     def to_toml(self) -> str:
         """Describe groups and analyses as `from_file` reads them.

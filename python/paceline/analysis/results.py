@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from paceline._util.files import check_output, new_file
+from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import FIGURE_STYLE, Table, draw
 from paceline.analysis.uncertainty import SeriesMean
@@ -190,8 +190,10 @@ class Results(dict[str, Any]):
         """
         check_ending(path, self.FILES)
         if _ending(path) in self.FILES:
-            check_output(path, overwrite=overwrite)
-            self.write_file(os.fspath(path))
+            name = temporary_name(path)
+            name = name.with_name(name.name + _ending(path))  # by which writers choose the format
+            with new_files([path], overwrite=overwrite, names=[name]), writing_to(path):
+                self.write_file(os.fspath(name))
             return
         if _ending(path) != ".npz":
             _ = self._table  # raises before a file is made

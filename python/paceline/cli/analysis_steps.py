@@ -11,7 +11,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline import transform
-from paceline._util.files import check_distinct, check_output
+from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending
 from paceline.checkpoint import Checkpoint
 from paceline.cli.atom_groups import GroupUniverse, read_index_file
@@ -206,11 +206,10 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
             kept = stack.enter_context(Checkpoint(args.checkpoint))
         memory = {"max_memory": args.max_memory} if "max_memory" in args else {}
         run_analysis(args, analysis, checkpoint=kept, **memory)
-        with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
-            save_results(args, analysis.results)
-        save_report(args, analysis.timings)
-        if kept is not None:
-            kept.finish()
+        with saved_together(kept.finish if kept else None):
+            with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
+                save_results(args, analysis.results)
+            save_report(args, analysis.timings)
 
 
 def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
@@ -229,10 +228,9 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
         if args.checkpoint is not None:
             kept = stack.enter_context(Checkpoint(args.checkpoint))
         run_analysis(args, battery, checkpoint=kept, max_memory=args.max_memory)
-        battery.save(args.output, overwrite=args.overwrite)
-        save_report(args, battery.timings)
-        if kept is not None:
-            kept.finish()
+        with saved_together(kept.finish if kept else None):
+            battery.save(args.output, overwrite=args.overwrite)
+            save_report(args, battery.timings)
     print(args.output / "index.html")
 
 
