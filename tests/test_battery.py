@@ -176,6 +176,7 @@ NEEDED = {
     },
     "center-distance": {"ag1": "resid 1-9", "ag2": "resid 30"},
     "dielectric": {"select": "name OW", "make_whole": False},
+    "dipole-autocorrelation": {"select": "name OW", "make_whole": False},
     "dihedrals": {"atomgroups": [f"resid {k} and name N CA CB CG" for k in (2, 13)]},
     "distances": {"ag1": "name CA", "ag2": "name C"},
     "minimum-distance": {"ag1": "resid 1-9", "ag2": "resid 30"},
@@ -198,7 +199,7 @@ def test_every_name_can_be_described(name, adk_in_water):
     """By selections alone."""
     universe = paceline.Universe(*adk_in_water)
     universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
-    if name == "dielectric":
+    if name in ("dielectric", "dipole-autocorrelation"):
         universe.add_TopologyAttr("bonds", [(0, 1)])
     given = NEEDED.get(name, {"select": "protein and resid 1-40"})
     battery = Battery({name: given}, universe).run(stop=2)

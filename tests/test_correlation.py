@@ -1,12 +1,12 @@
-"""Autocorrelations of functions of the frames, and of velocities."""
+"""Autocorrelations of functions of the frames, of velocities, and of currents."""
 
 import MDAnalysis
 import numpy as np
 import pytest
 
 import paceline
-from paceline.analysis.correlation import VelocityAutocorrelation
-from paceline.errors import MissingDataError, SelectionError, UnsupportedError
+from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
+from paceline.errors import AnalysisError, MissingDataError, SelectionError, UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -106,21 +106,27 @@ def test_what_is_refused(ca):
 
 def vibrating(tmp_path, n_frames=200, dt=0.01):
     """Two atoms that vibrate at 4 and 10 THz, along x and z."""
-    one = MDAnalysis.Universe.empty(2, trajectory=True, velocities=True)
-    one.add_TopologyAttr("names", ["C", "C"])
-    one.dimensions = [50, 50, 50, 90, 90, 90]
-    topology, path = tmp_path / "made.gro", tmp_path / "made.trr"
     times = dt * np.arange(n_frames)
     velocities = np.zeros((n_frames, 2, 3))
     velocities[:, 0, 0] = 3 * np.cos(2 * np.pi * 4 * times)
     velocities[:, 1, 2] = 2 * np.cos(2 * np.pi * 10 * times + 1)
+    return moving(tmp_path, velocities, dt), velocities
+
+
+def moving(tmp_path, velocities, dt, edges=50.0):
+    """Two atoms with these velocities, Å/ps, in cubic cells of such edges."""
+    one = MDAnalysis.Universe.empty(2, trajectory=True, velocities=True)
+    one.add_TopologyAttr("names", ["C", "C"])
+    topology, path = tmp_path / "made.gro", tmp_path / "made.trr"
+    edges = np.broadcast_to(edges, len(velocities))
     with MDAnalysis.Writer(str(path), 2) as writer:
-        for time, of_frame in zip(times, velocities, strict=True):
+        for row, (of_frame, edge) in enumerate(zip(velocities, edges, strict=True)):
+            one.dimensions = [edge, edge, edge, 90, 90, 90] if edge else None
             one.atoms.velocities = of_frame
-            one.trajectory.ts.time = time
+            one.trajectory.ts.time = dt * row
             writer.write(one.atoms)
     one.atoms.write(str(topology))
-    return paceline.Universe(str(topology), str(path)), velocities
+    return paceline.Universe(str(topology), str(path))
 
 
 def test_vibrations(tmp_path):
@@ -146,3 +152,93 @@ def test_vibrations(tmp_path):
     trapezoids = np.trapezoid(found.timeseries[:31], dx=0.01) / 3
     assert found.integral[30] == pytest.approx(trapezoids)
     assert found.integral[0] == 0
+
+
+def ions(*arguments, charges=(1.0, -1.0)):
+    """Two ions that move."""
+    universe = moving(*arguments)
+    universe.add_TopologyAttr("charges", charges)
+    return universe
+
+
+def test_a_conductivity_by_hand(tmp_path):
+    """J of 2 e Å/ps for 0.5 ps, in 1 and in 8 nm³, at 300 K."""
+    velocities = [[[1, 0, 0], [-1, 0, 0]]] * 2
+    current = CurrentAutocorrelation(ions(tmp_path, velocities, 0.5, [10.0, 20.0])).run()
+    assert current.volume == pytest.approx(4500)
+    np.testing.assert_allclose(current.results.currents, [[2, 0, 0]] * 2)
+    np.testing.assert_allclose(current.results.timeseries, [4, 4])
+    in_si = (2 * 1.602176634e-19 * 100) ** 2 * 0.5e-12
+    wanted = in_si / (3 * 4500e-30 * 1.380649e-23 * 300)
+    np.testing.assert_allclose(current.results.conductivity, [0, wanted], rtol=1e-6)
+    by_axis = current.results.conductivity_by_axis
+    np.testing.assert_allclose(by_axis, [[0, 0, 0], [3 * wanted, 0, 0]], rtol=1e-6)
+    hot = CurrentAutocorrelation(current.atomgroup, 600).run().results
+    np.testing.assert_allclose(hot.conductivity, [0, wanted / 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("fft", [True, False])
+def test_a_current_that_turns_has_a_closed_form(fft, tmp_path):
+    """Opposite ions on circles: C is 4 q² v² cos ωτ between any two frames."""
+    omega, dt, n = 2 * np.pi * 3, 0.002, 300
+    times = dt * np.arange(n)
+    turning = 5 * np.stack([np.cos(omega * times), np.sin(omega * times), 0 * times], axis=1)
+    universe = ions(tmp_path, np.stack([turning, -turning], axis=1), dt)
+    universe.add_TopologyAttr("charges", [0.8, -0.8])
+    found = CurrentAutocorrelation(universe, 350, fft=fft).run().results
+    np.testing.assert_allclose(found.timeseries, 64 * np.cos(omega * times), atol=1e-4)
+    np.testing.assert_allclose(found.by_axis.sum(axis=1), found.timeseries, atol=1e-9)
+    # Trapezoids of a cosine are its integral times x / tan x, with x = ω dt / 2.
+    x = omega * dt / 2
+    integral = 64 * np.sin(omega * times) / omega * x / np.tan(x)
+    in_si = (1.602176634e-19 * 1e-10) ** 2 / 1e-12 * integral
+    wanted = in_si / (3 * 50e-10**3 * 1.380649e-23 * 350)
+    np.testing.assert_allclose(found.conductivity, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_independent_ions_conduct_as_they_diffuse(tmp_path):
+    """Nernst and Einstein: two ions of Langevin dynamics, q² D of each over V k_B T."""
+    random, n, dt, friction = np.random.default_rng(4), 6000, 0.05, 2.0
+    keep = np.exp(-friction * dt)
+    kicks = 3 * np.sqrt(1 - keep**2) * random.standard_normal((n, 2, 3))
+    velocities = np.zeros((n, 2, 3))
+    velocities[0] = 3 * random.standard_normal((2, 3))
+    for row in range(1, n):
+        velocities[row] = keep * velocities[row - 1] + kicks[row]
+    current = CurrentAutocorrelation(ions(tmp_path, velocities, dt)).run()
+    # Whose velocities have a variance of 9 Å²/ps² along each axis, and D = 9 / friction.
+    in_si = 2 * 1.602176634e-19**2 * 9 / friction * 1e-20 / 1e-12
+    wanted = in_si / (current.volume * 1e-30 * 1.380649e-23 * 300)
+    level = current.results.conductivity[60:80].mean()
+    assert level == pytest.approx(wanted, rel=0.15)
+
+
+@pytest.mark.full
+def test_currents_have_the_same_bits_everywhere(everywhere, tmp_path):
+    velocities = np.random.default_rng(5).standard_normal((90, 2, 3))
+    universe = ions(tmp_path, velocities, 0.1)
+    wanted = CurrentAutocorrelation(universe).run(backend="serial").results
+    found = CurrentAutocorrelation(universe).run(**everywhere, block_frames=32).results
+    for name in ("timeseries", "by_axis", "conductivity", "currents"):
+        assert found[name].tobytes() == wanted[name].tobytes()
+
+
+def test_what_has_no_current_is_refused(tmp_path, ca, universe):
+    velocities = np.ones((2, 2, 3))
+    made = ions(tmp_path, velocities, 0.1)
+    for temperature in (0, np.nan):
+        with pytest.raises(ValueError, match="temperature must be above 0 K"):
+            CurrentAutocorrelation(made, temperature)
+    with pytest.raises(SelectionError, match="no atoms"):
+        CurrentAutocorrelation(made.atoms[:0])
+    with pytest.raises(UnsupportedError, match="of all atoms are 0"):
+        CurrentAutocorrelation(ions(tmp_path, velocities, 0.1, charges=[0.0, 0.0]))
+    with pytest.raises(UnsupportedError, match="topology has none"):
+        CurrentAutocorrelation(moving(tmp_path, velocities, 0.1))
+    with pytest.raises(MissingDataError, match="velocities"):
+        CurrentAutocorrelation(universe).run()
+    velocities[1, 0, 0] = np.nan
+    with pytest.raises(AnalysisError, match="frame 1: velocities are not all finite"):
+        CurrentAutocorrelation(ions(tmp_path, velocities, 0.1)).run()
+    with pytest.raises(AnalysisError, match="frame 0: the frame has no cell, which the conduct"):
+        CurrentAutocorrelation(ions(tmp_path, velocities[:1], 0.1, 0.0)).run()

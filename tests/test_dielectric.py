@@ -1,4 +1,4 @@
-"""Dielectric constants: of a dipole made by hand, and MDAnalysis's of water."""
+"""Dielectric constants and autocorrelations: of dipoles made by hand, and of water."""
 
 import warnings
 
@@ -9,7 +9,7 @@ from MDAnalysis.analysis import dielectric as theirs_module
 from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC, TPR, XTC
 
 import paceline
-from paceline.analysis.dielectric import DielectricConstant
+from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")
@@ -27,8 +27,9 @@ def made(folder, positions, cell=(10, 10, 10, 90, 90, 90), charges=(1, -1), bond
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with MDAnalysis.Writer(path, len(charges)) as writer:
-            for frame in positions:
+            for time, frame in enumerate(positions):
                 universe.atoms.positions = frame
+                universe.trajectory.ts.time = time
                 universe.dimensions = cell
                 writer.write(universe.atoms)
         return paceline.Universe(universe._topology, path)
@@ -154,3 +155,52 @@ def test_what_has_none_is_refused(tmp_path, universe):
     with pytest.raises(UnsupportedError, match="2 bonded parts of 1 molecules"):
         DielectricConstant(chain[[0, 2]])
     assert DielectricConstant(chain[[0, 2]], make_whole=False).run().results.moments[0, 0] == -2
+
+
+def test_a_dipole_that_turns_has_a_closed_form(tmp_path):
+    """Of 2 e Å, by 7.5° a frame: C is 4 cos ωτ between any two frames, and falls to 0 at 90°."""
+    omega = np.pi / 24
+    angles = omega * np.arange(40)
+    frames = [[[5, 5, 5], [5 - 2 * np.cos(angle), 5 - 2 * np.sin(angle), 5]] for angle in angles]
+    atoms = made(tmp_path, frames).atoms
+    found = DipoleAutocorrelation(atoms).run()
+    results = found.results
+    np.testing.assert_allclose(results.delta_t_values, np.arange(40.0))
+    np.testing.assert_allclose(results.timeseries, 4 * np.cos(angles), atol=1e-5)
+    x = omega / 2  # trapezoids of a cosine
+    np.testing.assert_allclose(results.integral, np.sin(angles) / omega * x / np.tan(x), atol=1e-5)
+    assert results.integral[12] == pytest.approx(24 / np.pi * x / np.tan(x), rel=1e-5)
+    # Rounding decides whether C is below 0 at 90° already, where the integral has its maximum.
+    assert results.relaxation_time == pytest.approx(results.integral[12], rel=0.01)
+    assert f"{results.relaxation_time:.6g} ps" == results.provenance["relaxation time"]
+    assert np.isnan(DipoleAutocorrelation(atoms).run(stop=9).results.relaxation_time)
+    by_sums = DipoleAutocorrelation(atoms, fft=False).run().results.timeseries
+    np.testing.assert_allclose(by_sums, results.timeseries, atol=1e-9)
+
+
+def test_moments_of_water_are_correlated(tmp_path):
+    water = paceline.Universe(PSF_TRICLINIC, DCD_TRICLINIC).atoms
+    found = DipoleAutocorrelation(water).run().results
+    moments = DielectricConstant(water).run().results.moments
+    np.testing.assert_array_equal(found.moments, moments)
+    wanted = [(moments[lag:] * moments[: 10 - lag]).sum(axis=1).mean() for lag in range(10)]
+    np.testing.assert_allclose(found.timeseries, wanted, rtol=1e-12)
+    np.testing.assert_allclose(found.by_axis.sum(axis=1), wanted, rtol=1e-12)
+    assert "dipole autocorrelation ((e Å)²)" in found.to_dataframe()
+
+
+def test_dipoles_that_are_not_correlated(tmp_path, universe):
+    with pytest.raises(UnsupportedError, match="DipoleAutocorrelation needs neutral molecules"):
+        DipoleAutocorrelation(universe.atoms)
+    with pytest.raises(SelectionError, match="DipoleAutocorrelation: atomgroup holds no atoms"):
+        DipoleAutocorrelation(universe.atoms[:0])
+    frames = [[[1, 1, 1], [2, 1, 1]]] * 3
+    with pytest.raises(UnsupportedError, match="equal distances"):
+        DipoleAutocorrelation(made(tmp_path, frames).atoms).run(frames=[0, 2, 1])
+    in_vacuum = made(tmp_path, frames, cell=None).atoms
+    found = DipoleAutocorrelation(in_vacuum, make_whole=False).run().results
+    np.testing.assert_allclose(found.timeseries, [1, 1, 1], rtol=1e-12)
+    with pytest.raises(AnalysisError, match="frame 0: the frame has no cell"):
+        DipoleAutocorrelation(in_vacuum).run()
+    nothing = made(tmp_path, [[[1, 1, 1]] * 2] * 3).atoms
+    assert np.isnan(DipoleAutocorrelation(nothing).run().results.relaxation_time)

@@ -10,12 +10,12 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
 from paceline import checkpoint
-from paceline.analysis import correlation
 from paceline.analysis.msd import DiffusionCoefficient, EinsteinMSD
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump
+from paceline.transform.nojump import unwrapped
 
 
 @pytest.fixture(scope="module")
@@ -245,8 +245,8 @@ def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
     series, vectors = np.zeros((60, 6, 3)), np.zeros((60, 3, 3))
     series[kept], vectors[kept] = frames, cells
     for scheme in ("tor", "lattice"):
-        found = correlation.unwrapped(series, vectors, np.array(gaps), scheme)
-        again = correlation.unwrapped(series[kept], vectors[kept], np.array([], int), scheme)
+        found = unwrapped(series, vectors, np.array(gaps), scheme)
+        again = unwrapped(series[kept], vectors[kept], np.array([], int), scheme)
         np.testing.assert_array_equal(found[kept], again)
         assert np.isnan(found[gaps]).all()
 
@@ -271,7 +271,7 @@ def test_centers_of_molecules_do_not_jump(tmp_path):
         universe.residues.atoms.center_of_mass(compound="residues") for _ in universe.trajectory
     ]
     vectors = np.array([ts.triclinic_dimensions for ts in universe.trajectory])
-    free = correlation.unwrapped(np.array(series), vectors, np.array([], int), "lattice")
+    free = unwrapped(np.array(series), vectors, np.array([], int), "lattice")
     np.testing.assert_allclose(found.timeseries, mean_square(free, range(60)), rtol=1e-4, atol=1e-3)
     with pytest.raises(ValueError, match="unwrap must be 'tor', 'lattice' or None, not 'both'"):
         EinsteinMSD(universe, unwrap="both")

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from gridData import Grid
 from MDAnalysis.analysis import align, rms
-from MDAnalysisTests.datafiles import DCD_TRICLINIC, GRO, PSF_TRICLINIC, TRR
+from MDAnalysisTests.datafiles import DCD_TRICLINIC, GRO, PSF_TRICLINIC, TPR, TRR
 
 import paceline
 from paceline.analysis.align import AlignTraj, AverageStructure
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
-from paceline.analysis.correlation import VelocityAutocorrelation
+from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
 from paceline.analysis.density import DensityAnalysis
-from paceline.analysis.dielectric import DielectricConstant
+from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Ramachandran
 from paceline.analysis.distances import (
@@ -240,6 +240,27 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     series = VelocityAutocorrelation(protein).run().results
     for name in ("timeseries", "spectrum", "integral"):
         np.testing.assert_array_equal(np.load(path)[name], series[name])
+
+
+def test_dipoles_and_currents(tmp_path, run):
+    water = [shutil.copy(path, tmp_path) for path in (PSF_TRICLINIC, DCD_TRICLINIC)]
+    table, figure = tmp_path / "dipole.csv", tmp_path / "dipole.svg"
+    given = ["-o", table, "--plot", figure]
+    assert run("dipole-autocorrelation", *water, *given) == (0, "", "")
+    wanted = DipoleAutocorrelation(paceline.Universe(*water).atoms).run().results
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")
+    pd.testing.assert_frame_equal(found, wanted.to_dataframe(), check_exact=True)
+    assert "# relaxation time: nan ps" in table.read_text(encoding="utf-8")
+    assert "dipole autocorrelation ((e Å)²)" in figure.read_text(encoding="utf-8")
+    files = [shutil.copy(path, tmp_path) for path in (TPR, TRR)]
+    path, figure = tmp_path / "current.npz", tmp_path / "current.svg"
+    options = ["--select", "resname NA+", "--temperature", 310, "-o", path, "--plot", figure]
+    assert run("current-autocorrelation", *files, *options) == (0, "", "")
+    ions = paceline.Universe(*files).select_atoms("resname NA+")
+    wanted = CurrentAutocorrelation(ions, 310).run().results
+    for name in ("timeseries", "conductivity", "currents"):
+        np.testing.assert_array_equal(np.load(path)[name], wanted[name])
+    assert "conductivity up to this time (S/m)" in figure.read_text(encoding="utf-8")
 
 
 def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):

@@ -492,8 +492,17 @@ class RowKernel:
         Of each atom, or with compounds (index, and the atom's mass) of each compound: mass, charge.
         """
     @staticmethod
-    def dipole(columns: NDArray[np.int64] | None, charges: NDArray[np.float64]) -> RowKernel:
-        """Compute the dipole moment (units of charge x Å), and the volume of the cell (Å³)."""
+    def dipole(
+        columns: NDArray[np.int64] | None,
+        charges: NDArray[np.float64],
+        summed: str,
+        needs_cell: str | None,
+    ) -> RowKernel:
+        """Compute the dipole moment of positions (units of charge x Å), or a current (x Å/ps).
+
+        Messages name what is `summed`, "positions" or "velocities", and what `needs_cell`, and so
+        gets its volume (Å³).
+        """
     @staticmethod
     def projection(
         columns: NDArray[np.int64] | None,

@@ -10,6 +10,7 @@ from paceline.analysis.align import AverageStructure
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.density import DensityAnalysis
+from paceline.analysis.dielectric import DipoleAutocorrelation
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.distances import (
@@ -144,6 +145,11 @@ ANALYSES = {
     "DensityAnalysis": Case(
         lambda u: DensityAnalysis(u.select_atoms("name CA")[::-1] + u.atoms[:700], delta=2.0),
         lambda results: [results.counts, results.density.grid],
+    ),
+    "DipoleAutocorrelation": Case(
+        lambda u: DipoleAutocorrelation(u.select_atoms("resid 3-12")[::-1], make_whole=False),
+        lambda results: [results.timeseries, results.by_axis, results.integral],
+        equidistant=True,
     ),
     "EinsteinMSD": Case(
         lambda u: EinsteinMSD(u, "resid 20-60", "xz", compound="residues"),

@@ -1,4 +1,4 @@
-//! Dipole moments: Σ q x over atoms.
+//! Dipole moments and currents: Σ q x and Σ q v over atoms.
 
 use super::cell::Cell;
 use super::rows::{Frames, RowKernel};
@@ -9,17 +9,27 @@ use paceline_formats::error::{Error, Result};
 /// Partial sums: atom i adds to sum i modulo this.
 const LANES: usize = 4;
 
-/// The dipole moment of some atoms, and the volume of the cell.
+/// The dipole moment of some atoms, or their current, and the volume of the cell if it is needed.
 #[derive(Debug, Clone)]
 pub struct Dipole {
     columns: Columns,
     charges: Vec<f64>,
+    summed: String,
+    needs_cell: Option<String>,
 }
 
 impl Dipole {
+    /// `summed` names the vectors that frames hold, "positions" or "velocities", and `needs_cell`
+    /// what needs the volume, for messages.
+    ///
     /// # Errors
     /// [`Error::Argument`] where there are no atoms, or not one charge an atom.
-    pub fn new(columns: &[usize], charges: &[f64]) -> Result<Self> {
+    pub fn new(
+        columns: &[usize],
+        charges: &[f64],
+        summed: &str,
+        needs_cell: Option<&str>,
+    ) -> Result<Self> {
         check_len("charges", charges.len(), columns.len())?;
         if columns.is_empty() {
             let reason = "a dipole moment needs atoms";
@@ -28,6 +38,8 @@ impl Dipole {
         Ok(Dipole {
             columns: Columns::new(columns),
             charges: charges.to_vec(),
+            summed: summed.to_string(),
+            needs_cell: needs_cell.map(str::to_string),
         })
     }
 
@@ -46,24 +58,25 @@ impl Dipole {
 
 impl RowKernel for Dipole {
     fn n_columns(&self) -> usize {
-        4
+        3 + usize::from(self.needs_cell.is_some())
     }
 
-    /// The moment's x, y and z, units of charge × Å; and the volume, Å³. Frames with positions that
-    /// are not finite, or without a cell, are refused.
+    /// The sum's x, y and z, units of charge × Å or × Å/ps; and the volume, Å³, if it is needed.
+    /// Frames with numbers that are not finite, or without a cell that is needed, are refused.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
         frames.fill_rows(out, self.n_columns(), |frame, dimensions, row| {
-            let cell = Cell::new(dimensions);
-            let cell = cell.map_err(|no_cell| no_cell.reason("the dielectric constant"))?;
+            if let Some(needed_by) = &self.needs_cell {
+                let cell = Cell::new(dimensions);
+                row[3] = cell.map_err(|none| none.reason(needed_by))?.volume();
+            }
             let atoms = self.columns.pick(frame, &mut scratch).as_chunks().0;
             row[..3].copy_from_slice(&self.moment(atoms));
-            row[3] = cell.volume();
             if row.iter().all(|x| x.is_finite()) {
                 return Ok(());
             }
-            Err("positions are not all finite numbers".to_string())
+            Err(format!("{} are not all finite numbers", self.summed))
         })
     }
 }
@@ -75,8 +88,12 @@ mod tests {
 
     const CELL: [f32; 6] = [10.0, 20.0, 30.0, 90.0, 90.0, 90.0];
 
-    fn row(dipole: &Dipole, frame: &[f32], cell: [f32; 6]) -> Result<[f64; 4], String> {
-        let mut row = [0.0; 4];
+    fn made(columns: &[usize], charges: &[f64]) -> Result<Dipole> {
+        Dipole::new(columns, charges, "positions", Some("the test"))
+    }
+
+    fn row(dipole: &Dipole, frame: &[f32], cell: [f32; 6]) -> Result<Vec<f64>, String> {
+        let mut row = vec![0.0; dipole.n_columns()];
         let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
         match dipole.compute(&frames, &mut row).expect("atoms") {
             None => Ok(row),
@@ -92,7 +109,7 @@ mod tests {
             let frame: Vec<f32> = frame.iter().map(|&x| x as f32).collect();
             let charges = random.weights(n_atoms);
             let columns: Vec<usize> = (0..n_atoms).map(|i| (7 * i) % (n_atoms + 1)).collect();
-            let dipole = Dipole::new(&columns, &charges).expect("atoms");
+            let dipole = made(&columns, &charges).expect("atoms");
             let found = row(&dipole, &frame, CELL).expect("a row");
             for axis in 0..3 {
                 let terms = columns.iter().zip(&charges);
@@ -101,19 +118,22 @@ mod tests {
             }
             assert_eq!(found[3], 6000.0);
         }
-        let pair = Dipole::new(&[0, 1], &[0.5, -0.5]).expect("atoms");
+        let pair = made(&[0, 1], &[0.5, -0.5]).expect("atoms");
         let found = row(&pair, &[1.0, 2.0, 3.0, 2.0, 2.0, 1.0], CELL);
-        assert_eq!(found, Ok([-0.5, 0.0, 1.0, 6000.0]));
+        assert_eq!(found, Ok(vec![-0.5, 0.0, 1.0, 6000.0]));
+        let alone = Dipole::new(&[0, 1], &[0.5, -0.5], "velocities", None).expect("atoms");
+        let found = row(&alone, &[1.0, 2.0, 3.0, 2.0, 2.0, 1.0], [0.0; 6]);
+        assert_eq!(found, Ok(vec![-0.5, 0.0, 1.0]));
     }
 
     #[test]
     fn what_has_no_moment_is_refused() {
-        let dipole = Dipole::new(&[0, 1], &[1.0, -1.0]).expect("atoms");
+        let dipole = made(&[0, 1], &[1.0, -1.0]).expect("atoms");
         let frame = [1.0, 2.0, 3.0, 4.0, f32::NAN, 1.0];
         assert!(row(&dipole, &frame, CELL).is_err_and(|reason| reason.contains("finite")));
         let none = row(&dipole, &[1.0; 6], [0.0; 6]);
-        assert!(none.is_err_and(|reason| reason.contains("no cell")));
-        assert!(Dipole::new(&[], &[]).is_err());
-        assert!(Dipole::new(&[0, 1], &[1.0]).is_err());
+        assert!(none.is_err_and(|reason| reason.contains("no cell, which the test")));
+        assert!(made(&[], &[]).is_err());
+        assert!(made(&[0, 1], &[1.0]).is_err());
     }
 }

@@ -236,16 +236,20 @@ impl RowKernel {
         task.map(Self::new).or_raise(py)
     }
 
-    /// The dipole moment (units of charge × Å), and the volume of the cell (Å³).
+    /// The dipole moment of positions (units of charge × Å), or the current of velocities (× Å/ps);
+    /// and the volume of the cell (Å³), where something `needs_cell`. Both names are for messages.
     #[staticmethod]
     fn dipole(
         py: Python<'_>,
         columns: Option<PyReadonlyArray1<'_, i64>>,
         charges: PyReadonlyArray1<'_, f64>,
+        summed: &str,
+        needs_cell: Option<&str>,
     ) -> PyResult<Self> {
         let charges = charges.as_slice()?;
         let columns = all_columns(columns, charges.len())?;
-        Dipole::new(&columns, charges).map(Self::new).or_raise(py)
+        let task = Dipole::new(&columns, charges, summed, needs_cell);
+        task.map(Self::new).or_raise(py)
     }
 
     /// Displacements (Å) from mean positions, along directions: rows, of all coordinates. With

@@ -33,6 +33,7 @@ NAMES = {
     "density": "density.DensityAnalysis",
     "dielectric": "dielectric.DielectricConstant",
     "dihedrals": "dihedrals.Dihedral",
+    "dipole-autocorrelation": "dielectric.DipoleAutocorrelation",
     "distance-map": "distances.DistanceMap",
     "distances": "distances.AtomicDistances",
     "dssp": "dssp.DSSP",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from paceline import _core
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
+from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule.parts import allocate_results
+from paceline.transform.nojump import unwrapped
 
 #: Title of the times between frames.
 LAG = "lag time (ps)"
@@ -28,6 +31,8 @@ PART_BYTES = 16 * 2**20
 UNEVEN = 1e-5
 #: … and by so much of itself: trajectories keep times in single precision.
 ROUNDED = 1.2e-7
+#: e² Å²/ps over k_B K Å³, in S/m: CODATA 2018, exact.
+CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22
 
 
 class SeriesParts:
@@ -131,70 +136,6 @@ class _Correlated:
         return _filled(rows, size), total
 
 
-def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
-    """Undo jumps across the cell, from the first frame on, over frames that were left out.
-
-    "lattice" counts cells that a particle has crossed, n, and adds n·L of the present frame, as
-    MDAnalysis's `NoJump`. "tor" adds for each crossing the cell at that time, and so adds up the
-    shortest steps (von Bülow, Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101).
-
-    Parameters
-    ----------
-    series : numpy.ndarray, shape (n_frames, n_particles, 3)
-        Positions, Å.
-    cells : numpy.ndarray, shape (n_frames, 3, 3)
-        Vectors of the cells in rows, Å: a along x, b in the plane of x and y.
-    gaps : numpy.ndarray of int64
-        Rows of frames that were left out.
-    scheme : {"tor", "lattice"}
-        Cells that are added.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (n_frames, n_particles, 3)
-        Å.
-
-    Examples
-    --------
-    >>> jumping = np.array([[[9.0, 0, 0]], [[1.0, 0, 0]]])
-    >>> cells = np.array([np.eye(3) * 10, np.eye(3) * 11])
-    >>> unwrapped(jumping, cells, np.array([], int), "lattice")[:, 0, 0]
-    array([ 9., 12.])
-    """
-    rows = np.setdiff1d(np.arange(len(series)), gaps)
-    positions, cells = series[rows].astype(np.float64), cells[rows].astype(np.float64)
-    if scheme == "lattice":
-        crossed = np.rint(np.diff(_fractions(positions, cells), axis=0)).cumsum(axis=0)
-        shifts = -_sums(crossed, cells[1:])
-    else:
-        crossed = np.rint(_fractions(np.diff(positions, axis=0), cells[1:]))
-        shifts = -_sums(crossed, cells[1:]).cumsum(axis=0)
-    found = np.full(series.shape, np.nan)
-    found[rows[:1]] = positions[:1]
-    found[rows[1:]] = positions[1:] + shifts
-    return found
-
-
-def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Positions in units of the cells' vectors."""
-    # In this order on every machine, as a product of matrices would not be.
-    (ax, bx, by), (cx, cy, cz) = (
-        cells[:, [0, 1, 1], [0, 0, 1]].T[..., None],
-        cells[:, 2].T[..., None],
-    )
-    w = positions[..., 2] / cz
-    v = (positions[..., 1] - w * cy) / by
-    u = (positions[..., 0] - w * cx - v * bx) / ax
-    return np.stack([u, v, w], axis=-1)
-
-
-def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Add up numbers of the cells' vectors."""
-    a, b, c = cells[:, None].transpose(2, 0, 1, 3)
-    u, v, w = numbers.transpose(2, 0, 1)[..., None]
-    return u * a + v * b + w * c
-
-
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
     """Add rows of zeros up to a number."""
     return np.pad(rows, ((0, size - len(rows)), (0, 0))) if len(rows) < size else rows
@@ -261,14 +202,24 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(times)) * dt, gaps
 
 
-def centers(block: Any, order: np.ndarray, weights: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    """Compute weighted centers of compounds, shape (n_frames, n_compounds, 3), float64.
+def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:
+    """Integrate from the first time to each, by trapezoids, along the first axis.
 
-    `order` are the columns of the atoms, compound by compound; `weights` those of the atoms in this
-    order, which add up to 1 in each compound; `firsts` are the first ones of compounds.
+    Examples
+    --------
+    >>> running_integral(np.array([2.0, 1.0, 0.0]), np.array([0.0, 0.5, 1.0]))
+    array([0.  , 0.75, 1.  ])
     """
-    weighted = block.positions[:, order].astype(np.float64) * weights[:, np.newaxis]
-    return np.add.reduceat(weighted, firsts, axis=1)
+    found = np.zeros(values.shape)
+    for dt in abs(delta_t[1:2]):
+        found[1:] = np.cumsum((values[1:] + values[:-1]) / 2, axis=0) * dt
+    return found
+
+
+def check_temperature(temperature: float) -> None:
+    """Raise `ValueError` for a temperature, K, that is not above 0."""
+    if not 0 < temperature < np.inf:
+        raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
 
 
 class Correlation(TimeSeries):
@@ -481,7 +432,6 @@ class VelocityAutocorrelation(AnalysisBase):
         """Take the mean, its integral and its spectrum."""
         mean, n = value.mean(), len(self._delta_t)
         dt = abs(self._delta_t[1]) if n > 1 else np.nan
-        steps = np.concatenate([[0.0], (mean[1:] + mean[:-1]) / 2])
         weighted = mean * (1 - np.arange(n) / n)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         title = "velocity autocorrelation (Å²/ps²)"
@@ -491,10 +441,153 @@ class VelocityAutocorrelation(AnalysisBase):
             timeseries=mean,
             by_atom=value.by_particle.T,
             delta_t_values=self._delta_t,
-            integral=np.cumsum(steps) * (0.0 if n == 1 else dt) / 3,
+            integral=running_integral(mean, self._delta_t) / 3,
             frequencies=np.arange(n + 1) / (2 * n * dt),
             spectrum=np.fft.rfft(even).real * dt,
         )
+
+
+class CurrentAutocorrelation(AnalysisBase):
+    r"""Autocorrelation of the electric current of a group, and its ionic conductivity.
+
+    $$C(\tau) = \left\langle \mathbf{J}(t) \cdot \mathbf{J}(t + \tau) \right\rangle_t, \quad
+      \mathbf{J} = \sum_i q_i \mathbf{v}_i, \qquad
+      \sigma = \frac{1}{3 \langle V \rangle k_B T} \int_0^\infty C(\tau)\,\mathrm{d}\tau$$
+
+    over all pairs of frames (t, t + τ) (Kubo 1957, J. Phys. Soc. Jpn. 12, 570; Allen & Tildesley
+    2017, Computer Simulation of Liquids, section 2.7). Frames must be so near that C is smooth
+    between them: for liquids some femtoseconds. The current of a group that is not neutral, such
+    as of cations alone, depends on how the whole system drifts.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        The atoms; the topology must have charges, and the trajectory velocities.
+    temperature : float
+        Temperature of the simulation, K.
+    fft : bool
+        Compute by Fourier transforms; False by the sums of the definition.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    volume : float
+        Volume of the cell, mean over frames, Å³.
+    results.timeseries : numpy.ndarray of float64, shape (n_frames,)
+        C, (e Å/ps)². Frames that were left out as damaged count in no pair; where there is no other
+        pair, it is NaN.
+    results.by_axis : numpy.ndarray of float64, shape (n_frames, 3)
+        Parts of C along x, y and z, which add up to it, (e Å/ps)².
+    results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
+        Times between frames, ps.
+    results.conductivity : numpy.ndarray of float64, shape (n_frames,)
+        The conductivity if the integral, by trapezoids, ends at each time, S/m: where it levels off
+        it is that of the group. At long times, of which there are few pairs, it is noise.
+    results.conductivity_by_axis : numpy.ndarray of float64, shape (n_frames, 3)
+        The same along x, y and z, whose mean it is, S/m: in a liquid, three values of one number.
+    results.currents : numpy.ndarray of float64, shape (n_frames, 3)
+        Current of each frame, e Å/ps; NaN for a damaged frame that was left out.
+
+    Raises
+    ------
+    MissingDataError
+        The trajectory holds no velocities.
+    SelectionError
+        The group has no atoms.
+    UnsupportedError
+        The group updates itself, the topology has no charges, all are 0, or frames are not at equal
+        distances in time.
+    ValueError
+        A temperature that is not above 0. In the run, as `AnalysisError`: a frame without a cell,
+        or velocities that are not finite.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import TPR, TRR
+    >>> ions = paceline.Universe(TPR, TRR).select_atoms("resname NA+")
+    >>> current = CurrentAutocorrelation(ions).run()
+    >>> current.results.timeseries[:2].round(1)
+    array([108.9,  15.5])
+    """
+
+    stages = 2
+    over_parts = True
+    fields = ("velocities",)
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        temperature: float = 300,
+        *,
+        fft: bool = True,
+        verbose: bool = False,
+    ):
+        check_temperature(temperature)
+        super().__init__(atomgroup, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError("CurrentAutocorrelation: the group has no atoms")
+        if not hasattr(self.atomgroup, "charges"):
+            raise UnsupportedError(
+                "CurrentAutocorrelation needs charges, and the topology has none; load a topology "
+                "that has them (TPR, PSF, PRMTOP, …)"
+            )
+        self.temperature, self.fft = temperature, fft
+        self._charges = np.asarray(self.atomgroup.charges, dtype=np.float64)
+        if not self._charges.any():
+            raise UnsupportedError("CurrentAutocorrelation: the charges of all atoms are 0")
+
+    def parameters(self) -> dict[str, Any]:
+        """The atoms, the temperature, and the way of computing."""
+        return {**super().parameters(), "temperature": self.temperature, "fft": self.fft}
+
+    def prepare(self) -> PerFrame:
+        """Collect charges."""
+        check_order(self)
+        return _Currents(self._charges)
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Correlate the currents, axis by axis."""
+        self._currents, volumes = value[:, :3], value[:, 3]
+        self._delta_t, gaps = check_times(self)
+        self.volume = float(np.delete(volumes, gaps).mean())
+        return SeriesParts(value[:, :3, np.newaxis], "product", [0], gaps, fft=self.fft)
+
+    def finish(self, value: SeriesParts) -> None:
+        """Add up the axes, and integrate."""
+        by_axis = value.by_particle.T
+        total = by_axis[:, 0] + by_axis[:, 1] + by_axis[:, 2]
+        unit = CONDUCTIVITY / (self.volume * self.temperature)
+        along_axes = running_integral(by_axis, self._delta_t) * unit
+        mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
+        title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
+        columns = {LAG: self._delta_t, title: total, label: mean}
+        drawn = Table({LAG: self._delta_t, label: mean}, LAG, {label: "conductivity"}, label)
+        self.results = Results(
+            table=Table(columns, LAG, {title: "current"}, title, drawn),
+            provenance={**self.record(), "mean volume": f"{self.volume:.6g} Å³"},
+            timeseries=total,
+            by_axis=by_axis,
+            delta_t_values=self._delta_t,
+            conductivity=mean,
+            conductivity_by_axis=along_axes,
+            currents=self._currents,
+        )
+
+
+class _Currents:
+    """Compute the current and the volume of each frame."""
+
+    def __init__(self, charges: np.ndarray):
+        self._rows = CoreRows("dipole", charges, "velocities", "the conductivity")
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Return currents along x, y and z, and volumes, shape (n_frames, 4)."""
+        velocities: Any = SimpleNamespace(
+            raw=(block.velocities, None), dimensions=block.dimensions, frames=block.frames
+        )
+        return self._rows.compute(velocities)
 
 
 class _Velocities:

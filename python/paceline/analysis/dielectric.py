@@ -1,4 +1,4 @@
-"""Dielectric constants, with the parameters and results of MDAnalysis.analysis.dielectric."""
+"""Dipole moments of groups: the dielectric constant as MDAnalysis has it, and autocorrelations."""
 
 from types import SimpleNamespace
 from typing import Any, Self
@@ -8,7 +8,15 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.correlation import (
+    LAG,
+    SeriesParts,
+    check_order,
+    check_temperature,
+    check_times,
+    running_integral,
+)
+from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -21,7 +29,58 @@ from paceline.transform.periodic import bonds_of, fragments_of
 NEUTRAL = 1e-5
 
 
-class DielectricConstant(AnalysisBase):
+class _DipoleAnalysis(AnalysisBase):
+    """Analysis of the dipole moment of a group of whole neutral molecules."""
+
+    def __init__(self, atomgroup: Any, make_whole: bool, verbose: bool):
+        super().__init__(atomgroup, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError(f"{self.name}: atomgroup holds no atoms")
+        self.make_whole = make_whole
+        if not hasattr(self.atomgroup, "charges"):
+            raise UnsupportedError(
+                f"{self.name} needs charges, and the topology has none; load a topology that has "
+                "them (TPR, PSF, PRMTOP, …)"
+            )
+        self._charges = np.asarray(self.atomgroup.charges, dtype=np.float64)
+        self._bonds = self._find_bonds()
+
+    def _moments(self, needs_cell: str | None) -> "_Moments":
+        """Worker's half: moments, and volumes where something needs the cell."""
+        whole = None
+        if self.make_whole:
+            whole = CoreTransform("unwrap", len(self._charges), self._bonds)
+        return _Moments(CoreRows("dipole", self._charges, "positions", needs_cell), whole)
+
+    def _find_bonds(self) -> np.ndarray:
+        """Find the bonds within the group, of its own numbers, of neutral and bonded parts."""
+        universe, atoms = self.atomgroup.universe, self.atomgroup.indices
+        bonds = bonds_of(universe, self.name)
+        molecules = fragments_of(universe, bonds)[atoms]
+        first, rows = np.unique(molecules, return_inverse=True)
+        charges = np.bincount(rows, weights=self._charges)
+        wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
+        if len(wrong):
+            raise UnsupportedError(
+                f"{self.name} needs neutral molecules: {len(wrong)} of {len(first)} are "
+                f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; take a "
+                "group without them, or add bonds that the topology lacks, as of virtual sites"
+            )
+        order = np.argsort(atoms)
+        if (np.diff(atoms[order]) == 0).any():
+            raise UnsupportedError(f"{self.name}: the group holds an atom more than once")
+        inside = np.isin(bonds, atoms).all(axis=1)
+        bonds = order[np.searchsorted(atoms[order], bonds[inside])]
+        n_parts = len(np.unique(_core.fragments(len(atoms), bonds)))
+        if self.make_whole and n_parts != len(first):
+            raise UnsupportedError(
+                f"{self.name}: the group has {n_parts} bonded parts of {len(first)} "
+                "molecules, and cannot make these whole; take all of their atoms"
+            )
+        return bonds
+
+
+class DielectricConstant(_DipoleAnalysis):
     r"""Static dielectric constant, from the fluctuations of the dipole moment.
 
     $$\varepsilon_\alpha = 1 + \frac{\langle M_\alpha^2 \rangle - \langle M_\alpha \rangle^2}
@@ -92,19 +151,9 @@ class DielectricConstant(AnalysisBase):
         make_whole: bool = True,
         verbose: bool = False,
     ):
-        super().__init__(atomgroup, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError("DielectricConstant: atomgroup holds no atoms")
-        if not 0 < temperature < np.inf:
-            raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
-        self.temperature, self.make_whole = temperature, make_whole
-        if not hasattr(self.atomgroup, "charges"):
-            raise UnsupportedError(
-                "DielectricConstant needs charges, and the topology has none; load a topology that "
-                "has them (TPR, PSF, PRMTOP, …)"
-            )
-        self._charges = np.asarray(self.atomgroup.charges, dtype=np.float64)
-        self._bonds = self._find_bonds()
+        check_temperature(temperature)
+        super().__init__(atomgroup, make_whole, verbose)
+        self.temperature = temperature
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
@@ -125,10 +174,7 @@ class DielectricConstant(AnalysisBase):
 
     def prepare(self) -> PerFrame:
         """Collect charges and bonds."""
-        whole = None
-        if self.make_whole:
-            whole = CoreTransform("unwrap", len(self._charges), self._bonds)
-        return _Moments(self._charges, whole)
+        return self._moments("the dielectric constant")
 
     def finish(self, value: np.ndarray) -> None:
         """Compute the variance of the moments that were not left out."""
@@ -176,40 +222,120 @@ class DielectricConstant(AnalysisBase):
             found[read] = 1 + fluct / (energy * np.cumsum(volumes[read]) / counts)
         return found
 
-    def _find_bonds(self) -> np.ndarray:
-        """Find the bonds within the group, of its own numbers, of neutral and bonded parts."""
-        universe, atoms = self.atomgroup.universe, self.atomgroup.indices
-        bonds = bonds_of(universe, "DielectricConstant")
-        molecules = fragments_of(universe, bonds)[atoms]
-        first, rows = np.unique(molecules, return_inverse=True)
-        charges = np.bincount(rows, weights=self._charges)
-        wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
-        if len(wrong):
-            raise UnsupportedError(
-                f"DielectricConstant needs neutral molecules: {len(wrong)} of {len(first)} are "
-                f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; take a "
-                "group without them, or add bonds that the topology lacks, as of virtual sites"
-            )
-        order = np.argsort(atoms)
-        if (np.diff(atoms[order]) == 0).any():
-            raise UnsupportedError("DielectricConstant: the group holds an atom more than once")
-        inside = np.isin(bonds, atoms).all(axis=1)
-        bonds = order[np.searchsorted(atoms[order], bonds[inside])]
-        n_parts = len(np.unique(_core.fragments(len(atoms), bonds)))
-        if self.make_whole and n_parts != len(first):
-            raise UnsupportedError(
-                f"DielectricConstant: the group has {n_parts} bonded parts of {len(first)} "
-                "molecules, and cannot make these whole; take all of their atoms"
-            )
-        return bonds
+
+class DipoleAutocorrelation(_DipoleAnalysis):
+    r"""Autocorrelation of the dipole moment of a group, and its relaxation time.
+
+    $$C(\tau) = \left\langle \mathbf{M}(t) \cdot \mathbf{M}(t + \tau) \right\rangle_t, \quad
+      \mathbf{M} = \sum_i q_i \mathbf{r}_i, \qquad
+      \tau_D = \frac{1}{C(0)} \int_0^\infty C(\tau)\,\mathrm{d}\tau$$
+
+    over all pairs of frames (t, t + τ). Where C falls off as one exponential, as Debye assumed,
+    its time is $\tau_D$ (Neumann & Steinhauser 1983, Chem. Phys. Lett. 102, 508, with conducting
+    boundaries). All molecules must be neutral. The mean moment is not subtracted: in a liquid it is
+    0, and of a molecule that keeps its direction C levels off above 0, and there is no such time.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        The atoms: all of each molecule, or a part of it that is bonded and neutral. The topology
+        must have charges and bonds.
+    make_whole : bool
+        Make molecules whole along their bonds; False saves time where they are, and needs no cell.
+    fft : bool
+        Compute by Fourier transforms; False by the sums of the definition.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray of float64, shape (n_frames,)
+        C, (e Å)². Frames that were left out as damaged count in no pair; where there is no other
+        pair, it is NaN.
+    results.by_axis : numpy.ndarray of float64, shape (n_frames, 3)
+        Parts of C along x, y and z, which add up to it, (e Å)².
+    results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
+        Times between frames, ps.
+    results.integral : numpy.ndarray of float64, shape (n_frames,)
+        Integral of C from 0 to each time, by trapezoids, over C(0), ps.
+    results.relaxation_time : float
+        The integral up to where C is not above 0 for the first time, ps; NaN if it is everywhere.
+    results.moments : numpy.ndarray of float64, shape (n_frames, 3)
+        Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
+
+    Raises
+    ------
+    SelectionError
+        The group holds no atoms.
+    UnsupportedError
+        The group updates itself or holds an atom twice, the topology lacks charges or bonds, a
+        molecule is not neutral, only parts of it are in the group that are not bonded, or frames
+        are not at equal distances in time.
+    ValueError
+        In the run, as `AnalysisError`: a frame without a cell, in which molecules are made whole,
+        positions that are not finite, or a bond that is longer than half the cell after that.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF_TRICLINIC, DCD_TRICLINIC
+    >>> water = paceline.Universe(PSF_TRICLINIC, DCD_TRICLINIC).atoms
+    >>> found = DipoleAutocorrelation(water).run().results
+    >>> found.timeseries[:3].round(1)
+    array([37.4, 28.7, 23. ])
+    """
+
+    stages = 2
+    over_parts = True
+
+    def __init__(
+        self, atomgroup: Any, *, make_whole: bool = True, fft: bool = True, verbose: bool = False
+    ):
+        super().__init__(atomgroup, make_whole, verbose)
+        self.fft = fft
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {**super().parameters(), "make_whole": self.make_whole, "fft": self.fft}
+
+    def prepare(self) -> PerFrame:
+        """Collect charges and bonds."""
+        check_order(self)
+        return self._moments(None)
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Correlate the moments, axis by axis."""
+        self._collected = value
+        self._delta_t, gaps = check_times(self)
+        return SeriesParts(value[:, :, np.newaxis], "product", [0], gaps, fft=self.fft)
+
+    def finish(self, value: SeriesParts) -> None:
+        """Add up the axes, and integrate."""
+        by_axis = value.by_particle.T
+        total = by_axis[:, 0] + by_axis[:, 1] + by_axis[:, 2]
+        with np.errstate(invalid="ignore"):  # a moment that is always 0 has no such time
+            integral = running_integral(total / total[0], self._delta_t)
+        ends = np.flatnonzero(total <= 0)
+        time = float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
+        title = "dipole autocorrelation ((e Å)²)"
+        columns = {LAG: self._delta_t, title: total, "integral over its first value (ps)": integral}
+        self.results = Results(
+            table=Table(columns, LAG, {title: "dipole moment"}, title),
+            provenance={**self.record(), "relaxation time": f"{time:.6g} ps"},
+            timeseries=total,
+            by_axis=by_axis,
+            delta_t_values=self._delta_t,
+            integral=integral,
+            relaxation_time=time,
+            moments=self._collected,
+        )
 
 
 class _Moments:
-    """Compute the dipole moment and the volume of each frame, of whole molecules."""
+    """Compute rows of each frame, of whole molecules."""
 
-    def __init__(self, charges: np.ndarray, whole: CoreTransform | None):
-        self._rows = CoreRows("dipole", charges)
-        self._whole = whole
+    def __init__(self, rows: CoreRows, whole: CoreTransform | None):
+        self._rows, self._whole = rows, whole
 
     def compute(self, block: Block) -> np.ndarray:
         if self._whole is None:

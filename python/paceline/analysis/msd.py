@@ -12,7 +12,6 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.correlation import (
     LAG,
     SeriesParts,
-    centers,
     check_order,
     check_times,
     results_bytes,
@@ -365,7 +364,7 @@ class _Particles:
 
     def compute(self, block: Block) -> np.ndarray:
         """Return positions, shape (n_frames, n_particles, 3); then the vectors of the cells."""
-        found = block.positions if self._compounds is None else centers(block, *self._compounds)
+        found = block.positions if self._compounds is None else _centers(block, *self._compounds)
         if not self._with_cells:
             return found
         vectors = _core.cell_vectors(block.dimensions)
@@ -396,6 +395,16 @@ def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.nd
         first = atoms[order[firsts[np.argmin(total > 0)]]]
         raise SelectionError(f"compound={compound!r}: the one of {first} has no mass, so no center")
     return order, masses / total[numbers], firsts
+
+
+def _centers(block: Any, order: np.ndarray, weights: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    """Compute weighted centers of compounds, shape (n_frames, n_compounds, 3), float64.
+
+    `order` are the columns of the atoms, compound by compound; `weights` those of the atoms in this
+    order, which add up to 1 in each compound; `firsts` are the first ones of compounds.
+    """
+    weighted = block.positions[:, order].astype(np.float64) * weights[:, np.newaxis]
+    return np.add.reduceat(weighted, firsts, axis=1)
 
 
 def __getattr__(name: str) -> Any:

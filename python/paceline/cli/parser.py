@@ -22,6 +22,7 @@ SECTIONS = (
 COMMANDS_OF_GROMACS = {
     **{"rms": "rmsd", "trjconv": "convert", "trjcat": "join", "check": "validate"},
     **{"dump": "info", "traj": "convert", "velacc": "velocity-autocorrelation"},
+    **{"current": "current-autocorrelation", "dipoles": "dielectric"},
 }
 #: Options of GROMACS, and what does the same here.
 OPTIONS_OF_GROMACS = {

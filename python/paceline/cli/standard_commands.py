@@ -179,6 +179,12 @@ def _velocities(universe: Any, args: argparse.Namespace, groups: list[Any], opti
     return VelocityAutocorrelation(*groups)
 
 
+def _currents(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.correlation import CurrentAutocorrelation
+
+    return CurrentAutocorrelation(*groups, **options)
+
+
 #: Options that several commands have.
 REF = {
     "default": "0",
@@ -198,6 +204,13 @@ MASS = {
     "const": "mass",
     "default": None,
     "help": "weigh atoms by their masses",
+}
+
+TEMPERATURE = {
+    "type": float,
+    "default": 300.0,
+    "metavar": "K",
+    "help": "temperature of the simulation, K [%(default)g]",
 }
 
 COMMANDS = (
@@ -573,14 +586,7 @@ COMMANDS = (
             "water.tpr water.xtc -o dielectric.csv --plot dielectric.png",
             "md.tpr md.xtc --select water --temperature 310 -b 10ns",
         ),
-        {
-            "temperature": {
-                "type": float,
-                "default": 300.0,
-                "metavar": "K",
-                "help": "temperature of the simulation, K [%(default)g]",
-            },
-        },
+        {"temperature": TEMPERATURE},
     ),
     Command(
         "average",
@@ -696,5 +702,28 @@ COMMANDS = (
         "trajectory must hold velocities.",
         ('md.tpr md.trr --select "name OW" -o velocities.csv --plot velocities.png',),
         make=_velocities,
+    ),
+    Command(
+        "dipole-autocorrelation",
+        "all",
+        "autocorrelation of the dipole moment, and its relaxation time",
+        "Autocorrelation of the dipole moment ((e Å)²) of whole neutral molecules against the time "
+        "between frames, and its integral over its first value (ps): up to where it is not above "
+        "0, the relaxation time, in the lines above the table.",
+        (
+            "water.tpr water.xtc -o dipole.csv --plot dipole.png",
+            "md.tpr md.xtc --select water -b 10ns -o dipole.npz",
+        ),
+    ),
+    Command(
+        "current-autocorrelation",
+        "all",
+        "autocorrelation of the electric current, and ionic conductivity",
+        "Autocorrelation of the current ((e Å/ps)²) of charged atoms against the time between "
+        "frames, and the ionic conductivity (S/m) by the integral up to there (Green and Kubo): "
+        "the figure shows where it levels off. The trajectory must hold velocities.",
+        ('md.tpr md.trr --select "resname NA CL" --temperature 310 -o current.csv --plot s.png',),
+        {"temperature": TEMPERATURE},
+        make=_currents,
     ),
 )

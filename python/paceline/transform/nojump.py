@@ -155,3 +155,67 @@ def _counted(images: np.ndarray) -> np.ndarray:
     if images.size and np.abs(images).max() > np.iinfo(np.int16).max:
         raise OverflowError(f"nojump: an atom has moved by {np.abs(images).max()} cells")
     return images.astype(np.int16)
+
+
+def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
+    """Undo jumps across the cell, from the first frame on, over frames that were left out.
+
+    "lattice" counts cells that a particle has crossed, n, and adds n·L of the present frame, as
+    MDAnalysis's `NoJump`. "tor" adds for each crossing the cell at that time, and so adds up the
+    shortest steps (von Bülow, Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101).
+
+    Parameters
+    ----------
+    series : numpy.ndarray, shape (n_frames, n_particles, 3)
+        Positions, Å.
+    cells : numpy.ndarray, shape (n_frames, 3, 3)
+        Vectors of the cells in rows, Å: a along x, b in the plane of x and y.
+    gaps : numpy.ndarray of int64
+        Rows of frames that were left out.
+    scheme : {"tor", "lattice"}
+        Cells that are added.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (n_frames, n_particles, 3)
+        Å.
+
+    Examples
+    --------
+    >>> jumping = np.array([[[9.0, 0, 0]], [[1.0, 0, 0]]])
+    >>> cells = np.array([np.eye(3) * 10, np.eye(3) * 11])
+    >>> unwrapped(jumping, cells, np.array([], int), "lattice")[:, 0, 0]
+    array([ 9., 12.])
+    """
+    rows = np.setdiff1d(np.arange(len(series)), gaps)
+    positions, cells = series[rows].astype(np.float64), cells[rows].astype(np.float64)
+    if scheme == "lattice":
+        crossed = np.rint(np.diff(_fractions(positions, cells), axis=0)).cumsum(axis=0)
+        shifts = -_sums(crossed, cells[1:])
+    else:
+        crossed = np.rint(_fractions(np.diff(positions, axis=0), cells[1:]))
+        shifts = -_sums(crossed, cells[1:]).cumsum(axis=0)
+    found = np.full(series.shape, np.nan)
+    found[rows[:1]] = positions[:1]
+    found[rows[1:]] = positions[1:] + shifts
+    return found
+
+
+def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Positions in units of the cells' vectors."""
+    # In this order on every machine, as a product of matrices would not be.
+    (ax, bx, by), (cx, cy, cz) = (
+        cells[:, [0, 1, 1], [0, 0, 1]].T[..., None],
+        cells[:, 2].T[..., None],
+    )
+    w = positions[..., 2] / cz
+    v = (positions[..., 1] - w * cy) / by
+    u = (positions[..., 0] - w * cx - v * bx) / ax
+    return np.stack([u, v, w], axis=-1)
+
+
+def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Add up numbers of the cells' vectors."""
+    a, b, c = cells[:, None].transpose(2, 0, 1, 3)
+    u, v, w = numbers.transpose(2, 0, 1)[..., None]
+    return u * a + v * b + w * c
