@@ -39,32 +39,33 @@ MAKERS: dict[str, Callable[[int], Backend]] = {
     "serial": lambda _: Serial(),
 }
 #: Seconds that one measurement takes, about; rounds of them, more where the range is wide by so
-#: few; and seconds for all rounds, after which none begins.
-_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
-#: The same of what is read from the disk, at the most.
-_COLD_ROUNDS, _COLD_LONGEST = 3, 1.0
+#: few; and seconds since measuring began, after which no round begins.
+_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 4.5
+#: Rounds of what is read from the disk, at the most; and seconds for them, and for processes.
+_COLD_ROUNDS, _SOON = 3, 1.0
 #: Frames that are stored as one are measured together where that takes less, s.
 _PATIENCE = 2.0
 #: Times of two measurements differ by about so much, as far as is known before there are any; this
 #: counts as much as so many measurements.
 _USUAL_SPREAD, _WEIGHT = 0.1, 2
 #: The machine changes by this part of their variance until the run: they follow upon each other.
-_DRIFT = 0.25
+_DRIFT = 0.5
 #: A prediction differs from the time of a run by about so much, however long is measured.
-_ACCURACY = 0.06
+_ACCURACY = 0.075
 #: Standard deviations from the middle of a range to its ends: nine of ten lie between them.
 _DEVIATIONS = 2.0
 #: A range is wide where its ends differ by more than this factor.
 WIDE = 1.5
 #: Where a frame takes longer, s, reading it from the disk is not measured.
 _SLOW = 0.5
-#: Bytes that are read from the disk in one measurement, at the most.
-_COLD_BYTES = 48 << 20
+#: Bytes that are read from the disk in one measurement, at the most; and as many times that from
+#: memory, more than caches of processors hold.
+_COLD_BYTES, _WARM_TIMES = 16 << 20, 4
 #: Threads hold each other up where each of two computes for so much longer than one alone, and
 #: that is most of its time.
 _HELD_UP, _BY_COMPUTING = 1.25, 0.5
 #: Positions of the frames that are encoded, at the most, bytes; and how many frames.
-_BYTES, _FRAMES = 32 << 20, 64
+_BYTES, _FRAMES = 8 << 20, 64
 #: Seconds for which each kind of file is read, in some rounds, of which the fastest counts.
 _RECODING_SECONDS, _RECODING_ROUNDS = 0.02, 3
 #: Formats that are offered for positions alone; and for all fields, those of frames of equal size.
@@ -100,13 +101,13 @@ class Pace:
 
     @cached_property
     def one(self) -> SampleTimes:
-        """Median with one worker."""
-        return SampleTimes.middle(one for one, _ in self.rounds)
+        """Mean with one worker."""
+        return SampleTimes.mean([one for one, _ in self.rounds])
 
     @cached_property
     def two(self) -> SampleTimes:
-        """Median with two workers."""
-        return SampleTimes.middle(two for _, two in self.rounds)
+        """Mean with two workers."""
+        return SampleTimes.mean([two for _, two in self.rounds])
 
     @property
     def each(self) -> "list[Pace]":
@@ -186,17 +187,21 @@ class Forecast:
     block_frames: Callable[[int], int]
 
     def t_total(self, pace: Pace, n_workers: int) -> float:
-        """Time of the run on the file that there is, s."""
-        return float(np.median(self._times(pace, n_workers)))
+        """Time of the run on the file that there is, s.
+
+        The mean of the rounds, not their median: other work only ever slows them, now and then
+        twofold, and does the same to as much of a long run.
+        """
+        return float(np.mean(self._times(pace, n_workers)))
 
     def t_range(self, pace: Pace, n_workers: int) -> tuple[float, float]:
         """Range that holds the time of nine runs of ten, s.
 
-        From the spread of the measurements: that of their median, that of the run itself, which is
+        From the spread of the measurements: that of their mean, that of the run itself, which is
         the smaller the longer the run takes, and what the machine changes until then.
         """
         times = self._times(pace, n_workers)
-        seconds = float(np.median(times))
+        seconds = float(np.mean(times))
         logs = np.log(times)
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
@@ -290,7 +295,7 @@ class Findings:
 def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
     """Measure sample runs, until what is forecast from them lies within a narrow range."""
     make, most = MAKERS[backend], 1 if backend == "serial" else 2
-    other_work = OtherWork()
+    other_work, end = OtherWork(), perf_counter() + _LONGEST
     seconds, waiting = _first_look(sample)
     n_frames, start = _frames_in(seconds, sample.together), 0.0
     if n_frames > 1:
@@ -300,14 +305,14 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
         start = many.fixed
 
     def pace(rounds: Sequence[Pair], start: float = 0.0) -> Pace:
-        busy = (1 - waiting) * SampleTimes.middle(one for one, _ in rounds).costs.seconds
+        busy = (1 - waiting) * SampleTimes.mean([one for one, _ in rounds]).costs.seconds
         return Pace(tuple(rounds), busy, available_cpus(), start)
 
     def is_wide(rounds: Sequence[Pair]) -> bool:
         return forecast.is_wide(pace(rounds))
 
     # Before anything is put out of memory.
-    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, is_wide)
+    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, is_wide, end)
     memory = pace(rounds, max(start, at_first))
     resident = sample.in_memory(_from_memory(sample, n_frames * most))
     # Processes of ours would count as others.
@@ -316,7 +321,10 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
     if backend == "threads" and _held_up(memory.one, memory.two):
         # A function that cannot be sent has threads alone.
         with contextlib.suppress(WorkerError):
-            rounds, at_first = _warm(sample, Processes, range(2, 3), n_frames, lambda _: False)
+            soon = perf_counter() + _SOON
+            rounds, at_first = _warm(
+                sample, Processes, range(2, 3), n_frames, lambda _: False, soon
+            )
             processes = replace(memory, rounds=tuple(rounds), start=at_first)
     cold: list[Pair] = []
     if sample.trajectory.shareable and seconds < _SLOW:
@@ -354,6 +362,9 @@ def _first_look(sample: SampleRun) -> tuple[float, float]:
         if seconds * n_frames > _SECONDS:
             break
         looks = [_look(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
+        if _SECONDS < looks[0][0] * n_frames < _PATIENCE:
+            # One frame a measurement would follow, for nothing but such a moment.
+            looks.append(_look(sample, n_frames))
         seconds, waiting = (min(values) for values in zip(*looks, strict=True))
     return seconds, waiting
 
@@ -388,10 +399,11 @@ def _cold(
     None of them is in the middle, where frames are read from memory. No rounds where they stay in
     memory.
     """
-    # On both sides of the middle, and that as large as two of them.
-    n_row, parts = min(n_frames * most, _cold_frames(sample)), 2 * _COLD_ROUNDS + 2
+    # On both sides of the middle.
+    n_row = min(n_frames * most, _cold_frames(sample))
+    parts = 2 * _COLD_ROUNDS + _WARM_TIMES
     rounds = []
-    end = perf_counter() + _COLD_LONGEST
+    end = perf_counter() + _SOON
     for number in range(_COLD_ROUNDS):
         found = []
         for n_workers, part in ((1, number), (most, parts - 1 - number))[:most]:
@@ -414,7 +426,7 @@ def _cold_frames(sample: SampleRun) -> int:
 
 def _from_memory(sample: SampleRun, n: int) -> np.ndarray:
     """Take frames to be read from memory: the same again where that would be too much of it."""
-    return np.resize(sample.middle(min(n, 2 * _cold_frames(sample))), n)
+    return np.resize(sample.middle(min(n, _WARM_TIMES * _cold_frames(sample))), n)
 
 
 def _warm(
@@ -423,10 +435,11 @@ def _warm(
     counts: range,
     n_frames: int,
     is_wide: Callable[[Sequence[Pair]], bool],
+    end: float,
 ) -> tuple[list[Pair], float]:
     """Measure from memory in some rounds, by so many workers; and the fixed time of the first run.
 
-    More rounds are made while what follows from them has a wide range, for some seconds.
+    More rounds are made while what follows from them has a wide range, and none begins after `end`.
     """
     block = sample.block_of(n_frames)
 
@@ -435,12 +448,11 @@ def _warm(
 
     # Workers are started for the first of all, and frames read into memory.
     start = measured(counts[-1]).fixed if n_frames > 1 else 0.0
-    begun = perf_counter()
     rounds: list[Pair] = []
     while True:
         found = [measured(n_workers) for n_workers in counts]
         rounds.append((found[0], found[-1]))
-        if perf_counter() - begun > _LONGEST:
+        if perf_counter() > end:
             break
         if len(rounds) >= _ROUNDS and not is_wide(rounds):
             break

@@ -3,11 +3,12 @@
 import copy
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +30,7 @@ from paceline.trajectory.source import IndexedFile, TrajectoryFile
 from paceline.transform.base import Transform, find_scan
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
-_BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
+_BYTES, _CALL, _SECONDS = 32 << 20, 4 << 20, 0.25
 #: A rate of a file of fewer bytes would mean nothing.
 _LEAST = 4 << 20
 #: Less than this in memory counts as nothing: reading elsewhere may bring in some pages. More
@@ -40,7 +41,7 @@ _BLOCKS = 3
 #: Frames that are looked for in memory.
 _LOOKS = 256
 #: Bytes of a long trajectory in which frames are looked for, where some of them are enough.
-SAMPLE = 128 << 20
+SAMPLE = 64 << 20
 
 
 class SampledFile(IndexedFile):
@@ -151,10 +152,17 @@ class SampleTimes:
     at_work: float
 
     @classmethod
-    def middle(cls, several: Iterable[Self]) -> Self:
-        """Median of several, by time of a frame."""
-        ordered = sorted(several, key=lambda one: one.costs.seconds)
-        return ordered[(len(ordered) - 1) // 2]
+    def mean(cls, several: Sequence[Self]) -> Self:
+        """Mean of several."""
+        costs = {
+            name: fmean(one.costs.parts[name] for one in several) for name in several[0].costs.parts
+        }
+        others = {
+            field.name: fmean(getattr(one, field.name) for one in several)
+            for field in fields(cls)
+            if field.name != "costs"
+        }
+        return cls(Costs(**costs), **others)
 
 
 class SampleRun:
