@@ -5,13 +5,25 @@
 //! The images are counted in whole cells relative to the first frame of a trajectory. Counts add
 //! exactly, so that parts of a trajectory may be counted by themselves.
 
-use super::cell::Cell;
+use std::ops::Range;
+
+use super::cell::{Cell, TO_WHOLE};
+use super::instructions::by_widest;
 use super::transform::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
 
 /// Number of cells along each vector.
 pub type Images = [i16; 3];
+
+/// Atoms whose numbers lie side by side: so many that none is read while it is being written.
+const PIECE: usize = 64;
+/// Atoms that are followed together.
+const LANES: usize = 8;
+
+/// Three numbers of each of some atoms.
+type Piece = [[f32; PIECE]; 3];
+const ZEROS: Piece = [[0.0; PIECE]; 3];
 
 /// The atoms that are followed.
 #[derive(Debug, Clone)]
@@ -32,15 +44,36 @@ pub struct Scan {
     pub noted: Vec<Images>,
 }
 
-/// A position in units of the vectors, if both are finite.
-type Fractional = [f64; 3];
+/// Some atoms in a frame.
+#[derive(Clone)]
+struct Places {
+    /// Å; zeros beyond the last atom.
+    positions: Piece,
+    /// In units of the cell's vectors, nearly.
+    rough: Piece,
+}
+
+/// Where the atoms were in the last frame, and in which images they are.
+struct Followed {
+    cell: Option<Cell>,
+    last: Vec<Places>,
+    /// By how much rough places may be off, at most.
+    off: f64,
+    /// Whole numbers.
+    images: Vec<Piece>,
+    /// Room for those of the next frame.
+    now: Vec<Places>,
+}
 
 impl NoJump {
-    /// Follow some atoms of frames of `n_atoms`.
+    /// Follow some atoms of frames of `n_atoms`, in increasing order.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an atom is out of range.
+    /// [`Error::Argument`] where an atom is out of range or of order.
     pub fn new(n_atoms: usize, atoms: &[usize]) -> Result<Self> {
+        if !atoms.is_sorted_by(|one, next| one < next) {
+            return Err(Error::Argument("atoms do not increase".to_string()));
+        }
         if let Some(atom) = atoms.iter().find(|&&atom| atom >= n_atoms) {
             return Err(Error::Argument(format!(
                 "atom {atom} is out of range for a block of {n_atoms} atoms"
@@ -67,31 +100,32 @@ impl NoJump {
         let frame_len = frame_len(positions.len(), self.n_atoms)?;
         let n_frames = positions.len() / frame_len;
         check_len("lengths and angles", dimensions.len(), n_frames * 6)?;
-        let mut scan = Scan {
-            first: Vec::new(),
-            last: Vec::new(),
-            moved: vec![[0; 3]; self.atoms.len()],
-            noted: Vec::with_capacity(rows.len() * self.atoms.len()),
-        };
+        let mut first = Vec::new();
+        let mut noted = Vec::with_capacity(rows.len() * self.atoms.len());
         let mut rows = rows.iter().peekable();
         let (cells, _) = dimensions.as_chunks();
-        let mut last: Option<(&[f32], Cell)> = None;
-        for (row, (frame, &cell)) in positions.chunks_exact(frame_len).zip(cells).enumerate() {
+        let mut followed = Followed::new(&vec![[0; 3]; self.atoms.len()]);
+        let frames = positions.chunks_exact(frame_len).zip(cells);
+        let mut last = None;
+        for (row, (frame, &cell)) in frames.enumerate() {
             let cell = Cell::new(cell).map_err(|no_cell| refusal(&no_cell.reason("nojump")))?;
-            if let Some(last) = last {
-                self.follow(last, (frame, cell), &mut scan.moved)
-                    .map_err(|reason| refusal(&reason))?;
-            } else {
-                scan.first = self.fractional(frame, &cell);
+            if last.is_none() {
+                first = self.fractional(frame, &cell);
             }
+            self.follow(&mut followed, frame, cell)
+                .map_err(|reason| refusal(&reason))?;
             last = Some((frame, cell));
             while rows.next_if(|&&wanted| wanted == row).is_some() {
-                scan.noted.extend_from_slice(&scan.moved);
+                noted.extend(followed.images(self.atoms.len()));
             }
         }
         let (frame, cell) = last.ok_or_else(|| refusal("there are no frames"))?;
-        scan.last = self.fractional(frame, &cell);
-        Ok(scan)
+        Ok(Scan {
+            first,
+            last: self.fractional(frame, &cell),
+            moved: followed.images(self.atoms.len()).collect(),
+            noted,
+        })
     }
 
     /// Move atoms to their images. `images` are those of every frame, or of the first one that was
@@ -111,27 +145,15 @@ impl NoJump {
         if !in_every_frame {
             check_len("images", images.len(), n_followed)?;
         }
-        let mut now = images[..n_followed].to_vec();
-        let (mut last, mut last_cell) = (Vec::new(), None);
+        let mut followed = Followed::new(&images[..n_followed]);
         each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let cell = self.check(frame, cell)?;
             if in_every_frame {
-                now.copy_from_slice(&images[row * n_followed..][..n_followed]);
+                followed.images = pieces(&images[row * n_followed..][..n_followed]);
             } else {
-                if let Some(last_cell) = last_cell {
-                    self.follow((&last, last_cell), (frame, cell), &mut now)?;
-                }
-                last.clear();
-                last.extend_from_slice(frame);
-                last_cell = Some(cell);
+                self.follow(&mut followed, frame, cell)?;
             }
-            for (&atom, images) in self.atoms.iter().zip(&now) {
-                if *images != [0; 3] {
-                    let x = position(frame, atom).map(f64::from);
-                    let moved = cell.shifted(x, images.map(f64::from));
-                    frame[3 * atom..3 * atom + 3].copy_from_slice(&moved.map(|x| x as f32));
-                }
-            }
+            shift(&self.atoms, frame, &cell, &followed.images);
             Ok(())
         })
     }
@@ -143,7 +165,7 @@ impl NoJump {
         cell: std::result::Result<Cell, super::cell::NoCell>,
     ) -> std::result::Result<Cell, String> {
         let cell = cell.map_err(|no_cell| no_cell.reason("nojump"))?;
-        if frame.iter().all(|x| x.is_finite()) {
+        if are_finite(frame) {
             return Ok(cell);
         }
         let lost = |atom: &&usize| !position(frame, **atom).iter().all(|x| x.is_finite());
@@ -159,75 +181,315 @@ impl NoJump {
         }
     }
 
-    fn fractional(&self, frame: &[f32], cell: &Cell) -> Vec<Fractional> {
+    fn fractional(&self, frame: &[f32], cell: &Cell) -> Vec<[f64; 3]> {
         let fractional = cell.fractions();
         let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
         self.atoms.iter().map(of_atom).collect()
     }
 
-    /// Go on from the last frame to this one.
-    ///
-    /// Few atoms move far enough to cross a face: those that do not are found by comparing
-    /// coordinates.
+    /// Go on from the last frame, if there is one, to this one.
     fn follow(
         &self,
-        last: (&[f32], Cell),
-        now: (&[f32], Cell),
-        images: &mut [Images],
+        followed: &mut Followed,
+        frame: &[f32],
+        cell: Cell,
     ) -> std::result::Result<(), String> {
-        let near = nearness(last, now);
-        let ((last, last_cell), (now, cell)) = (last, now);
-        let (before, after) = (last_cell.fractions(), cell.fractions());
-        let ((last, _), (now, _)) = (last.as_chunks::<3>(), now.as_chunks::<3>());
-        for (&atom, images) in self.atoms.iter().zip(images) {
-            let (from, to) = (last[atom], now[atom]);
-            let is_near = |axis: usize| (to[axis] - from[axis]).abs() <= near;
-            if is_near(0) & is_near(1) & is_near(2) {
-                continue;
-            }
-            let (from, to) = (before(from.map(f64::from)), after(to.map(f64::from)));
-            for axis in 0..3 {
-                let image = nearest(to[axis] - from[axis])
-                    .and_then(|jump| i16::try_from(i32::from(images[axis]) - jump).ok());
-                images[axis] = image.ok_or_else(|| {
-                    format!("atom {atom} moves by more cells than can be counted, 32,767")
-                })?;
-            }
+        let fractions = Fractions::new(&cell);
+        let off = fractions.off(largest_of(frame));
+        let change = followed.cell.map(|last| Change {
+            before: Fractions::new(&last),
+            surely: (0.5 - followed.off - off) as f32,
+        });
+        (followed.cell, followed.off) = (Some(cell), off);
+        match follow(&self.atoms, frame, &fractions, change.as_ref(), followed) {
+            None => Ok(()),
+            Some(atom) => Err(format!(
+                "atom {} moves by more cells than can be counted, 32,767",
+                self.atoms[atom]
+            )),
         }
-        Ok(())
     }
 }
 
-/// The nearest whole number, of two the even one, as NumPy and MDAnalysis have it; None if it is
-/// too large to be counted.
-///
-/// Without SSE4.1, `round_ties_even` is a call. Here the spacing of the sum's numbers is 1, and its
-/// last bits are the whole number.
-#[inline]
-fn nearest(x: f64) -> Option<i32> {
-    const LARGE: f64 = 1.5 * (1_u64 << 52) as f64;
-    (x.abs() <= 32_768.0).then(|| (x + LARGE).to_bits() as i32)
+impl Followed {
+    fn new(images: &[Images]) -> Self {
+        let images = pieces(images);
+        let none = Places {
+            positions: ZEROS,
+            rough: ZEROS,
+        };
+        Followed {
+            cell: None,
+            last: vec![none.clone(); images.len()],
+            off: 0.0,
+            now: vec![none; images.len()],
+            images,
+        }
+    }
+
+    fn images(&self, n: usize) -> impl Iterator<Item = Images> {
+        let of_piece = |[x, y, z]: &'_ Piece| {
+            let atom = |k: usize| [x[k] as i16, y[k] as i16, z[k] as i16];
+            std::array::from_fn::<_, PIECE, _>(atom)
+        };
+        self.images.iter().flat_map(of_piece).take(n)
+    }
 }
 
-/// Å that each coordinate of an atom may change by, so that it surely moves by less than half a
-/// cell along each vector; less than 0 if the cell changes too much.
-fn nearness((last, last_cell): (&[f32], Cell), (_, cell): (&[f32], Cell)) -> f32 {
-    const UNIT: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-    let now = UNIT.map(cell.fractions());
-    let change = if cell == last_cell {
-        [[0.0; 3]; 3]
-    } else {
-        let before = UNIT.map(last_cell.fractions());
-        std::array::from_fn(|i| std::array::from_fn(|j| now[i][j] - before[i][j]))
-    };
-    let largest = if cell == last_cell {
-        0.0
-    } else {
-        f64::from(last.iter().fold(0.0, |most: f32, x| most.max(x.abs())))
-    };
-    let along = |axis: usize, of: &[[f64; 3]; 3]| of.iter().map(|row| row[axis].abs()).sum::<f64>();
-    let near = |axis| (0.499 - largest * along(axis, &change)) / along(axis, &now);
-    near(0).min(near(1)).min(near(2)) as f32
+/// Images side by side.
+fn pieces(images: &[Images]) -> Vec<Piece> {
+    let pieces = images.chunks(PIECE).map(|some| {
+        let mut piece = ZEROS;
+        for (k, image) in some.iter().enumerate() {
+            for axis in 0..3 {
+                piece[axis][k] = f32::from(image[axis]);
+            }
+        }
+        piece
+    });
+    pieces.collect()
+}
+
+/// From one frame to the next.
+struct Change {
+    before: Fractions,
+    /// A rough difference that is off a whole number by less than this is nearest to that.
+    surely: f32,
+}
+
+/// As [`Cell::fractions`], of several positions.
+#[derive(Clone, Copy)]
+struct Fractions {
+    over: [f64; 3],
+    b_x: f64,
+    c_x: f64,
+    c_y: f64,
+}
+
+impl Fractions {
+    fn new(cell: &Cell) -> Self {
+        let [a, b, c] = *cell.vectors();
+        Fractions {
+            over: [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]],
+            b_x: b[0],
+            c_x: c[0],
+            c_y: c[1],
+        }
+    }
+
+    /// By how much fractions in single precision may be off, given the largest coordinate, Å.
+    fn off(&self, largest: f32) -> f64 {
+        // Of the sums of magnitudes each operation is off by half a last digit at most.
+        let largest = f64::from(largest);
+        let w = largest * self.over[2];
+        let v = (largest + w * self.c_y.abs()) * self.over[1];
+        let u = (largest + w * self.c_x.abs() + v * self.b_x.abs()) * self.over[0];
+        32.0 * f64::from(f32::EPSILON) * u.max(v).max(w)
+    }
+
+    /// In single precision.
+    #[inline(always)]
+    fn roughly(&self, positions: &Piece, found: &mut Piece) {
+        let [over_a, over_b, over_c] = self.over.map(|x| x as f32);
+        let [b_x, c_x, c_y] = [self.b_x, self.c_x, self.c_y].map(|x| x as f32);
+        for k in 0..PIECE {
+            let [x, y, z] = [positions[0][k], positions[1][k], positions[2][k]];
+            let w = z * over_c;
+            let v = (y - w * c_y) * over_b;
+            let u = (x - w * c_x - v * b_x) * over_a;
+            (found[0][k], found[1][k], found[2][k]) = (u, v, w);
+        }
+    }
+
+    /// Of the atoms from `begin` on.
+    #[inline(always)]
+    fn of(&self, positions: &Piece, begin: usize) -> [[f64; LANES]; 3] {
+        let mut found = [[0.0; LANES]; 3];
+        let [over_a, over_b, over_c] = self.over;
+        for k in 0..LANES {
+            let [x, y, z] = [0, 1, 2].map(|axis: usize| f64::from(positions[axis][begin + k]));
+            let w = z * over_c;
+            let v = (y - w * self.c_y) * over_b;
+            let u = (x - w * self.c_x - v * self.b_x) * over_a;
+            (found[0][k], found[1][k], found[2][k]) = (u, v, w);
+        }
+        found
+    }
+}
+
+by_widest! {
+    /// Bring positions and images of all atoms up to date; the first atom that moves too far.
+    fn follow(
+        atoms: &[usize],
+        frame: &[f32],
+        fractions: &Fractions,
+        change: Option<&Change>,
+        followed: &mut Followed,
+    ) -> Option<usize> {
+        let (frame, _) = frame.as_chunks::<3>();
+        let Followed { last, now, images, .. } = followed;
+        let pieces = atoms.chunks(PIECE).zip(&*last).zip(&mut *now).zip(images);
+        for (number, (((atoms, last), now), images)) in pieces.enumerate() {
+            gather(frame, atoms, &mut now.positions);
+            fractions.roughly(&now.positions, &mut now.rough);
+            if let Some(change) = change {
+                for begin in (0..PIECE).step_by(LANES) {
+                    if count_roughly(&last.rough, &now.rough, change.surely, images, begin) {
+                        continue;
+                    }
+                    let from = change.before.of(&last.positions, begin);
+                    let to = fractions.of(&now.positions, begin);
+                    if let Some(lane) = count(&from, &to, images, begin) {
+                        return Some(PIECE * number + begin + lane);
+                    }
+                }
+            }
+        }
+        std::mem::swap(last, now);
+        None
+    }
+}
+
+/// Copy positions; what is beyond the last atom stays, and never moves.
+#[inline(always)]
+fn gather(frame: &[[f32; 3]], atoms: &[usize], to: &mut Piece) {
+    if let Some(frame) = row_of(atoms).and_then(|row| frame.get(row)) {
+        let [x, y, z] = to;
+        for (((at, x), y), z) in frame.iter().zip(x).zip(y).zip(z) {
+            [*x, *y, *z] = *at;
+        }
+        return;
+    }
+    for (k, &atom) in atoms.iter().enumerate() {
+        let [x, y, z] = frame[atom];
+        (to[0][k], to[1][k], to[2][k]) = (x, y, z);
+    }
+}
+
+#[inline(always)]
+fn scatter(from: &Piece, atoms: &[usize], frame: &mut [[f32; 3]]) {
+    let [x, y, z] = from;
+    if let Some(frame) = row_of(atoms).and_then(|row| frame.get_mut(row)) {
+        for (((at, x), y), z) in frame.iter_mut().zip(x).zip(y).zip(z) {
+            *at = [*x, *y, *z];
+        }
+        return;
+    }
+    for (k, &atom) in atoms.iter().enumerate() {
+        frame[atom] = [x[k], y[k], z[k]];
+    }
+}
+
+/// Atoms of a whole piece that follow each other.
+#[inline(always)]
+fn row_of(atoms: &[usize]) -> Option<Range<usize>> {
+    let (first, last) = (*atoms.first()?, *atoms.last()?);
+    (atoms.len() == PIECE && last - first + 1 == PIECE).then_some(first..last + 1)
+}
+
+/// Count by how many cells the atoms from `begin` on have moved; false, and no count, where one is
+/// not sure.
+#[inline(always)]
+fn count_roughly(from: &Piece, to: &Piece, surely: f32, images: &mut Piece, begin: usize) -> bool {
+    let mut new = [[0.0_f32; LANES]; 3];
+    let mut are_sure = true;
+    for axis in 0..3 {
+        for k in 0..LANES {
+            let moved = to[axis][begin + k] - from[axis][begin + k];
+            let jump = (moved + TO_WHOLE_F32) - TO_WHOLE_F32;
+            new[axis][k] = images[axis][begin + k] - jump;
+            are_sure &= ((moved - jump).abs() < surely) & is_counted(new[axis][k]);
+        }
+    }
+    if are_sure {
+        for axis in 0..3 {
+            images[axis][begin..begin + LANES].copy_from_slice(&new[axis]);
+        }
+    }
+    are_sure
+}
+
+/// Count in double precision; the first atom that moves too far.
+#[inline(always)]
+fn count(
+    from: &[[f64; LANES]; 3],
+    to: &[[f64; LANES]; 3],
+    images: &mut Piece,
+    begin: usize,
+) -> Option<usize> {
+    for axis in 0..3 {
+        for k in 0..LANES {
+            images[axis][begin + k] -= whole(to[axis][k] - from[axis][k]) as f32;
+        }
+    }
+    (0..LANES).find(|&k| !images.iter().all(|of| is_counted(of[begin + k])))
+}
+
+/// True for whole numbers that an image can be.
+#[inline(always)]
+fn is_counted(image: f32) -> bool {
+    (image + 0.5).abs() <= 32_767.5
+}
+
+/// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
+const TO_WHOLE_F32: f32 = 12_582_912.0;
+
+/// The nearest whole number, of two the even one, as NumPy and MDAnalysis have it, of magnitudes up
+/// to 2⁵¹; of others a large one, or none.
+#[inline(always)]
+fn whole(x: f64) -> f64 {
+    // Without SSE4.1, `round_ties_even` is a call. Here the spacing of the sum's numbers is 1.
+    (x + TO_WHOLE) - TO_WHOLE
+}
+
+by_widest! {
+    /// Move atoms by whole numbers of the cell's vectors, as [`Cell::shifted`].
+    fn shift(atoms: &[usize], frame: &mut [f32], cell: &Cell, images: &[Piece]) {
+        let (frame, _) = frame.as_chunks_mut::<3>();
+        let [a, b, c] = cell.vectors();
+        let mut piece = ZEROS;
+        for (atoms, images) in atoms.chunks(PIECE).zip(images) {
+            gather(frame, atoms, &mut piece);
+            for axis in 0..3 {
+                for k in 0..PIECE {
+                    let [u, v, w] = [0, 1, 2].map(|axis: usize| f64::from(images[axis][k]));
+                    let by = u * a[axis] + v * b[axis] + w * c[axis];
+                    let x = piece[axis][k];
+                    // Adding 0 would turn -0 into 0.
+                    let stays = (u == 0.0) & (v == 0.0) & (w == 0.0);
+                    piece[axis][k] = if stays { x } else { (f64::from(x) + by) as f32 };
+                }
+            }
+            scatter(&piece, atoms, frame);
+        }
+    }
+}
+
+by_widest! {
+    fn are_finite(x: &[f32]) -> bool {
+        let mut sums = [0.0_f32; 32];
+        let (many, rest) = x.as_chunks::<32>();
+        for some in many {
+            for (sum, x) in sums.iter_mut().zip(some) {
+                // Of a number that is not finite, this is no number.
+                *sum += x * 0.0;
+            }
+        }
+        sums.iter().all(|sum| *sum == 0.0) && rest.iter().all(|x| x.is_finite())
+    }
+}
+
+by_widest! {
+    fn largest_of(x: &[f32]) -> f32 {
+        let mut most = [0.0_f32; 32];
+        let (many, rest) = x.as_chunks::<32>();
+        for some in many {
+            for (most, x) in most.iter_mut().zip(some) {
+                *most = if x.abs() > *most { x.abs() } else { *most };
+            }
+        }
+        most.iter().chain(rest).fold(0.0, |most, x| most.max(x.abs()))
+    }
 }
 
 fn refusal(reason: &str) -> Error {
@@ -250,6 +512,7 @@ impl Transform for NoJump {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Random;
 
     const CUBE: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
 
@@ -282,6 +545,16 @@ mod tests {
             let expected = [29.5, 5.0, -5.0, 30.5, 5.0, -5.0, 29.5, 5.0, -5.0];
             assert_eq!(positions, expected);
         }
+    }
+
+    #[test]
+    fn half_a_cell_goes_to_the_even_number() {
+        let task = NoJump::new(1, &[0]).expect("an atom");
+        let (positions, cells) = one_atom(&[0.0, 5.0, 0.0, 15.0, 0.0, 25.0]);
+        let rows: Vec<usize> = (0..6).collect();
+        let scan = task.scan(&positions, &cells, &rows).expect("frames");
+        let along_x: Vec<i16> = scan.noted.iter().map(|images| images[0]).collect();
+        assert_eq!(along_x, [0, 0, 0, -2, 0, -2]);
     }
 
     #[test]
@@ -325,11 +598,50 @@ mod tests {
     #[test]
     fn halves_go_to_the_even_number() {
         for x in [
-            0.5, 1.5, -0.5, -1.5, -2.5, 0.499_999, 7.0, -32_768.0, 32_767.4, 0.0, -0.0,
+            0.5, 1.5, -0.5, -1.5, -2.5, 0.499_999, 7.0, -32_767.0, 32_767.4, 0.0, -0.0, 1e9,
         ] {
-            assert_eq!(nearest(x), Some(x.round_ties_even() as i32), "{x}");
+            assert_eq!(whole(x), x.round_ties_even(), "{x}");
         }
-        assert_eq!([nearest(4e4), nearest(f64::NAN)], [None, None]);
+    }
+
+    #[test]
+    fn lanes_are_as_atoms_one_by_one() {
+        const N: usize = PIECE + 3 * LANES + 5;
+        let mut random = Random(17);
+        let cells = [
+            [30.0, 34.0, 28.0, 75.0, 100.0, 62.0],
+            [31.0, 33.5, 28.5, 76.0, 99.0, 63.0],
+        ];
+        let positions: Vec<f32> = (0..12 * 3 * N)
+            .map(|_| (90.0 * random.number()) as f32)
+            .collect();
+        let dimensions: Vec<f32> = (0..12).flat_map(|k: usize| cells[k % 2]).collect();
+        let atoms: Vec<usize> = (0..N).filter(|k| k % 7 != 3).collect();
+        let task = NoJump::new(N, &atoms).expect("atoms");
+        let rows: Vec<usize> = (0..12).collect();
+        let scan = task.scan(&positions, &dimensions, &rows).expect("frames");
+        let mut moved = positions.clone();
+        task.move_to(&vec![[0; 3]; atoms.len()], &mut moved, &dimensions)
+            .expect("frames");
+        for (place, &atom) in atoms.iter().enumerate() {
+            let mut images = [0_i16; 3];
+            for row in 0..12 {
+                let at = |row: usize| position(&positions[row * 3 * N..], atom).map(f64::from);
+                let cell = |row: usize| Cell::new(cells[row % 2]).expect("a cell");
+                if row > 0 {
+                    let from = cell(row - 1).fractions()(at(row - 1));
+                    let to = cell(row).fractions()(at(row));
+                    for axis in 0..3 {
+                        images[axis] -= (to[axis] - from[axis]).round_ties_even() as i16;
+                    }
+                }
+                assert_eq!(scan.noted[row * atoms.len() + place], images);
+                let wanted = cell(row).shifted(at(row), images.map(f64::from));
+                let found = position(&moved[row * 3 * N..], atom);
+                assert_eq!(found, wanted.map(|x| x as f32));
+            }
+        }
+        assert_eq!(position(&moved, 3), position(&positions, 3));
     }
 
     #[test]
@@ -338,5 +650,14 @@ mod tests {
         let (positions, cells) = one_atom(&[0.0, 1e6]);
         let error = task.scan(&positions, &cells, &[]).expect_err("too far");
         assert!(error.to_string().contains("more cells than"), "{error}");
+        let error = task.scan(&positions, &cells, &[]).expect_err("too far");
+        assert!(error.to_string().contains("atom 0"), "{error}");
+        let task = NoJump::new(12, &(0..12).collect::<Vec<_>>()).expect("atoms");
+        let mut positions = vec![0.0; 2 * 36];
+        positions[36 + 3 * 10 + 1] = 1e6;
+        let error = task
+            .scan(&positions, &CUBE.repeat(2), &[])
+            .expect_err("too far");
+        assert!(error.to_string().contains("atom 10 moves"), "{error}");
     }
 }
