@@ -5,6 +5,7 @@ import functools
 import multiprocessing
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -56,9 +57,17 @@ def pytest_xdist_make_scheduler(config, log):
     return ModuleScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave examples that must be ranks to `test_snapshot_reader`, which runs them as such."""
+    """Leave cases to `make test-all`, and examples of ranks to `test_snapshot_reader`."""
+    n_cases = Counter()
     for item in items:
+        one_in = item.get_closest_marker("one_in")
+        if one_in and not item.get_closest_marker("full"):
+            test, _, _ = item.nodeid.partition("[")
+            if n_cases[test] % one_in.args[0]:
+                item.add_marker(pytest.mark.full)
+            n_cases[test] += 1
         if isinstance(item, pytest.DoctestItem):
             code = "".join(example.source for example in item.dtest.examples)
             if "mpi4py" in code:

@@ -40,6 +40,7 @@ print(*(int(one.results.timeseries.sum()) for one in analyses))
 TOTALS = f"{3 * sum(range(98))} {-sum(range(98))} {7 * 98}\n"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["file", "stdin", "-c"])
 def test_a_script_needs_no_main_guard(how, adk, tmp_path):
     script = tmp_path / "script.py"

@@ -84,6 +84,7 @@ def test_mdtraj_reads_what_was_read(ending, adk_in_water, tmp_path):
     np.testing.assert_allclose(positions, expected, rtol=0, atol=max(TOLERANCE[ending], 2e-5))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_every_backend_writes_the_same_bytes(ending, adk_xtc, tmp_path, where):
     ca = paceline.Universe(*adk_xtc).select_atoms("name CA")

@@ -107,6 +107,7 @@ def test_timeseries(topology, trajectory, order) -> None:
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("frames", ["all", slice(1, 8, 3), [7, 2, 2], "mask"], ids=str)
 @pytest.mark.parametrize("ending", ["xtc", "dcd", "pdb"])
 def test_atoms_are_written(frames, ending, tmp_path: Path) -> None:

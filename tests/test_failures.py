@@ -163,6 +163,7 @@ def test_a_full_disk_leaves_nothing(name, adk, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["out.xtc", "out.trr", "out.dcd", "out.nc"])
 def test_a_full_disk_leaves_no_part_of_a_conversion(name, backend, adk, tmp_path, capsys):
@@ -288,6 +289,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("backend", "function", "message"),
     [

@@ -28,9 +28,9 @@ def hunt(*words):
 
 
 def test_changed_files():
-    found = hunt("mutations", "--seed", "1", "--runs", "180")
+    found = hunt("mutations", "--seed", "1", "--runs", "100")
     assert found.keys() == {*mutations.KINDS, "all"}
-    assert found["all"]["runs"] == 180
+    assert found["all"]["runs"] == 100
     # It neither refuses all files nor changes nothing.
     assert all(found["all"][outcome] > 5 for outcome in ("refused", "told", "equal", "unseen"))
 
@@ -38,8 +38,8 @@ def test_changed_files():
 @needs_mpi
 def test_killed_processes():
     kinds = ["convert to XTC", "H5MDWriter", "repack", "index", "checkpoint", "snapshots, H5MD"]
-    found = hunt("kills", "--seed", "1", "--runs", "10", "--kinds", *kinds)
-    assert found["all"]["runs"] == 10
+    found = hunt("kills", "--seed", "1", "--runs", "6", "--kinds", *kinds)
+    assert found["all"]["runs"] == 6
 
 
 def test_files_of_other_packages():

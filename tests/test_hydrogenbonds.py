@@ -110,6 +110,7 @@ def assert_same(ours, other):
         assert np.array_equal(found, wanted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "case",
     [

@@ -55,6 +55,7 @@ def loaded_by_mdtraj(name):
 
 
 # MDTraj's own `iterload` aborts the process for some TRR files with a stride and atom indices.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -81,6 +82,7 @@ def test_chunks_are_those_of_mdtraj(name, atoms, options):
         assert_same(ours, theirs, times=name in ("xtc", "trr"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["xtc", "dcd"])
 @pytest.mark.parametrize("options", [{}, {"chunk": 3}, {"chunk": 3, "stride": 2}, {"skip": 5}])
 def test_chunks_end_where_mdtraj_s_end(name, options):

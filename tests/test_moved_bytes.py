@@ -149,6 +149,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("n", [1, 4, 64])
 @pytest.mark.parametrize("change", ["insert", "remove"])

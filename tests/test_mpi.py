@@ -41,7 +41,7 @@ def script(name):
     return "-m", "paceline.mpi", SCRIPTS / f"{name}.py"
 
 
-@pytest.mark.parametrize("n_ranks", [1, 4, pytest.param(8, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n_ranks", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 8))])
 def test_same_bits(n_ranks, damaged, adk_in_water, tmp_path):
     found = mpirun(n_ranks, *script("same_bits"), *damaged[0], tmp_path, *adk_in_water)
     assert found == (0, "same bits\n", "")
@@ -81,10 +81,10 @@ def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
 @pytest.mark.parametrize(
     "how",
     [
-        *("shared", "another process"),
+        "shared",
         *(
             pytest.param(how, marks=pytest.mark.full)
-            for how in ("kept in a file", "no file", "cannot open")
+            for how in ("another process", "kept in a file", "no file", "cannot open")
         ),
     ],
 )

@@ -75,6 +75,7 @@ def with_norm(options, universe):
     return options if universe.dimensions is not None else {**options, "norm": "none"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", OPTIONS)
 def test_counts_are_theirs_to_the_last_pair(case, box):
     with warnings.catch_warnings():
@@ -246,6 +247,7 @@ SITES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:The `u` attribute")
 @pytest.mark.parametrize("case", SITES)
 def test_counts_of_sites_are_theirs_to_the_last_pair(case, box):

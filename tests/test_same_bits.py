@@ -68,6 +68,7 @@ def system(request, adk, adk_xtc, damaged):
     return universe, options, wanted
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("block_frames", SIZES)
 def test_same_bits(system, everywhere, block_frames):
     universe, options, wanted = system

@@ -63,6 +63,7 @@ def takes_jobs():
     return asked.returncode == 0
 
 
+@pytest.mark.one_in(3)
 @needs_mpi
 @needs_program("bash")
 @pytest.mark.parametrize("name", ["rank-per-core.sh", "rank-per-node.sh"])

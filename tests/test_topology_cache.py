@@ -123,6 +123,7 @@ def assert_same_arrays(found: np.ndarray, expected: np.ndarray) -> None:
         assert [type(one) for one in found] == [type(one) for one in expected]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("path", few_of(topology_files()), ids=lambda path: Path(path).name)
 def test_a_cached_open_equals_a_fresh_one(path, tmp_path, parsed):
     path = shutil.copy(path, tmp_path)
@@ -169,6 +170,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:Bond guessing through:DeprecationWarning")
 @pytest.mark.parametrize("first", [{}, *OPTIONS], ids=lambda one: "-".join(one))
 def test_options_do_not_disturb_each_other(gro, first):
@@ -504,6 +506,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_wrong_contents_with_a_right_checksum(kept, parsed, damage):
     cache = kept[2]
