@@ -325,7 +325,7 @@ def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
         one.run().time_correlation(tau_max=4)
     with pytest.raises(ValueError, match="'intermittent' or 'continuous'"):
         one.run().time_correlation("survival", tau_max=1)
-    with pytest.raises(ValueError, match="no bonds"):
+    with pytest.raises(ValueError, match="no hydrogen bonds"):
         one.run(start=2).time_correlation(tau_max=1)
     broken = HydrogenBondAnalysis(paceline.Universe(*damaged[0])).run(on_error="skip")
     assert np.isnan(broken.count_by_time()).sum() == len(damaged[1])

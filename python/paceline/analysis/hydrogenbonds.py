@@ -9,7 +9,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.correlation import check_presence, presence_correlation
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -560,29 +561,12 @@ class HydrogenBondAnalysis(AnalysisBase):
         ValueError
             An unknown function, a lag without frames, or no bonds.
         """
-        if function not in ("intermittent", "continuous"):
-            raise ValueError(f"function must be 'intermittent' or 'continuous', not {function!r}")
         self._check_correlation()
-        n_frames = self.n_frames
-        if not 0 <= tau_max < n_frames:
-            raise ValueError(f"tau_max must be from 0 to {n_frames - 1} frames, not {tau_max}")
-        counts = np.diff(self.results.offsets)
         keys = self.results.hbonds[:, 2].astype(np.int64) * len(self.u.atoms)
         keys += self.results.hbonds[:, 3].astype(np.int64)
-        # Of each pair its rows follow each other, once each, behind those of other pairs.
-        pairs = np.unique(keys, return_inverse=True)[1].reshape(-1)
-        times = np.unique(2 * n_frames * pairs + np.repeat(np.arange(n_frames), counts))
-        together = _survivors if function == "continuous" else _returns
-        rows = times % (2 * n_frames)
-        origins = np.cumsum(np.bincount(rows, minlength=n_frames))[::-1][: tau_max + 1]
-        if origins[-1] == 0:
-            raise ValueError("there are no bonds to correlate")
-        values = together(times, tau_max) / origins
-        tau = np.arange(tau_max + 1) * (self.times[-1] - self.times[0]) / max(1, n_frames - 1)
-        columns = {"lag (ps)": tau, "correlation": values}
-        label = f"{function} correlation of hydrogen bonds"
-        table = Table(columns, "lag (ps)", {"correlation": label}, label)
-        return Results(table=table, provenance=self.record(), tau=tau, correlation=values)
+        return presence_correlation(
+            self, keys, self.results.offsets, "hydrogen bonds", function, tau_max
+        )
 
     def _check_correlation(self) -> None:
         """Raise errors where frames make no series in time."""
@@ -590,17 +574,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             from MDAnalysis.exceptions import NoDataError
 
             raise NoDataError("HydrogenBondAnalysis: there are no bonds yet: use run() first")
-        if self.damaged:
-            raise UnsupportedError(
-                f"HydrogenBondAnalysis: {len(self.damaged)} damaged frames were left out, so that "
-                "bonds cannot be correlated in time: run it on frames without these"
-            )
-        steps = np.diff(self.frames)
-        if len(steps) and not (steps[0] > 0 and np.all(steps == steps[0])):
-            raise UnsupportedError(
-                "HydrogenBondAnalysis: a correlation in time needs equidistant frames, and those "
-                f"of the run are {describe_frames(self.frames)}"
-            )
+        check_presence(self, "hydrogen bonds")
 
 
 class _Bonds:
@@ -641,31 +615,6 @@ def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
         raise ValueError("between must be a pair of selections, or a list of pairs; it is empty")
     pairs = [between] if isinstance(between[0], str) else between
     return [[universe.select_atoms(one) for one in (first, second)] for first, second in pairs]
-
-
-def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count origins from which a pair stays bonded for each lag: `times` of all pairs, in order."""
-    ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
-    lengths = np.diff(ends, prepend=-1)
-    lags = np.arange(tau_max + 1)
-    # Of a stretch of n frames there are n minus the lag; of those as long or shorter none.
-    lengths.sort()
-    first = np.searchsorted(lengths, lags, side="right")
-    sums = np.concatenate([[0], np.cumsum(lengths)])
-    return sums[-1] - sums[first] - lags * (len(lengths) - first)
-
-
-def _returns(times: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count origins for which a pair is bonded again after each lag: `times` of all, in order."""
-    counts = np.zeros(tau_max + 1, np.int64)
-    counts[0] = len(times)
-    for k in range(1, min(tau_max, len(times) - 1) + 1):
-        lags = times[k:] - times[:-k]
-        near = lags[lags <= tau_max]
-        if len(near) == 0:
-            break
-        counts += np.bincount(near, minlength=tau_max + 1)
-    return counts
 
 
 def _theirs() -> Any:
