@@ -20,6 +20,7 @@ from MDAnalysis.analysis import (
 )
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.lib.correlations import autocorrelation
 from MDAnalysis.lib.distances import calc_angles
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests import datafiles
@@ -44,6 +45,7 @@ from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
+from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.trajectory.mdanalysis_reader import Reader
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
@@ -537,6 +539,20 @@ def test_lifetimes_of_hydrogen_bonds(tmp_path):
     found = f"{right:.2f} (`time_correlation`), {kept:.2f} (`lifetime`)"
     averaged = f"{theirs.lifetime(tau_max=1)[1, 1]:.2f} (`lifetime`)"
     check_row("correlation of hydrogen bonds after one frame", averaged, found, "paceline")
+
+
+def test_survival_of_residues_with_one_number(tmp_path):
+    turns = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
+    made = MDAnalysis.Universe.empty(2, 2, atom_resindex=[0, 1])
+    made.add_TopologyAttr("resids", [1, 1])
+    made.load_new(np.where(turns[:, :, None], 1.0, -1.0) * np.ones(3))
+    universe, text = in_file(made, tmp_path), "prop z > 0"
+    found = SurvivalProbability(universe, text).run(1, residues=True).sp_timeseries[1]
+    # As the kit finds them.
+    sets = [set(made.select_atoms(text).residues.resids) for _ in made.trajectory]
+    theirs = autocorrelation(sets, 1)[1][1]
+    kit = f"{theirs:g} (the kit waterdynamics)"
+    check_row("survival of residues of the same number", kit, f"{found:g}", "paceline")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -31,6 +31,7 @@ __all__ = [
     "Rdf",
     "Reader",
     "RowKernel",
+    "SelectedAtoms",
     "SitePairs",
     "SnapshotCost",
     "SnapshotFormat",
@@ -624,6 +625,23 @@ class Rdf:
         dimensions: NDArray[np.float32],
         counts: NDArray[np.uint64],
     ) -> tuple[float, tuple[int, str] | None]: ...
+
+@final
+class SelectedAtoms:
+    """Finds the atoms of an updating group: `nodes` are selections, of which later need earlier."""
+
+    def __new__(
+        cls,
+        columns: NDArray[np.int64] | None,
+        nodes: Sequence[tuple[str, list[int], list[float], bool, NDArray[np.int64] | None]],
+        group: tuple[int, int | None, list[int]],
+        n_atoms: int,
+        n_universe: int,
+        complete: bool,
+    ) -> SelectedAtoms: ...
+    def find(
+        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, str] | None]: ...
 
 @final
 class SitePairs:

@@ -17,11 +17,13 @@ from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
     CenterDistance,
+    CoordinationNumbers,
     DistanceMatrixSeries,
     MinimumDistance,
     NeighborList,
 )
 from paceline.analysis.dssp import DSSP
+from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.msd import EinsteinMSD
@@ -29,6 +31,7 @@ from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
+from paceline.analysis.waterdynamics import SurvivalProbability
 
 
 class Case(NamedTuple):
@@ -108,6 +111,10 @@ ANALYSES = {
     "CenterDistance": Case(
         lambda u: CenterDistance(u.select_atoms("resid 122-159"), u.atoms[700::-3]),
         lambda results: [results.distances],
+    ),
+    "CoordinationNumbers": Case(
+        lambda u: CoordinationNumbers(u.select_atoms("resid 60-90")[::-1], cutoff=3.5),
+        lambda results: [results.coordination, results.mean],
     ),
     "DistanceMatrix": Case(
         lambda u: DistanceMatrix(u, "name CA", weights="mass", superposition=True),
@@ -209,6 +216,19 @@ ANALYSES = {
     ),
     "Ramachandran": Case(
         lambda u: Ramachandran(u.select_atoms("resid 2-99")), lambda results: [results.angles]
+    ),
+    "SelectedAtoms": Case(
+        lambda u: SelectedAtoms(
+            u.select_atoms("same residue as around 5 resid 30", "prop z > 12", updating=True)
+        ),
+        lambda results: [results.atoms, results.counts, results.offsets],
+    ),
+    "SurvivalProbability": Case(
+        lambda u: SurvivalProbability(
+            u, "name CA and around 9 resid 30", tau_max=6, window_step=3, intermittency=2
+        ),
+        lambda results: [results.sp_timeseries, *results.sp_timeseries_data],
+        equidistant=True,
     ),
     "SASA": Case(
         lambda u: SASA(

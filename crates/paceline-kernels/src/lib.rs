@@ -62,6 +62,7 @@ pub mod rmsd;
 pub mod rmsd_matrix;
 pub mod rows;
 pub mod sasa;
+pub mod select;
 pub mod site_pairs;
 pub mod superposed;
 #[cfg(test)]

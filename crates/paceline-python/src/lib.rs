@@ -131,7 +131,7 @@ mod _core {
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
-    use super::record_kernels::{HydrogenBonds, NearPairs};
+    use super::record_kernels::{HydrogenBonds, NearPairs, SelectedAtoms};
     #[pymodule_export]
     use super::row_kernels::{RowKernel, allow_wide};
     #[pymodule_export]

@@ -11,6 +11,7 @@ use super::{OrRaise, indices};
 use paceline_kernels::hbonds::{Criterion, Donors, HydrogenBonds as Task, Parts};
 use paceline_kernels::near_pairs::PairList;
 use paceline_kernels::rows::Frames;
+use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
 use paceline_kernels::transform::Refused;
 
 /// Numbers of records of each frame; all records, rows of numbers; the first row that cannot be
@@ -159,6 +160,158 @@ impl NearPairs {
         });
         as_arrays(py, found.or_raise(py)?, 3)
     }
+}
+
+/// Kind of a selection, the numbers of those that it needs, its own numbers, whether nearest images
+/// count, and atoms or labels.
+type NodeArguments<'py> = (
+    String,
+    Vec<usize>,
+    Vec<f64>,
+    bool,
+    Option<PyReadonlyArray1<'py, i64>>,
+);
+
+/// Number of the base group's selection, how many atoms it has if these stay, and the selections
+/// applied to it.
+type GroupArguments = (usize, Option<usize>, Vec<usize>);
+
+/// Numbers of atoms of each frame; all atoms; the first row that cannot be searched, and why.
+type FoundAtoms<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Option<Refused>,
+);
+
+/// Finds the atoms of an updating group in the frames of a block.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct SelectedAtoms(Selected);
+
+#[pymethods]
+impl SelectedAtoms {
+    /// `n_atoms` of `n_universe` atoms are read; `complete` where groups have no others.
+    #[new]
+    #[pyo3(signature = (columns, nodes, group, n_atoms, n_universe, complete))]
+    fn new(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        nodes: Vec<NodeArguments<'_>>,
+        group: GroupArguments,
+        n_atoms: usize,
+        n_universe: usize,
+        complete: bool,
+    ) -> PyResult<Self> {
+        let nodes: PyResult<Vec<Node>> = nodes.iter().map(node_of).collect();
+        let columns = match &columns {
+            None => None,
+            Some(columns) => Some(numbers(columns)?),
+        };
+        let sizes = [n_atoms, n_universe];
+        let task = Selected::new(nodes?, group_of(&group), columns, sizes, complete);
+        Ok(SelectedAtoms(task.or_raise(py)?))
+    }
+
+    /// Places of the atoms among those that are read.
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray3<'py, f32>,
+        dimensions: PyReadonlyArray2<'py, f32>,
+    ) -> PyResult<FoundAtoms<'py>> {
+        let n_atoms = positions.shape()[1];
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let found = py.detach(|| {
+            let (mut counts, mut atoms) = (Vec::new(), Vec::new());
+            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let refused = self.0.find(&frames, &mut counts, &mut atoms)?;
+            let atoms: Vec<i64> = atoms.into_iter().map(i64::from).collect();
+            Ok((counts, atoms, refused))
+        });
+        let (counts, atoms, refused) = found.or_raise(py)?;
+        Ok((counts.into_pyarray(py), atoms.into_pyarray(py), refused))
+    }
+}
+
+fn group_of((base, n_base, selections): &GroupArguments) -> Group {
+    Group {
+        base: *base,
+        n_base: *n_base,
+        selections: selections.clone(),
+    }
+}
+
+fn node_of((kind, inputs, values, periodic, list): &NodeArguments<'_>) -> PyResult<Node> {
+    let wrong = || PyValueError::new_err(format!("{kind} lacks arguments"));
+    let list = list.as_ref().map(numbers).transpose()?;
+    let of = || inputs.first().copied().ok_or_else(wrong);
+    let pair = || match inputs[..] {
+        [first, second] => Ok([first, second]),
+        _ => Err(wrong()),
+    };
+    let value = |k: usize| values.get(k).copied().ok_or_else(wrong);
+    let periodic = *periodic;
+    Ok(match &kind[..] {
+        "all" => Node::All,
+        "fixed" => Node::Fixed(list.ok_or_else(wrong)?),
+        "and" => Node::And(pair()?),
+        "or" => Node::Or(pair()?),
+        "not" => Node::Not(of()?),
+        "global" => Node::Global(of()?),
+        // Of a base group whose atoms change there is no number.
+        "group" => Node::Group(Group {
+            base: of()?,
+            n_base: values.first().map(|&n| n as usize),
+            selections: inputs[1..].to_vec(),
+        }),
+        "near" => Node::Near {
+            of: of()?,
+            outer: value(0)?,
+            inner: values.get(1).copied(),
+            periodic,
+        },
+        "sphere" => Node::Sphere {
+            center: Center::Of(of()?),
+            outer: value(0)?,
+            inner: values.get(1).copied(),
+            periodic,
+        },
+        "point" => Node::Sphere {
+            center: Center::At([value(1)? as f32, value(2)? as f32, value(3)? as f32]),
+            outer: value(0)?,
+            inner: None,
+            periodic,
+        },
+        "cylinder" => Node::Cylinder {
+            of: of()?,
+            radius: value(0)?,
+            outer: value(1)?,
+            z: [value(2)?, value(3)?],
+            inner: values.get(4).copied(),
+            periodic,
+        },
+        "same" => Node::Same {
+            of: of()?,
+            labels: list.ok_or_else(wrong)?,
+        },
+        "same coordinate" => Node::SameCoordinate {
+            of: of()?,
+            axis: value(0)? as usize,
+        },
+        _ => Node::Coordinate {
+            comparison: match &kind[..] {
+                ">" => Comparison::Greater,
+                ">=" => Comparison::GreaterOrEqual,
+                "<" => Comparison::Less,
+                "<=" => Comparison::LessOrEqual,
+                "!=" => Comparison::NotEqual,
+                "==" => Comparison::Close(value(3)? as f32),
+                _ => return Err(PyValueError::new_err(format!("{kind} is no selection"))),
+            },
+            axis: value(0)? as usize,
+            absolute: value(1)? != 0.0,
+            value: value(2)? as f32,
+        },
+    })
 }
 
 fn as_arrays<'py>(

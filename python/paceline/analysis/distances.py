@@ -729,6 +729,99 @@ class NeighborList(_OfGroups):
         return np.column_stack(np.divmod(keys, n)), counts
 
 
+class CoordinationNumbers(NeighborList):
+    """Number of neighbours of each atom within a cutoff, in each frame.
+
+    Pairs are those of `NeighborList`.
+
+    Parameters
+    ----------
+    ag1 : AtomGroup
+        Atoms whose neighbours are counted.
+    ag2 : AtomGroup, optional
+        The neighbours, of the same Universe; without it, the other atoms of the first group.
+    cutoff : float
+        Å; neighbours at this distance count.
+    exclude_same : {"residue", "segment", "fragment"}, optional
+        Do not count atoms in the same one. An atom is never its own neighbour.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.coordination : numpy.ndarray of int32, shape (n_frames, n_atoms)
+        Neighbours of each atom of `ag1`. If damaged frames were left out it is of float64, and NaN
+        for these.
+    results.mean : numpy.ndarray of float64, shape (n_frames,)
+        Mean over these atoms.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms.
+    UnsupportedError
+        As of `NeighborList`.
+    ValueError
+        As of `NeighborList`.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> charged, polar = u.select_atoms("name NZ and resid 1-30"), u.select_atoms("name O*")
+    >>> shells = CoordinationNumbers(charged, polar, cutoff=4.0).run(stop=2)
+    >>> shells.results.coordination
+    array([[3, 4],
+           [3, 3]], dtype=int32)
+    """
+
+    @property
+    def row_bytes(self) -> int:  # type: ignore[override]
+        """Bytes of a frame's row."""
+        return 4 * self._sizes[0]
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of all rows.
+
+        Parameters
+        ----------
+        n_frames : int
+            Number of frames.
+
+        Returns
+        -------
+        int
+            Four for each atom and frame.
+        """
+        return self.row_bytes * n_frames
+
+    def prepare(self) -> PerFrame:  # type: ignore[override]
+        """Number the atoms of both groups, and what they may not share."""
+        return _Neighbours(super().prepare(), self._sizes)  # type: ignore[arg-type]
+
+    def finish(self, value: np.ndarray) -> None:  # type: ignore[override]
+        """Keep the numbers, with frames and times."""
+        mean = value.mean(axis=1, dtype=np.float64)
+        name = "mean coordination number"
+        columns = {"frame": self.frames, "time (ps)": self.times, name: mean}
+        label = f"neighbours within {self.cutoff:g} Å"
+        self.results = Results(
+            table=Table(columns, "time (ps)", {name: name}, label, partial=True),
+            provenance=self.record(),
+            coordination=value,
+            mean=mean,
+            frames=self.frames,
+            times=self.times,
+        )
+
+
 #: A pair of atoms: their indices, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
 
@@ -755,7 +848,8 @@ class _NearPairs:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bound": None}
 
-    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def find(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of the pairs of a block, places of both atoms in their groups, and distances, Å."""
         positions, columns = block.raw
         if self._bound is None:
             first = np.arange(self._sizes[0])
@@ -772,11 +866,39 @@ class _NearPairs:
         kept = first != second
         if self._labels is not None:
             kept &= self._labels[0][i] != self._labels[1][j]
-        records = np.empty(np.count_nonzero(kept), PAIR)
-        records["first"], records["second"] = first[kept], second[kept]
-        records["distance"] = found[kept, 2]
         rows = np.repeat(np.arange(len(block)), counts)
-        return np.bincount(rows[kept], minlength=len(block)), records
+        return rows[kept], i[kept], j[kept], found[kept, 2]
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        rows, i, j, distances = self.find(block)
+        records = np.empty(len(rows), PAIR)
+        records["first"], records["second"] = self._indices[0][i], self._indices[1][j]
+        records["distance"] = distances
+        return np.bincount(rows, minlength=len(block)), records
+
+
+class _Neighbours:
+    """Worker's half of `CoordinationNumbers`, by that of `NeighborList`."""
+
+    returns_new = True
+
+    def __init__(self, pairs: _NearPairs, sizes: tuple[int, ...]):
+        self._pairs, self._sizes = pairs, sizes
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Count the neighbours of each atom: int32, shape (n_frames, n_atoms)."""
+        n_atoms = self._sizes[0]
+        counts = np.zeros((len(block), n_atoms), np.int32)
+        readable = np.flatnonzero(block.held)
+        if len(readable) == 0:
+            return counts
+        rows, i, j, _ = self._pairs.find(block if len(readable) == len(block) else block[readable])
+        places = [rows * n_atoms + i]
+        if len(self._sizes) == 1:
+            places.append(rows * n_atoms + j)
+        found = np.bincount(np.concatenate(places), minlength=len(readable) * n_atoms)
+        counts[readable] = found.reshape(len(readable), n_atoms)
+        return counts
 
 
 def __getattr__(name: str) -> Any:

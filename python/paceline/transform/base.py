@@ -226,7 +226,8 @@ def check_static(atomgroup: Any, name: str) -> None:
     if hasattr(atomgroup, "is_uptodate"):
         raise UnsupportedError(
             f"{name}: an UpdatingAtomGroup changes from frame to frame; "
-            "give a fixed selection (updating=False)"
+            "give a fixed selection (updating=False), or find its atoms by SelectedAtoms of "
+            "paceline.analysis.groups"
         )
 
 

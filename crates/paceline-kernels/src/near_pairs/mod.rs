@@ -128,7 +128,7 @@ impl Measure {
     }
 
     /// The distance of two positions, Å, if it is within the cutoff.
-    fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
+    pub(crate) fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
         let square = self.square(self.placed(a)?, self.placed(b)?);
         let distance = square.sqrt();
         let is_within = match self.lists {
@@ -296,9 +296,14 @@ impl PairList {
 
 /// Least and largest coordinates of two groups, Å.
 pub(crate) fn extent(frame: &[Point], lists: [&[u32]; 2]) -> [Point; 2] {
+    let atoms = lists.into_iter().flatten();
+    extent_of(atoms.map(|&atom| frame[atom as usize]))
+}
+
+/// Least and largest coordinates, Å.
+pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
     let mut extent = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
-    for &atom in lists.into_iter().flatten() {
-        let x = frame[atom as usize];
+    for x in positions {
         extent[0] = std::array::from_fn(|k| extent[0][k].min(x[k]));
         extent[1] = std::array::from_fn(|k| extent[1][k].max(x[k]));
     }
@@ -448,6 +453,49 @@ impl Search {
             }
         }
         Ok(())
+    }
+}
+
+impl Search {
+    /// Mark the `places` that are within the measure's cutoff of any of `of`.
+    ///
+    /// # Errors
+    /// As [`Search::find`].
+    pub(crate) fn mark_near(
+        &mut self,
+        measure: &Measure,
+        at: impl Fn(u32) -> Point + Copy,
+        of: &[u32],
+        places: &[u32],
+        marks: &mut [bool],
+    ) -> Result<(), String> {
+        let (few, many) = if of.len() < places.len() {
+            (of, places)
+        } else {
+            (places, of)
+        };
+        let places_are_few = of.len() >= places.len();
+        let is_sparse = many.len() >= MANY * few.len();
+        self.boxes.fill(measure, few, is_sparse, at)?;
+        self.boxes.near(many, at, &mut self.near)?;
+        let mut refused = Ok(());
+        for &one in &self.near {
+            let x = at(one);
+            self.boxes.search(x, |other| {
+                let (from, place) = if places_are_few {
+                    (x, other)
+                } else {
+                    (at(other), one)
+                };
+                if !marks[place as usize] {
+                    match measure.within(from, at(place)) {
+                        Ok(distance) => marks[place as usize] = distance.is_some(),
+                        Err(reason) => refused = Err(reason),
+                    }
+                }
+            })?;
+        }
+        refused
     }
 }
 

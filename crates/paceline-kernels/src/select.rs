@@ -1,0 +1,735 @@
+//! Updating groups: the atoms that a tree of MDAnalysis's selections chooses in each frame.
+//!
+//! A node of the tree is applied to a group of atoms, as MDAnalysis's `Selection.apply` is, and gives
+//! atoms; distances, and the limits that they are compared with, are rounded as there. What does not
+//! depend on positions is given as lists. Atoms are known by their places among those that are read.
+
+use super::cell::{Cell, is_placeholder};
+use super::near_pairs::{Measure, Point, Search, cell_for, extent_of, finite};
+use super::rows::{Frames, cell_or_none};
+use super::transform::Refused;
+use paceline_formats::error::{self, Error};
+
+/// Label of atoms that are the same as no other.
+pub const NO_LABEL: u32 = u32::MAX;
+
+/// Comparison of a coordinate with a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Comparison {
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    NotEqual,
+    /// Not farther apart than this, Å.
+    Close(f32),
+}
+
+/// One selection. Others that it needs are given by their numbers, which are smaller than its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// The group itself.
+    All,
+    /// The same atoms in each frame, of whatever group.
+    Fixed(Vec<u32>),
+    /// The first is evaluated first, and the second only where the first is true.
+    And([usize; 2]),
+    Or([usize; 2]),
+    Not(usize),
+    /// Applied to all atoms of the Universe.
+    Global(usize),
+    /// Those of the group that are in an updating group, too.
+    Group(Group),
+    /// Within `outer` of any atom of another selection, and farther than `inner` from all; without
+    /// atoms of that selection.
+    Near {
+        of: usize,
+        inner: Option<f64>,
+        outer: f64,
+        periodic: bool,
+    },
+    /// Within `outer` of a center, and farther than `inner`.
+    Sphere {
+        center: Center,
+        inner: Option<f64>,
+        outer: f64,
+        periodic: bool,
+    },
+    /// Around the center of another selection, along z; squares of radii, Å².
+    Cylinder {
+        of: usize,
+        inner: Option<f64>,
+        outer: f64,
+        radius: f64,
+        z: [f64; 2],
+        periodic: bool,
+    },
+    Coordinate {
+        axis: usize,
+        absolute: bool,
+        comparison: Comparison,
+        value: f32,
+    },
+    /// Atoms with the label of an atom of another selection.
+    Same {
+        of: usize,
+        labels: Vec<u32>,
+    },
+    /// Atoms with a coordinate of an atom of another selection, about.
+    SameCoordinate {
+        of: usize,
+        axis: usize,
+    },
+}
+
+/// Center of a sphere.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Center {
+    /// Of a selection, each atom alike.
+    Of(usize),
+    At(Point),
+}
+
+/// Updating group: the atoms of each selection in turn, applied to a base group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Selection that gives the base group, of all atoms.
+    pub base: usize,
+    /// Atoms of the base group, also those that are not read; none if they change.
+    pub n_base: Option<usize>,
+    pub selections: Vec<usize>,
+}
+
+/// Finds the atoms of an updating group.
+#[derive(Debug, Clone)]
+pub struct Selected {
+    nodes: Vec<Node>,
+    group: Group,
+    /// Columns of a block's atoms; none if they are all of them, in order.
+    columns: Option<Vec<u32>>,
+    n_atoms: usize,
+    n_universe: usize,
+    /// False where groups have atoms that are not read: frames without a cell, whose atoms' extent
+    /// matters, are refused then.
+    complete: bool,
+}
+
+type Mask = Vec<bool>;
+
+/// The atoms that a selection is applied to.
+struct Domain {
+    mask: Mask,
+    /// Number of atoms, also of those that are not read.
+    total: usize,
+}
+
+/// Masks and lists that are used again from frame to frame.
+#[derive(Default)]
+struct Scratch {
+    spare: Vec<Mask>,
+    search: Search,
+}
+
+/// One frame.
+struct Context<'a> {
+    positions: &'a [Point],
+    columns: Option<&'a [u32]>,
+    dimensions: [f32; 6],
+    n_atoms: usize,
+    scratch: &'a mut Scratch,
+}
+
+impl Context<'_> {
+    fn at(&self, place: u32) -> Point {
+        self.positions[column(self.columns, place)]
+    }
+
+    /// A mask of all atoms, or of none.
+    fn mask(&mut self, of: bool) -> Mask {
+        let mut mask = self.scratch.spare.pop().unwrap_or_default();
+        mask.clear();
+        mask.resize(self.n_atoms, of);
+        mask
+    }
+
+    fn recycle(&mut self, mask: Mask) {
+        self.scratch.spare.push(mask);
+    }
+
+    /// The cell of the frame; none where it has none or needs none.
+    fn cell(&self, periodic: bool, needed_by: &str) -> Result<Option<Cell>, String> {
+        if !periodic || is_placeholder(self.dimensions) {
+            return Ok(None);
+        }
+        cell_or_none(self.dimensions, needed_by)
+    }
+
+    /// Center of some atoms, summed in their order.
+    fn center(&self, atoms: &[u32]) -> Result<[f64; 3], String> {
+        let mut sum = [0.0; 3];
+        for &atom in atoms {
+            for (sum, x) in sum.iter_mut().zip(finite(self.at(atom))?) {
+                *sum += f64::from(x);
+            }
+        }
+        Ok(sum.map(|sum| sum / atoms.len() as f64))
+    }
+}
+
+fn column(columns: Option<&[u32]>, place: u32) -> usize {
+    columns.map_or(place as usize, |all| all[place as usize] as usize)
+}
+
+impl Selected {
+    /// `n_atoms` are read, in `columns` of a block, of `n_universe`; `complete` tells whether the
+    /// groups that nodes are applied to have no others.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where nodes or atoms are not there.
+    pub fn new(
+        nodes: Vec<Node>,
+        group: Group,
+        columns: Option<Vec<u32>>,
+        [n_atoms, n_universe]: [usize; 2],
+        complete: bool,
+    ) -> error::Result<Self> {
+        let known = |inputs: &[usize], before: usize| inputs.iter().all(|&input| input < before);
+        for (number, node) in nodes.iter().enumerate() {
+            let is_known = match node {
+                Node::All | Node::Coordinate { axis: 0..3, .. } => true,
+                Node::Coordinate { .. } => false,
+                Node::Fixed(atoms) => atoms.iter().all(|&atom| (atom as usize) < n_atoms),
+                Node::And(inputs) | Node::Or(inputs) => known(inputs, number),
+                Node::Not(of) | Node::Global(of) | Node::Near { of, .. } => *of < number,
+                Node::Cylinder { of, .. } => *of < number,
+                Node::Group(group) => group.base < number && known(&group.selections, number),
+                Node::Sphere { center, .. } => !matches!(center, Center::Of(of) if *of >= number),
+                Node::Same { of, labels } => *of < number && labels.len() == n_atoms,
+                Node::SameCoordinate { of, axis } => *of < number && *axis < 3,
+            };
+            if !is_known {
+                return Err(Error::Argument(format!("selection {number} is incomplete")));
+            }
+        }
+        if group.base >= nodes.len() || !known(&group.selections, nodes.len()) {
+            return Err(Error::Argument("a selection is missing".to_string()));
+        }
+        if columns.as_ref().is_some_and(|all| all.len() != n_atoms) {
+            return Err(Error::Argument(format!("expected {n_atoms} columns")));
+        }
+        Ok(Selected {
+            nodes,
+            group,
+            columns,
+            n_atoms,
+            n_universe,
+            complete,
+        })
+    }
+
+    /// Find the atoms of each frame of a block, one after another in `atoms` and each selection's
+    /// in ascending order, and count them; the first frame that cannot be searched, and why.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a block has no such atoms.
+    pub fn find(
+        &self,
+        frames: &Frames<'_>,
+        counts: &mut Vec<i64>,
+        atoms: &mut Vec<u32>,
+    ) -> error::Result<Option<Refused>> {
+        let last = match &self.columns {
+            Some(columns) => columns.iter().max().map_or(0, |&last| last as usize + 1),
+            None => self.n_atoms,
+        };
+        if last > frames.n_atoms() {
+            return Err(Error::Argument("an atom is out of range".to_string()));
+        }
+        let mut scratch = Scratch::default();
+        Ok(frames.try_each(|frame, dimensions| {
+            let mut context = Context {
+                positions: frame.as_chunks().0,
+                columns: self.columns.as_deref(),
+                dimensions,
+                n_atoms: self.n_atoms,
+                scratch: &mut scratch,
+            };
+            let before = atoms.len();
+            self.frame(&mut context, atoms)?;
+            counts.push((atoms.len() - before) as i64);
+            Ok(())
+        }))
+    }
+
+    fn frame(&self, context: &mut Context<'_>, atoms: &mut Vec<u32>) -> Result<(), String> {
+        let base = self.base(&self.group, context)?;
+        for &selection in &self.group.selections {
+            let mask = self.apply(selection, &base, None, context)?;
+            atoms.extend(places(&mask));
+            context.recycle(mask);
+        }
+        context.recycle(base.mask);
+        Ok(())
+    }
+
+    /// The base group of an updating group.
+    fn base(&self, group: &Group, context: &mut Context<'_>) -> Result<Domain, String> {
+        let all = Domain {
+            mask: context.mask(true),
+            total: self.n_universe,
+        };
+        let mask = self.apply(group.base, &all, None, context)?;
+        context.recycle(all.mask);
+        let total = group.n_base.unwrap_or_else(|| count(&mask));
+        Ok(Domain { mask, total })
+    }
+
+    /// Apply a selection to a group; what it gives outside of `wanted` is left out.
+    fn apply(
+        &self,
+        number: usize,
+        domain: &Domain,
+        wanted: Option<&[bool]>,
+        context: &mut Context<'_>,
+    ) -> Result<Mask, String> {
+        let mut found = context.mask(false);
+        match &self.nodes[number] {
+            Node::All => copy_within(&mut found, &domain.mask, wanted),
+            Node::Fixed(atoms) => {
+                for &atom in atoms {
+                    found[atom as usize] = wanted.is_none_or(|wanted| wanted[atom as usize]);
+                }
+            }
+            Node::And([first, second]) => {
+                let first = self.apply(*first, domain, wanted, context)?;
+                let both = self.apply(*second, domain, Some(&first), context)?;
+                context.recycle(first);
+                context.recycle(std::mem::replace(&mut found, both));
+            }
+            Node::Or(inputs) => {
+                for &input in inputs {
+                    let one = self.apply(input, domain, wanted, context)?;
+                    add(&mut found, &one);
+                    context.recycle(one);
+                }
+            }
+            Node::Not(of) => {
+                let of = self.apply(*of, domain, wanted, context)?;
+                copy_within(&mut found, &domain.mask, wanted);
+                remove(&mut found, &of);
+                context.recycle(of);
+            }
+            Node::Global(of) => {
+                let all = Domain {
+                    mask: context.mask(true),
+                    total: self.n_universe,
+                };
+                let of = self.apply(*of, &all, wanted, context)?;
+                context.recycle(all.mask);
+                context.recycle(std::mem::replace(&mut found, of));
+            }
+            Node::Group(group) => {
+                let base = self.base(group, context)?;
+                for &selection in &group.selections {
+                    let one = self.apply(selection, &base, wanted, context)?;
+                    add(&mut found, &one);
+                    context.recycle(one);
+                }
+                context.recycle(base.mask);
+                keep(&mut found, &domain.mask);
+            }
+            Node::Near {
+                of,
+                inner,
+                outer,
+                periodic,
+            } => {
+                let of = self.apply(*of, domain, None, context)?;
+                let limits = (*inner, *outer, *periodic);
+                self.near(&of, limits, domain, wanted, &mut found, context)?;
+                context.recycle(of);
+            }
+            Node::Sphere {
+                center,
+                inner,
+                outer,
+                periodic,
+            } => {
+                let center = match center {
+                    Center::At(center) => Some(*center),
+                    Center::Of(of) => {
+                        let of = self.apply(*of, domain, None, context)?;
+                        let atoms: Vec<u32> = places(&of).collect();
+                        context.recycle(of);
+                        match &atoms[..] {
+                            [] => None,
+                            some => Some(context.center(some)?.map(|x| x as f32)),
+                        }
+                    }
+                };
+                let cell = context.cell(*periodic, "a selection within a sphere")?;
+                let sizes = [1, domain.total];
+                let measure = Measure::new(cell, sizes, *outer, || [[0.0; 3]; 2]);
+                copy_within(&mut found, &domain.mask, wanted);
+                for (is_in, place) in found.iter_mut().zip(0..).filter(|(is_in, _)| **is_in) {
+                    *is_in = false;
+                    let x = finite(context.at(place))?;
+                    if let Some(center) = center
+                        && let Some(distance) = measure.within(center, x)?
+                    {
+                        *is_in = inner.is_none_or(|inner| distance > inner);
+                    }
+                }
+            }
+            Node::Cylinder { of, periodic, .. } => {
+                let of = self.apply(*of, domain, None, context)?;
+                let atoms: Vec<u32> = places(&of).collect();
+                context.recycle(of);
+                if !atoms.is_empty() && domain.total > 0 {
+                    let center = context.center(&atoms)?;
+                    let cell = context.cell(*periodic, "a selection within a cylinder")?;
+                    copy_within(&mut found, &domain.mask, wanted);
+                    let cell = cell.map(|cell| (cell, context.dimensions));
+                    let is_in = cylinder(&self.nodes[number], center, cell)?;
+                    for (found, place) in found.iter_mut().zip(0..).filter(|(found, _)| **found) {
+                        *found = is_in(finite(context.at(place))?);
+                    }
+                }
+            }
+            Node::Coordinate {
+                axis,
+                absolute,
+                comparison,
+                value,
+            } => {
+                copy_within(&mut found, &domain.mask, wanted);
+                for (found, place) in found.iter_mut().zip(0..).filter(|(found, _)| **found) {
+                    let x = finite(context.at(place))?[*axis];
+                    let x = if *absolute { x.abs() } else { x };
+                    *found = comparison.holds(x, *value);
+                }
+            }
+            Node::Same { of, labels } => {
+                let of = self.apply(*of, domain, None, context)?;
+                let known = labels.iter().filter(|&&label| label != NO_LABEL);
+                let mut chosen = vec![false; known.max().map_or(0, |&last| last as usize + 1)];
+                for place in places(&of) {
+                    if let Some(chosen) = chosen.get_mut(labels[place as usize] as usize) {
+                        *chosen = true;
+                    }
+                }
+                context.recycle(of);
+                copy_within(&mut found, &domain.mask, wanted);
+                for (found, &label) in found.iter_mut().zip(labels) {
+                    *found &= chosen.get(label as usize).is_some_and(|&chosen| chosen);
+                }
+            }
+            Node::SameCoordinate { of, axis } => {
+                let of = self.apply(*of, domain, None, context)?;
+                let mut values = Vec::new();
+                for place in places(&of) {
+                    values.push(finite(context.at(place))?[*axis]);
+                }
+                context.recycle(of);
+                values.sort_unstable_by(f32::total_cmp);
+                copy_within(&mut found, &domain.mask, wanted);
+                for (found, place) in found.iter_mut().zip(0..).filter(|(found, _)| **found) {
+                    *found = is_close_to_any(finite(context.at(place))?[*axis], &values);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Add the atoms of a group within a distance of others, without these.
+    fn near(
+        &self,
+        of: &[bool],
+        (inner, outer, periodic): (Option<f64>, f64, bool),
+        domain: &Domain,
+        wanted: Option<&[bool]>,
+        found: &mut Mask,
+        context: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let n_others = of
+            .iter()
+            .zip(&domain.mask)
+            .filter(|(of, is_in)| **of && **is_in);
+        let sizes = [count(of), domain.total - n_others.count()];
+        if sizes.contains(&0) {
+            return Ok(());
+        }
+        copy_within(found, &domain.mask, wanted);
+        remove(found, of);
+        let of_places: Vec<u32> = places(of).collect();
+        let candidates: Vec<u32> = places(found).collect();
+        found.fill(false);
+        let needed_by = "a selection around others";
+        let cell = match periodic {
+            true => cell_for(context.dimensions, outer, needed_by)?,
+            false => None,
+        };
+        if periodic && cell.is_none() && !self.complete {
+            let missing = super::cell::NoCell::Missing;
+            return Err(format!(
+                "{}: the frame at which the Universe is has one; go to a frame without a cell, or \
+                 select with periodic=False",
+                missing.reason(needed_by)
+            ));
+        }
+        let (positions, columns) = (context.positions, context.columns);
+        let at = |place: u32| positions[column(columns, place)];
+        let extent = || {
+            let others = (0..).zip(domain.mask.iter().zip(of));
+            let others = others.filter(|(_, (is_in, is_of))| **is_in && !**is_of);
+            let all = others
+                .map(|(place, _)| place)
+                .chain(of_places.iter().copied());
+            extent_of(all.map(at))
+        };
+        let search = &mut context.scratch.search;
+        let measure = Measure::new(cell, sizes, outer, extent);
+        search.mark_near(&measure, at, &of_places, &candidates, found)?;
+        if let Some(inner) = inner {
+            let mut nearer = vec![false; found.len()];
+            let measure = Measure::new(cell, sizes, inner, extent);
+            let candidates: Vec<u32> = places(found).collect();
+            search.mark_near(&measure, at, &of_places, &candidates, &mut nearer)?;
+            remove(found, &nearer);
+        }
+        Ok(())
+    }
+}
+
+impl Comparison {
+    fn holds(self, x: f32, value: f32) -> bool {
+        match self {
+            Comparison::Greater => x > value,
+            Comparison::GreaterOrEqual => x >= value,
+            Comparison::Less => x < value,
+            Comparison::LessOrEqual => x <= value,
+            Comparison::NotEqual => x != value,
+            Comparison::Close(tolerance) => (x - value).abs() <= tolerance,
+        }
+    }
+}
+
+/// Tests positions against a cylinder around a center, in the cell if there is one.
+fn cylinder(
+    node: &Node,
+    center: [f64; 3],
+    cell: Option<(Cell, [f32; 6])>,
+) -> Result<impl Fn(Point) -> bool + use<>, String> {
+    let Node::Cylinder {
+        inner,
+        outer,
+        radius,
+        z: [low, high],
+        ..
+    } = *node
+    else {
+        return Err("not a cylinder".to_string());
+    };
+    if let Some((_, dimensions)) = &cell {
+        let sizes = [2.0 * radius, 2.0 * radius, high - low];
+        let names = ["diameter", "diameter", "height"];
+        for (k, axis) in ["x", "y", "z"].into_iter().enumerate() {
+            if sizes[k] as f32 > dimensions[k] {
+                return Err(format!(
+                    "the {} of a cylinder, {} Å, is larger than the cell along {axis}, {} Å",
+                    names[k], sizes[k], dimensions[k]
+                ));
+            }
+        }
+    }
+    Ok(move |x: Point| {
+        let mut d: [f64; 3] = std::array::from_fn(|k| f64::from(x[k]) - center[k]);
+        match &cell {
+            Some((cell, _)) if cell.is_oblique() => {
+                for axis in [2, 1, 0] {
+                    let vector = cell.vectors()[axis];
+                    let number = (d[axis] / vector[axis]).round_ties_even();
+                    d = std::array::from_fn(|k| d[k] - vector[k] * number);
+                }
+            }
+            Some((_, dimensions)) => {
+                d = std::array::from_fn(|k| {
+                    let edge = f64::from(dimensions[k]);
+                    d[k] - edge * (d[k] / edge).round_ties_even()
+                });
+            }
+            None => {}
+        }
+        let square = d[0] * d[0] + d[1] * d[1];
+        d[2] > low && d[2] < high && square < outer && inner.is_none_or(|inner| square > inner)
+    })
+}
+
+/// Check whether a number is close to any of others, sorted, as `numpy.isclose` is by default.
+fn is_close_to_any(x: f32, values: &[f32]) -> bool {
+    let (relative, absolute) = (1e-5_f32, 1e-8_f32);
+    // More than the tolerance, whichever of two the larger is.
+    let beyond = 1e-7 + 2e-5 * f64::from(x).abs();
+    let first = values.partition_point(|&v| f64::from(v) < f64::from(x) - beyond);
+    values[first..]
+        .iter()
+        .take_while(|&&v| f64::from(v) <= f64::from(x) + beyond)
+        .any(|&v| (x - v).abs() <= absolute + relative * v.abs())
+}
+
+fn places(mask: &[bool]) -> impl Iterator<Item = u32> + '_ {
+    (0..)
+        .zip(mask)
+        .filter_map(|(place, &is_in)| is_in.then_some(place))
+}
+
+fn count(mask: &[bool]) -> usize {
+    mask.iter().filter(|&&is_in| is_in).count()
+}
+
+fn copy_within(to: &mut [bool], from: &[bool], wanted: Option<&[bool]>) {
+    match wanted {
+        None => to.copy_from_slice(from),
+        Some(wanted) => {
+            for ((to, &from), &wanted) in to.iter_mut().zip(from).zip(wanted) {
+                *to = from & wanted;
+            }
+        }
+    }
+}
+
+fn add(to: &mut [bool], other: &[bool]) {
+    to.iter_mut()
+        .zip(other)
+        .for_each(|(to, &other)| *to |= other);
+}
+
+fn keep(to: &mut [bool], other: &[bool]) {
+    to.iter_mut()
+        .zip(other)
+        .for_each(|(to, &other)| *to &= other);
+}
+
+fn remove(to: &mut [bool], other: &[bool]) {
+    to.iter_mut()
+        .zip(other)
+        .for_each(|(to, &other)| *to &= !other);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Atoms along x, 1 Å apart; the cell is 10 Å long.
+    const CELL: [f32; 6] = [10.0, 20.0, 20.0, 90.0, 90.0, 90.0];
+
+    fn selected(nodes: Vec<Node>, base: usize, selection: usize) -> Vec<u32> {
+        let frame: Vec<f32> = (0..10).flat_map(|k| [k as f32, 1.0, 1.0]).collect();
+        let group = Group {
+            base,
+            n_base: None,
+            selections: vec![selection],
+        };
+        let task = Selected::new(nodes, group, None, [10, 10], true).expect("a tree");
+        let frames = Frames::new(&frame, 10, &CELL).expect("a frame");
+        let (mut counts, mut atoms) = (Vec::new(), Vec::new());
+        let refused = task.find(&frames, &mut counts, &mut atoms);
+        assert_eq!(refused.expect("a block"), None);
+        assert_eq!(counts, [atoms.len() as i64]);
+        atoms
+    }
+
+    fn near(of: usize, inner: Option<f64>, outer: f64, periodic: bool) -> Node {
+        Node::Near {
+            of,
+            inner,
+            outer,
+            periodic,
+        }
+    }
+
+    #[test]
+    fn atoms_near_others_are_found_across_the_cell() {
+        let fixed = Node::Fixed(vec![0, 1]);
+        let around = |periodic| vec![Node::All, fixed.clone(), near(1, None, 2.1, periodic)];
+        assert_eq!(selected(around(true), 0, 2), [2, 3, 8, 9]);
+        assert_eq!(selected(around(false), 0, 2), [2, 3]);
+        let layer = vec![Node::All, fixed, near(1, Some(1.1), 2.1, true)];
+        assert_eq!(selected(layer, 0, 2), [3, 8]);
+    }
+
+    #[test]
+    fn selections_see_the_group_that_they_are_applied_to() {
+        let tree = |last: Node| {
+            vec![
+                Node::Fixed(vec![2, 4, 6, 8]),
+                Node::Fixed(vec![3]),
+                near(1, None, 3.1, true),
+                last,
+            ]
+        };
+        assert_eq!(selected(tree(Node::Not(2)), 0, 2), [2, 4, 6]);
+        assert_eq!(selected(tree(Node::Not(2)), 0, 3), [8]);
+        assert_eq!(selected(tree(Node::Global(2)), 0, 3), [0, 1, 2, 4, 5, 6]);
+        assert_eq!(selected(tree(Node::And([0, 2])), 0, 3), [2, 4, 6]);
+        assert_eq!(selected(tree(Node::Or([1, 2])), 0, 3), [2, 3, 4, 6]);
+        // The base group may itself be what is near.
+        assert_eq!(selected(tree(Node::All), 2, 3), [0, 1, 2, 4, 5, 6]);
+    }
+
+    #[test]
+    fn limits_of_spheres_and_cylinders() {
+        let sphere = |inner| Node::Sphere {
+            center: Center::At([4.0, 1.0, 1.0]),
+            inner,
+            outer: 2.1,
+            periodic: true,
+        };
+        assert_eq!(
+            selected(vec![Node::All, sphere(None)], 0, 1),
+            [2, 3, 4, 5, 6]
+        );
+        assert_eq!(selected(vec![Node::All, sphere(Some(1.1))], 0, 1), [2, 6]);
+        let cylinder = |z| Node::Cylinder {
+            of: 1,
+            inner: None,
+            outer: 3.9,
+            radius: 2.0,
+            z,
+            periodic: true,
+        };
+        let tree = |z| vec![Node::All, Node::Fixed(vec![0]), cylinder(z)];
+        assert_eq!(selected(tree([-1.0, 1.0]), 0, 2), [0, 1, 9]);
+        assert_eq!(selected(tree([0.0, 1.0]), 0, 2), [0_u32; 0]);
+    }
+
+    #[test]
+    fn atoms_that_have_something_in_common() {
+        let labels = vec![0, 0, 1, 1, 2, 2, 3, 3, NO_LABEL, NO_LABEL];
+        let tree = |of: Vec<u32>| {
+            let labels = labels.clone();
+            vec![Node::All, Node::Fixed(of), Node::Same { of: 1, labels }]
+        };
+        assert_eq!(selected(tree(vec![1, 4]), 0, 2), [0, 1, 4, 5]);
+        assert_eq!(selected(tree(vec![9]), 0, 2), [0_u32; 0]);
+        let same = Node::SameCoordinate { of: 1, axis: 0 };
+        let tree = vec![Node::All, Node::Fixed(vec![7]), same];
+        assert_eq!(selected(tree, 0, 2), [7]);
+    }
+
+    #[test]
+    fn trees_that_lack_something_are_refused() {
+        let group = |selection| Group {
+            base: 0,
+            n_base: None,
+            selections: vec![selection],
+        };
+        for (nodes, group) in [
+            (vec![Node::All, Node::Not(1)], group(1)),
+            (vec![Node::Fixed(vec![10])], group(0)),
+            (vec![Node::All], group(1)),
+        ] {
+            assert!(Selected::new(nodes, group, None, [10, 10], true).is_err());
+        }
+    }
+}

@@ -1,0 +1,257 @@
+"""Survival probability, with the parameters and results of the kit waterdynamics."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import describe_frames
+from paceline.analysis.groups import SelectedAtoms, stretches
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
+from paceline.errors import UnsupportedError
+
+
+class SurvivalProbability(SelectedAtoms):
+    r"""Probability that a particle stays in a region for some time.
+
+    $$P(\tau) = \left\langle \frac{N(t, t + \tau)}{N(t)} \right\rangle_t$$
+
+    with $N(t)$ particles in the region in frame t, and $N(t, t + \tau)$ that are there in each
+    frame from t to t + τ; a mean over the origins t that have any particle and a frame t + τ.
+    Values are those of the kit waterdynamics. The selection is evaluated by workers, see
+    `SelectedAtoms`.
+
+    Parameters
+    ----------
+    universe : Universe or AtomGroup
+        The system.
+    select : str
+        Selection of the region, such as "name OW and around 3.5 protein".
+    verbose : bool
+        Show progress.
+    tau_max : int
+        Largest lag, frames. This and the following are for `paceline.run`; `run` has them, too.
+    window_step : int
+        From one origin to the next, frames of the run.
+    residues : bool
+        Follow residues instead of atoms: one is in the region while any of its atoms is.
+    intermittency : int
+        An absence of up to so many frames does not count. It ends within the frames of the run.
+
+    Attributes
+    ----------
+    results.tau_timeseries : numpy.ndarray of int64, shape (tau_max + 1,)
+        Lags, frames.
+    results.sp_timeseries : numpy.ndarray of float64, shape (tau_max + 1,)
+        Survival probability; 1 at lag 0, and NaN where there are no origins.
+    results.sp_timeseries_data : list of numpy.ndarray of float64
+        For each lag from 1 on, the values of all origins, in their order.
+    results.tau : numpy.ndarray of float64, shape (tau_max + 1,)
+        Lags, ps.
+    results.atoms, results.counts, results.offsets : numpy.ndarray
+        Atoms in the region, as of `SelectedAtoms`.
+
+    Raises
+    ------
+    UnsupportedError
+        Workers cannot evaluate the selection; or, in the run, frames are not equidistant.
+    ValueError
+        In the run: a lag or a step without frames.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> near = SurvivalProbability(u, "name CA and around 8 resid 30").run(tau_max=3)
+    >>> near.results.sp_timeseries.round(2)
+    array([1.  , 0.95, 0.92, 0.91])
+    """
+
+    def __init__(
+        self,
+        universe: Any,
+        select: str,
+        verbose: bool = False,
+        *,
+        tau_max: int = 20,
+        window_step: int = 1,
+        residues: bool = False,
+        intermittency: int = 0,
+    ):
+        super().__init__(universe.select_atoms(select, updating=True), verbose=verbose)
+        self.universe, self.selection = universe, select
+        self.tau_max, self.window_step = tau_max, window_step
+        self.residues, self.intermittency = residues, intermittency
+        #: First origin, end, and step, where `run` has chosen the frames.
+        self._windows: range | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            "select": self.selection,
+            "tau_max": self.tau_max,
+            "window_step": self.window_step,
+            "residues": self.residues,
+            "intermittency": self.intermittency,
+        }
+
+    def run(  # type: ignore[override]
+        self,
+        tau_max: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        residues: bool | None = None,
+        intermittency: int | None = None,
+        verbose: bool | None = None,
+        **options: Any,
+    ) -> Self:
+        """Run this analysis alone, with the arguments of the kit waterdynamics in its order.
+
+        Frames between windows, which a large `step` leaves, are not read.
+
+        Parameters
+        ----------
+        tau_max : int, optional
+            Largest lag, frames; by default as given to the analysis.
+        start, stop : int, optional
+            Frames, as in a slice.
+        step : int, optional
+            From one origin to the next, frames: each origin is followed frame by frame. By default
+            `window_step`.
+        residues : bool, optional
+            As given to the analysis by default.
+        intermittency : int, optional
+            As given to the analysis by default.
+        verbose : bool, optional
+            Show progress.
+        **options
+            As for `AnalysisBase.run`: backend, n_workers, on_error, …. With `frames`, which must be
+            equidistant, lags and `window_step` count these.
+
+        Returns
+        -------
+        SurvivalProbability
+            This analysis, with its results.
+
+        Raises
+        ------
+        ValueError
+            A lag or a step without frames.
+        """
+        given = {"tau_max": tau_max, "residues": residues, "intermittency": intermittency}
+        for name, value in given.items():
+            if value is not None:
+                setattr(self, name, value)
+        self.window_step = self.window_step if step is None else step
+        self._check()
+        if options.get("frames") is not None:
+            return super().run(start, stop, verbose=verbose, **options)
+        n_frames = self.universe.trajectory.n_frames
+        first, end, _ = slice(start, stop).indices(n_frames)
+        if self.tau_max > end - first:
+            raise ValueError(
+                f"tau_max is {self.tau_max}, and the run has {max(0, end - first)} frames"
+            )
+        self._windows = range(first, end, self.window_step)
+        needed = np.zeros(end - first, bool)
+        for origin in range(0, end - first, self.window_step):
+            before = max(0, origin - self.intermittency)
+            needed[before : origin + self.tau_max + self.intermittency + 1] = True
+        try:
+            super().run(frames=first + np.flatnonzero(needed), verbose=verbose, **options)
+        finally:
+            self._windows = None
+        return self
+
+    def _check(self) -> None:
+        """Raise `ValueError` for parameters that make no sense."""
+        for name, least in (("tau_max", 1), ("window_step", 1), ("intermittency", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Count the particles that stay, by origin and lag."""
+        super().finish(value)
+        self._check()
+        rows, windows = self.frames, self._windows
+        if windows is None:
+            steps = np.diff(self.frames)
+            if len(steps) and not (steps[0] and np.all(steps == steps[0])):
+                raise UnsupportedError(
+                    "SurvivalProbability: survival in time needs equidistant frames, and those of "
+                    f"the run are {describe_frames(self.frames)}"
+                )
+            rows = np.arange(self.n_frames)
+            windows = range(0, self.n_frames, self.window_step)
+            end = self.n_frames
+        else:
+            end = int(rows[-1]) + 1
+        counts, is_known = self._count(rows, np.array(windows), end)
+        data = []
+        for lag in range(1, self.tau_max + 1):
+            kept = is_known[:, lag] & (counts[:, 0] > 0)
+            data.append(counts[kept, lag] / counts[kept, 0])
+        means = [float(np.mean(some)) if len(some) else np.nan for some in data]
+        lags, survival = np.arange(self.tau_max + 1), np.array([1.0, *means])
+        known = np.flatnonzero(np.isfinite(self.times))
+        apart = np.nan
+        if len(known):
+            span = abs(self.times[known[-1]] - self.times[known[0]])
+            apart = span / max(1, rows[known[-1]] - rows[known[0]])
+        tau = lags * apart
+        name = "survival probability"
+        table = Table({"lag (ps)": tau, name: survival}, "lag (ps)", {name: name}, name)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            tau=tau,
+            tau_timeseries=lags,
+            sp_timeseries=survival,
+            sp_timeseries_data=data,
+            **{name: self.results[name] for name in ("atoms", "counts", "offsets")},
+        )
+
+    def _count(
+        self, rows: np.ndarray, origins: np.ndarray, end: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Count particles that stay from each origin on; and for which lags that is known.
+
+        `rows` are the times of the run's frames, whole numbers, of which `end` is the end.
+        """
+        n_lags = self.tau_max + 1
+        times = np.repeat(rows, np.diff(self.results.offsets))
+        _, first, last = stretches(self._members(self.residues), times, self.intermittency)
+        # Each stretch counts at all origins in it, up to the lag at which it ends.
+        begin = np.searchsorted(origins, first)
+        n_origins = np.searchsorted(origins, last, side="right") - begin
+        of = np.repeat(begin - np.cumsum(n_origins) + n_origins, n_origins)
+        of += np.arange(len(of))
+        stay = np.minimum(np.repeat(last, n_origins) - origins[of], self.tau_max)
+        counts = np.bincount(of * n_lags + stay, minlength=len(origins) * n_lags)
+        counts = counts.reshape(len(origins), n_lags)[:, ::-1].cumsum(axis=1)[:, ::-1]
+        damaged = [frame for frame, _ in self.damaged]
+        ends = np.append(np.unique(rows[np.isin(self.frames, damaged)]), end)
+        until = ends[np.searchsorted(ends, origins)]
+        return counts, origins[:, None] + np.arange(n_lags) < until[:, None]
+
+    @property
+    def tau_timeseries(self) -> list[int]:
+        """Lags, frames, as of the kit."""
+        return self.results.tau_timeseries.tolist()
+
+    @property
+    def sp_timeseries(self) -> list[float]:
+        """Survival probability, as of the kit."""
+        return self.results.sp_timeseries.tolist()
+
+    @property
+    def sp_timeseries_data(self) -> list[list[float]]:
+        """Values of all origins, as of the kit."""
+        return [values.tolist() for values in self.results.sp_timeseries_data]
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -1,0 +1,311 @@
+"""Updating groups: atom for atom what MDAnalysis selects in each frame."""
+
+import warnings
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.core.selection import PointSelection
+from MDAnalysisTests.datafiles import TPR, XTC
+
+import paceline
+from paceline.analysis.groups import SelectedAtoms, follow
+from paceline.errors import AnalysisError, UnsupportedError
+
+CELLS = {
+    "rectangular": (25, 30, 35, 90, 90, 90),
+    "slab": (40, 40, 9, 90, 90, 90),
+    "dodecahedron": (32, 32, 32, 60, 60, 90),
+    "octahedron": (30, 30, 30, 70.53, 109.47, 70.53),
+    "oblique": (35, 28, 30, 80, 100, 115),
+    "none": None,
+}
+#: Selections of all atoms; distances are such that many atoms are just at them.
+SELECTIONS = [
+    "name OW and around 3.5 protein",
+    "around 3.5 protein",
+    "protein and around 2.5 resname SOL",
+    "resname SOL and around 7.9 protein",
+    "around 3.2 resid 1",
+    "not around 4.1 protein",
+    "not (around 4.1 protein or name HW1) and resname SOL",
+    "name OW and around 3 (protein and prop z > 4)",
+    "name OW and around 5 (name OW and around 3.9 protein)",
+    "around 3 name NOBODY",
+    "name NOBODY and around 3 protein",
+    "isolayer 2.0 4.2 protein",
+    "name OW and isolayer 0 3.1 protein",
+    "sphzone 8.5 resid 3",
+    "sphzone 4.0 protein or sphzone 4.0 resid 30",
+    "name OW and sphlayer 3.0 9.1 protein",
+    "sphlayer 0 6 (resname SOL and prop x < 7.5)",
+    "sphzone 6.0 name NOBODY",
+    "point 3.1 -2.0 4.4 7.3",
+    "point 1 1 1 40.0",
+    "cyzone 4.1 3.0 -3.2 protein",
+    "name OW and cylayer 1.0 7.4 4.4 -4.4 (protein and resid 2)",
+    "prop x > 3.5",
+    "prop abs z <= 4.4 and prop y != 3.0",
+    "prop x == 3.5 or prop x < -7",
+    "prop 3.1 > y and prop z >= 2.2",
+    "same residue as around 2.9 protein",
+    "byres (name OW and around 2.9 protein)",
+    "resname SOL and same resid as (around 2.9 protein)",
+    "same fragment as (name OW and prop z > 12.0)",
+    "same mass as (name HW1 and prop z > 11.0)",
+    "same charge as (point 1 1 1 3)",
+    "same name as (protein and prop x < 0)",
+    "same segment as (around 2.0 resid 2)",
+    "same x as (protein and prop z > 3)",
+    "protein and same y as around 2 resid 2",
+    "global around 3 protein",
+    "around 3 global (protein and prop z > 2)",
+    "prop z > 2 and (prop x < 4 or around 3 protein) and not name HW2",
+]
+
+
+def make_water(folder, cell):
+    """Topology and trajectory of water and a blob, in and around a cell that changes."""
+    n_blob, n_water, random = 40, 300, np.random.default_rng(7)
+    n_residues = 4 + n_water
+    resindices = [*np.repeat(range(4), n_blob // 4), *np.repeat(range(4, n_residues), 3)]
+    universe = MDAnalysis.Universe.empty(
+        len(resindices),
+        n_residues,
+        2,
+        atom_resindex=resindices,
+        residue_segindex=[0] * 4 + [1] * n_water,
+        trajectory=True,
+    )
+    for name, values in {
+        "names": ["CA", "CB"] * (n_blob // 2) + ["OW", "HW1", "HW2"] * n_water,
+        "types": ["C"] * n_blob + ["O", "H", "H"] * n_water,
+        "masses": [12.0] * n_blob + [16.0, 1.0, 1.0] * n_water,
+        "charges": [0.0] * n_blob + [-0.8, 0.4, 0.4] * n_water,
+        "resnames": ["ALA", "LYS", "GLU", "ALA"] + ["SOL"] * n_water,
+        "resids": range(1, n_residues + 1),
+        "segids": ["P", "W"],
+    }.items():
+        universe.add_TopologyAttr(name, list(values))
+    first = n_blob + 3 * np.arange(n_water)
+    bonds = [(k, k + 1) for k in range(n_blob - 1)]
+    bonds += [(k, k + n) for k in first for n in (1, 2)]
+    universe.add_TopologyAttr("bonds", bonds)
+    with MDAnalysis.Writer(str(folder / "water.xtc"), len(resindices)) as writer:
+        for size in (1.0, 1.013, 0.991):
+            # To 0.1 Å, as to the 0.01 Å of a file.
+            blob = random.uniform(-5, 6, (n_blob, 3)).round(1)
+            shape = (n_water, 1, 3)
+            oxygens = random.uniform(-20, 45, shape) if cell else random.uniform(-13, 14, shape)
+            oxygens = oxygens.round(1)
+            hydrogens = oxygens + random.normal(size=(n_water, 2, 3)).round(1)
+            water = np.concatenate([oxygens, hydrogens], 1).reshape(-1, 3)
+            universe.atoms.positions = np.concatenate([blob, water])
+            if cell:
+                universe.dimensions = [*(size * edge for edge in cell[:3]), *cell[3:]]
+            writer.write(universe.atoms)
+    universe.trajectory.close()
+    return universe, str(folder / "water.xtc")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=() if name == "oblique" else pytest.mark.full) for name in CELLS
+    ],
+)
+def pair(request, tmp_path_factory):
+    """Universes of the same water, of MDAnalysis and ours."""
+    made, path = make_water(tmp_path_factory.mktemp("water"), CELLS[request.param])
+    return two_of(made, path)
+
+
+def two_of(made, path):
+    """Universes of one topology and trajectory, of MDAnalysis and ours."""
+    theirs, ours = made.copy(), made.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs.load_new(path)
+        ours.load_new(path)
+        ours.trajectory = paceline.trajectory.mdanalysis_reader.Reader(path)
+    return theirs, ours
+
+
+def atoms_of(results):
+    """The atoms of each frame."""
+    return np.split(results.atoms, results.offsets[1:-1])
+
+
+def assert_same(theirs, ours, **options):
+    """Check that groups of two Universes have the same atoms in each frame; count them."""
+    found = SelectedAtoms(ours).run(backend="serial", **options).results
+    counts = []
+    for _, atoms in zip(theirs.universe.trajectory, atoms_of(found), strict=True):
+        assert atoms.tolist() == theirs.indices.tolist()
+        counts.append(len(atoms))
+    assert found.counts.tolist() == counts
+    return counts
+
+
+@pytest.mark.parametrize("text", SELECTIONS)
+@pytest.mark.parametrize("periodic", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_atoms_are_those_of_mdanalysis(pair, text, periodic):
+    theirs, ours = (one.select_atoms(text, updating=True, periodic=periodic) for one in pair)
+    counts = assert_same(theirs, ours)
+    assert sum(counts) > 0 or "NOBODY" in text
+
+
+GROUPS = {
+    "of a fixed group": lambda u: u.select_atoms("name OW or protein").select_atoms(
+        "resname SOL and around 3.5 protein", updating=True
+    ),
+    "of a group in another order": lambda u: u.atoms[::-3].select_atoms(
+        "around 5 protein", updating=True
+    ),
+    "of an updating group": lambda u: u.select_atoms(
+        "around 6 protein", updating=True
+    ).select_atoms("around 3 name HW1", updating=True),
+    "of an updating group, all keywords": lambda u: u.select_atoms(
+        "prop z > 0 or protein", updating=True
+    ).select_atoms(
+        "(all and not name HW1 and resid 1:200 and around 4 (protein or global resid 20)) "
+        "or same residue as name HW2 or (segid W and mass 0:2)",
+        updating=True,
+    ),
+    "of two updating groups": lambda u: (
+        u.select_atoms("around 8.5 protein", updating=True)
+        .select_atoms("prop x < 9", updating=True)
+        .select_atoms("not sphzone 6 name OW", updating=True)
+    ),
+    "of several selections": lambda u: u.select_atoms(
+        "around 3 protein", "protein", "name OW and prop x > 9", updating=True
+    ),
+    "several selections in one frame twice": lambda u: u.select_atoms(
+        "prop x > 0", "prop x > -1", updating=True
+    ),
+    "near a fixed group": lambda u: u.select_atoms(
+        "not group blob and around 3 group blob", blob=u.atoms[5:20], updating=True
+    ),
+    "near an updating group": lambda u: u.select_atoms(
+        "around 3 group shell",
+        shell=u.select_atoms("name OW and around 3 protein", updating=True),
+        updating=True,
+    ),
+    "in an updating group": lambda u: u.select_atoms(
+        "name OW and group shell or same residue as (name HW1 and group shell)",
+        shell=u.select_atoms("name O* H* and around 4 protein", updating=True),
+        updating=True,
+    ),
+    "without what never matches": lambda u: u.select_atoms(
+        "name NOBODY and prop x > 0", updating=True
+    ),
+    "with a tolerance": lambda u: u.select_atoms("prop z == 3", atol=0.5, rtol=0.1, updating=True),
+    "bonded to fixed atoms": lambda u: u.select_atoms(
+        "prop z > 0 and bonded name OW", updating=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_of_groups(pair, name):
+    counts = assert_same(*(GROUPS[name](one) for one in pair))
+    assert sum(counts) > 0 or "never" in name
+
+
+@pytest.mark.full
+def test_waters_around_a_protein():
+    theirs, ours = MDAnalysis.Universe(TPR, XTC), paceline.Universe(TPR, XTC)
+    text = "name OW and around 3.5 protein"
+    theirs, ours = (one.select_atoms(text, updating=True) for one in (theirs, ours))
+    finder = follow(ours, "test")
+    # Hydrogens of water are not even read.
+    assert len(finder.read) == 3341 + 11084
+    found = SelectedAtoms(ours).run(stop=2, backend="serial").results
+    for _, atoms in zip(theirs.universe.trajectory[:2], atoms_of(found), strict=True):
+        assert atoms.tolist() == theirs.indices.tolist()
+
+
+@pytest.fixture(scope="module")
+def wet(tmp_path_factory):
+    """Universes of water in an oblique cell, of MDAnalysis and ours."""
+    return two_of(*make_water(tmp_path_factory.mktemp("wet"), CELLS["oblique"]))
+
+
+class Uphill(PointSelection):
+    token = "uphill"
+
+
+def test_what_workers_cannot_evaluate_is_refused(wet):
+    ours = wet[1]
+    shell = ours.select_atoms("around 3 protein", updating=True)
+    both = ours.select_atoms("around 3 protein", "prop x > 0", updating=True)
+    for group, match in [
+        (ours.select_atoms("uphill 1 2 3 4", updating=True), "'uphill' .Uphill. is no keyword"),
+        (ours.select_atoms("bonded around 3 protein", updating=True), "'bonded' of atoms that"),
+        (shell.select_atoms("bonded name OW", updating=True), "'bonded' of atoms that"),
+        (both.select_atoms("name OW", updating=True), "several selections: join them by 'or'"),
+        (ours.atoms[[3, 3, 1]].select_atoms("prop x > 0", updating=True), "an atom twice"),
+        (ours.atoms[::-1].select_atoms("prop x > 0", sorted=False, updating=True), "sorted=False"),
+    ]:
+        with pytest.raises(UnsupportedError, match=match):
+            SelectedAtoms(group)
+    with pytest.raises(TypeError, match="updating=True"):
+        SelectedAtoms(ours.atoms)
+    with pytest.raises(ValueError, match="at least 0 Å"):
+        SelectedAtoms(ours.select_atoms("sphzone nan protein", updating=True))
+
+
+def test_frames_that_cannot_be_searched_are_named(wet, tmp_path):
+    made, path = make_water(tmp_path, CELLS["slab"])
+    ours = two_of(made, path)[1]
+    far = ours.select_atoms("around 9.1 protein", updating=True)
+    with pytest.raises(AnalysisError, match="frame 0: the shortest height of the cell is 9"):
+        SelectedAtoms(far).run(backend="serial")
+    high = ours.select_atoms("cyzone 3 5 -5 protein", updating=True, periodic=False)
+    assert SelectedAtoms(high).run(backend="serial").results.counts.sum() > 0
+    with pytest.raises(NotImplementedError):  # and MDAnalysis refuses it at once
+        ours.select_atoms("cyzone 3 5 -5 protein", updating=True)
+
+
+def test_positions_that_are_no_numbers_are_refused(wet, tmp_path):
+    theirs = wet[0]
+    positions = np.array([ts.positions for ts in theirs.trajectory])
+    theirs.trajectory.rewind()
+    positions[1, 50] = np.nan
+    path = str(tmp_path / "nan.dcd")
+    copy = theirs.copy()
+    with MDAnalysis.Writer(path, len(copy.atoms)) as writer:
+        for frame in positions:
+            copy.atoms.positions = frame
+            writer.write(copy.atoms)
+    ours = two_of(theirs, path)[1]
+    for text in ("around 3 protein", "prop x > 0", "sphzone 3 protein", "point 1 2 3 4"):
+        group = ours.select_atoms(text, updating=True)
+        with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
+            SelectedAtoms(group).run(backend="serial")
+
+
+def test_a_frame_without_a_cell_among_others(wet, tmp_path):
+    path = str(tmp_path / "some.trr")
+    copy = wet[0].copy()
+    with MDAnalysis.Writer(path, len(copy.atoms)) as writer:
+        writer.write(copy.atoms)
+        copy.dimensions = None
+        writer.write(copy.atoms)
+    theirs, ours = two_of(wet[0], path)
+    near = ours.select_atoms("name OW and around 3 protein", updating=True)
+    with pytest.raises(AnalysisError, match="frame 1: the frame has no cell"):
+        SelectedAtoms(near).run(backend="serial")
+    ours.trajectory[1], theirs.trajectory[1]
+    texts = {"text": "name OW and around 3 protein"}
+    groups = [one.select_atoms(texts["text"], updating=True) for one in (theirs, ours)]
+    assert_same(*groups)
+
+
+def test_rows_tables_and_records(wet):
+    shell = wet[1].select_atoms("around 3 protein", updating=True)
+    run = SelectedAtoms(shell).run(backend="serial")
+    assert run.results.table.columns["atoms"].tolist() == run.results.counts.tolist()
+    assert "'around 3 protein'" in run.record()["group"]
+    inner = shell.select_atoms("name OW", updating=True)
+    assert SelectedAtoms(inner).parameters()["group"] == "'name OW' of ('around 3 protein')"

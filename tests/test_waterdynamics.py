@@ -1,0 +1,168 @@
+"""Survival probability: that of the kit waterdynamics, and what it means."""
+
+import importlib
+import warnings
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.lib.correlations import autocorrelation, correct_intermittency
+
+import paceline
+from paceline.analysis.groups import SelectedAtoms
+from paceline.analysis.waterdynamics import SurvivalProbability
+from paceline.errors import UnsupportedError
+
+N_FRAMES = 40
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Topology and trajectory: particles that come to and leave the plane x = 0."""
+    n_atoms, random = 60, np.random.default_rng(5)
+    universe = MDAnalysis.Universe.empty(
+        n_atoms, n_atoms // 3, atom_resindex=np.repeat(range(n_atoms // 3), 3), trajectory=True
+    )
+    universe.add_TopologyAttr("names", ["OW", "HW1", "HW2"] * (n_atoms // 3))
+    universe.add_TopologyAttr("resids", list(range(1, n_atoms // 3 + 1)))
+    universe.add_TopologyAttr("ids", list(range(1, n_atoms + 1)))
+    universe.add_TopologyAttr("resnames", ["SOL"] * (n_atoms // 3))
+    folder = tmp_path_factory.mktemp("particles")
+    universe.dimensions = [50, 50, 50, 90, 90, 90]
+    universe.atoms.write(str(folder / "particles.gro"))
+    x = np.zeros((n_atoms, 3)) + random.uniform(-3, 3, (n_atoms, 1))
+    with MDAnalysis.Writer(str(folder / "particles.xtc"), n_atoms) as writer:
+        for frame in range(N_FRAMES):
+            x += random.normal(size=(n_atoms, 3))
+            universe.trajectory.ts.time = 5.0 * frame
+            universe.atoms.positions = x
+            writer.write(universe.atoms)
+    return str(folder / "particles.gro"), str(folder / "particles.xtc")
+
+
+def survival_by_mdanalysis(universe, text, tau_max, step, intermittency, residues, frames):
+    """Survival probability by the functions of MDAnalysis that the kit calls, of all frames."""
+    sets = []
+    for _ in universe.trajectory[frames]:
+        atoms = universe.select_atoms(text)
+        sets.append(set(atoms.residues.resids if residues else atoms.ids))
+    filled = correct_intermittency(sets, intermittency)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return autocorrelation(filled, tau_max, step)
+
+
+TEXT = "prop x > -1.5 and prop x < 2"
+
+
+@pytest.mark.parametrize("intermittency", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("step", "tau_max", "stop"), [(None, 5, None), (3, 7, 33), (11, 3, None), (1, 40, None)]
+)
+def test_survival_is_that_of_mdanalysis(files, intermittency, step, tau_max, stop):
+    for residues in (False, True):
+        ours = SurvivalProbability(paceline.Universe(*files), TEXT).run(
+            *(tau_max, 2 if stop else None, stop, step, residues, intermittency), backend="serial"
+        )
+        lags, survival, data = survival_by_mdanalysis(
+            *(MDAnalysis.Universe(*files), TEXT, tau_max, step or 1, intermittency, residues),
+            slice(2 if stop else None, stop),
+        )
+        assert ours.tau_timeseries == lags
+        np.testing.assert_array_equal(ours.sp_timeseries, np.array(survival, float))
+        assert ours.sp_timeseries_data == data
+        assert ours.results.tau.tolist() == pytest.approx([5.0 * lag for lag in lags])
+
+
+@pytest.mark.parametrize("step", [None, 4, 20])
+@pytest.mark.parametrize("intermittency", [0, 2])
+def test_survival_is_that_of_the_kit(files, intermittency, step):
+    pytest.importorskip("waterdynamics", reason="the kit waterdynamics is not installed")
+    kit = importlib.import_module("waterdynamics.waterdynamics")
+    options = {"tau_max": 6, "step": step, "intermittency": intermittency}
+    theirs = kit.SurvivalProbability(MDAnalysis.Universe(*files), TEXT).run(**options)
+    ours = SurvivalProbability(paceline.Universe(*files), TEXT).run(**options, backend="serial")
+    assert ours.tau_timeseries == theirs.tau_timeseries
+    assert ours.sp_timeseries == theirs.sp_timeseries
+    assert ours.sp_timeseries_data == theirs.sp_timeseries_data
+
+
+def test_bits_do_not_depend_on_blocks(files):
+    universe = paceline.Universe(*files)
+    wanted = SurvivalProbability(universe, TEXT).run(8, intermittency=3, backend="serial")
+    # An absence begins in one block and ends in the next one.
+    for block_frames in (1, 7):
+        ours = SurvivalProbability(universe, TEXT, tau_max=8, intermittency=3)
+        paceline.run(ours, block_frames=block_frames, n_workers=2)
+        assert ours.sp_timeseries == wanted.sp_timeseries
+    assert wanted.parameters()["intermittency"] == 3
+
+
+def test_windows_far_apart_read_no_frames_between_them(files):
+    ours = SurvivalProbability(paceline.Universe(*files), TEXT)
+    ours.run(2, step=15, intermittency=1, backend="serial")
+    assert ours.frames.tolist() == [0, 1, 2, 3, 14, 15, 16, 17, 18, 29, 30, 31, 32, 33]
+
+
+def test_what_makes_no_survival_is_refused(files):
+    universe = paceline.Universe(*files)
+    with pytest.raises(ValueError, match="tau_max is 20, and the run has 10 frames"):
+        SurvivalProbability(universe, TEXT).run(stop=10)
+    with pytest.raises(ValueError, match="window_step must be at least 1, not 0"):
+        SurvivalProbability(universe, TEXT).run(step=0)
+    with pytest.raises(UnsupportedError, match="equidistant"):
+        paceline.run(SurvivalProbability(universe, TEXT, tau_max=2), frames=[0, 1, 2, 5])
+    empty = SurvivalProbability(universe, "prop x > 1e6").run(3)
+    assert np.isnan(empty.sp_timeseries[1:]).all()
+
+
+@pytest.fixture(scope="module")
+def square(tmp_path_factory):
+    """Four atoms in known places: which of them are at z > 0 in each of 8 frames."""
+    path = tmp_path_factory.mktemp("square")
+    is_in = np.array([[1, 1, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0, 0, 0], [0] * 8, [1] * 8], bool)
+    universe = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
+    universe.add_TopologyAttr("names", ["A"] * 4)
+    universe.add_TopologyAttr("resids", [1, 2])
+    universe.add_TopologyAttr("resnames", ["R"] * 2)
+    universe.atoms.write(str(path / "four.gro"))
+    with MDAnalysis.Writer(str(path / "four.xtc"), 4) as writer:
+        for frame, up in enumerate(is_in.T):
+            universe.trajectory.ts.time = 2.0 * frame
+            universe.atoms.positions = np.where(up[:, None], 1.0, -1.0) * np.ones((4, 3))
+            writer.write(universe.atoms)
+    universe = paceline.Universe(str(path / "four.gro"), str(path / "four.xtc"))
+    return universe.select_atoms("prop z > 0", updating=True), is_in.astype(int)
+
+
+def test_residence_times_of_a_known_case(square):
+    group, is_in = square
+    run = SelectedAtoms(group).run()
+    both = run.time_correlation("intermittent", tau_max=2)
+    lags = [is_in[:, lag:] * is_in[:, : 8 - lag] for lag in range(3)]
+    expected = [one.sum() / is_in[:, : 8 - lag].sum() for lag, one in enumerate(lags)]
+    assert both.correlation.tolist() == expected
+    assert both.tau.tolist() == [0, 2, 4]
+    assert both.residence_time == pytest.approx(expected[0] + 2 * expected[1] + expected[2])
+    stayed = run.time_correlation("continuous", tau_max=2).correlation
+    three = is_in[:, 2:] * is_in[:, 1:-1] * is_in[:, :-2]
+    assert stayed.tolist() == [1, expected[1], three.sum() / is_in[:, :6].sum()]
+    # The second residue is there all the time.
+    of_residues = run.time_correlation("continuous", tau_max=1, residues=True)
+    assert of_residues.correlation[1] == (1 + 4 + 7) / (6 + 7)
+
+
+def test_stays_of_a_known_case(square):
+    run = SelectedAtoms(square[0]).run()
+    assert run.stays().tolist() == [
+        *((0, 0, 1, False), (0, 4, 7, False)),
+        *((1, 1, 1, True), (1, 3, 4, True)),
+        (3, 0, 7, False),
+    ]
+    assert run.stays(gap=1)[["index", "first", "last"]].tolist() == [
+        *((0, 0, 1), (0, 4, 7), (1, 1, 4), (3, 0, 7))
+    ]
+    assert run.stays(gap=1)["is_whole"].tolist() == [False, False, False, False]
+    assert run.stays(residues=True)["first"].tolist() == [0, 3, 0]
+    with pytest.raises(UnsupportedError, match="equidistant"):
+        SelectedAtoms(square[0]).run(frames=[0, 3, 4]).stays()
