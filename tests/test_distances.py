@@ -25,6 +25,7 @@ from paceline.analysis.distances import (
     MinimumDistance,
     NeighborList,
 )
+from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 from paceline.schedule import collect
 
@@ -362,12 +363,44 @@ def test_neighbors_of_other_residues_only(universe):
     assert set(universe.atoms[both.results.pairs["second"]].indices) <= set(atoms[::2].indices)
 
 
+@pytest.mark.parametrize("kind", ["residue", "segment", "chain", "fragment"])
+def test_neighbors_and_rdf_leave_out_the_same_pairs(kind, tmp_path):
+    """Two atoms of each of four residues, in two segments, three chains, and fragments of three."""
+    made = MDAnalysis.Universe.empty(
+        *(8, 4, 2),
+        atom_resindex=[0, 0, 1, 1, 2, 2, 3, 3],
+        residue_segindex=[0, 0, 0, 1],
+        trajectory=True,
+    )
+    made.add_TopologyAttr("chainIDs", list("AAAABBBC"))
+    made.add_TopologyAttr("bonds", [(0, 1), (1, 2), (3, 4), (4, 5), (5, 6)])
+    made.atoms.positions = np.random.default_rng(5).random((8, 3)) * 3
+    labels = {
+        "residue": [0, 0, 1, 1, 2, 2, 3, 3],
+        "segment": [0, 0, 0, 0, 0, 0, 1, 1],
+        "chain": list("AAAABBBC"),
+        "fragment": [0, 0, 0, 1, 1, 1, 1, 2],
+    }[kind]
+    atoms, wanted = (
+        made.atoms,
+        [(i, j) for i in range(8) for j in range(i) if labels[i] != labels[j]],
+    )
+    pairs = NeighborList(atoms, cutoff=9.0, exclude_same=kind).run().results.pairs
+    assert {(b, a) for a, b in pairs[["first", "second"]].tolist()} == set(wanted)
+    options = {"range": (0.0, 9.0), "norm": "none", "exclude_same": kind}
+    assert InterRDF(atoms, atoms, **options).run().results.count.sum() == 2 * len(wanted)
+    counts = InterRDF_s(made, [(atoms, atoms)], **options).run().results.count[0].sum(axis=2)
+    assert sorted((i, j) for i, j in np.argwhere(counts) if j < i) == sorted(wanted)
+
+
 def test_bad_input_of_neighbors(universe, adk_in_water):
     atoms = universe.select_atoms("name CA")
     for cutoff in (0, -1.0, np.nan):
         with pytest.raises(ValueError, match="length above 0"):
             NeighborList(atoms, cutoff=cutoff)
-    with pytest.raises(ValueError, match=r"exclude_same must be .*'chain'"):
+    with pytest.raises(ValueError, match=r"exclude_same must be .*'molecule'"):
+        NeighborList(atoms, exclude_same="molecule")
+    with pytest.raises(UnsupportedError, match="exclude_same='chain' needs chainIDs"):
         NeighborList(atoms, exclude_same="chain")
     with pytest.raises(SelectionError, match="ag2 holds no atoms"):
         NeighborList(atoms, atoms[:0])

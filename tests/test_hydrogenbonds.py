@@ -317,7 +317,7 @@ def test_mdanalysis_averages_ratios_and_leaves_empty_origins_out(tmp_path):
 
 def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
     one = Blinking(tmp_path, [[1, 1, 0, 0]])
-    with pytest.raises(NoDataError, match=r"use run\(\) first"):
+    with pytest.raises(NoDataError, match=r"call run\(\) first"):
         HydrogenBondAnalysis(universe).time_correlation()
     with pytest.raises(UnsupportedError, match="equidistant"):
         one.run(frames=[0, 1, 3]).time_correlation(tau_max=1)

@@ -237,8 +237,19 @@ def test_shortest_steps_add_up_where_the_cell_varies(tmp_path):
 def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
     gaps = [7, 20, 21]
     universe, _ = jumping(tmp_path, gaps)
-    with pytest.raises(AnalysisError, match="frame 7 has no cell, which unwrap= needs"):
+    with pytest.raises(AnalysisError, match="frame 7: it has no cell, which unwrap= needs"):
         EinsteinMSD(universe, unwrap="tor").run()
+    options = {"on_error": "skip", "block_frames": 16}
+    with pytest.warns(PacelineWarning, match="3 frames left out, the first is 7"):
+        skipping = EinsteinMSD(universe, unwrap="lattice").run(**options)
+    with pytest.warns(PacelineWarning, match="nojump went on"):
+        moved = EinsteinMSD(universe).run(transforms=[nojump()], **options)
+    for one in (skipping, moved):
+        assert [frame for frame, _ in one.damaged] == gaps
+        assert "no cell" in one.damaged[0][1]
+        assert one.results.provenance["damaged frames"] == gaps
+    mean = skipping.results.timeseries
+    np.testing.assert_allclose(mean, moved.results.timeseries, rtol=1e-4, atol=1e-3)
     kept = np.setdiff1d(np.arange(60), gaps)
     frames = [universe.trajectory[k].positions.astype(float) for k in kept]
     cells = [universe.trajectory[k].triclinic_dimensions.astype(float) for k in kept]
@@ -249,6 +260,24 @@ def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
         again = unwrapped(series[kept], vectors[kept], np.array([], int), scheme)
         np.testing.assert_array_equal(found[kept], again)
         assert np.isnan(found[gaps]).all()
+
+
+@pytest.mark.parametrize("fft", [True, False])
+def test_frames_may_go_backwards(fft, universe, tmp_path):
+    forwards, backwards = (
+        EinsteinMSD(universe, "resid 1-5", fft=fft, fit_range=(None, None)).run(step=step)
+        for step in (3, -3)
+    )
+    lags = backwards.results.delta_t_values
+    np.testing.assert_allclose(lags, 3 * np.arange(33), rtol=1e-6)
+    forwards.run(start=97 % 3, step=3)  # the same frames
+    for name in ("timeseries", "msds_by_particle", "delta_t_values"):
+        found, wanted = (getattr(one.results, name) for one in (backwards, forwards))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+    coefficients = [one.results.diffusion_coefficient.value for one in (backwards, forwards)]
+    assert coefficients[0] == pytest.approx(coefficients[1])
+    function = paceline.Correlation(lambda block: block.positions[:, 0], universe.atoms[:1])
+    assert (function.run(step=-1).results.delta_t_values >= 0).all()
 
 
 def test_frames_that_were_left_out_are_named(adk_in_water, tmp_path):
@@ -329,7 +358,7 @@ def test_what_is_refused(ca, tmp_path):
         EinsteinMSD(ca, compound="waters")
     with pytest.raises(SelectionError, match="no atoms"):
         EinsteinMSD(ca, "name XX")
-    with pytest.raises(ValueError, match="call run"):
+    with pytest.raises(ValueError, match=r"call run\(\) first"):
         EinsteinMSD(ca).diffusion_coefficient()
 
 

@@ -123,7 +123,7 @@ def test_a_transformed_trajectory_is_mdanalysis_s(universe, theirs):
         pca.transform(theirs.select_atoms("name CA"))
     with pytest.warns(UserWarning, match="Atom types do not match"):
         pca.transform(theirs.select_atoms("name N and resid 1-20"), 1, stop=2)
-    with pytest.raises(ValueError, match="Call run"):
+    with pytest.raises(ValueError, match=r"call run\(\) first"):
         PCA(universe, select=select).transform(universe)
 
 
@@ -136,7 +136,7 @@ def test_subspaces_are_compared(universe):
     assert first.rmsip(second, 3) == pytest.approx(np.sqrt(((a.T @ b) ** 2).sum() / 3))
     overlap = np.sqrt(((a[:, 1] @ b) ** 2).sum())
     assert first.cumulative_overlap(second, i=1, n_components=3) == pytest.approx(overlap)
-    with pytest.raises(ValueError, match="Call run"):
+    with pytest.raises(ValueError, match=r"call run\(\) first"):
         PCA(universe, select="name CA").rmsip(first)
 
 
@@ -160,7 +160,7 @@ def test_atoms_that_move_together_are_correlated(universe, theirs):
     np.testing.assert_allclose(found[:3, :3], [[1, 1, -1], [1, 1, -1], [-1, -1, 1]], atol=1e-6)
     assert np.isnan(found[3]).all()
     pca = PCA(universe, select="name CA and resid 1-30", align=True)
-    with pytest.raises(ValueError, match="Call run"):
+    with pytest.raises(ValueError, match=r"call run\(\) first"):
         pca.cross_correlation()
     pca.run()
     fitted = theirs.copy()

@@ -302,7 +302,7 @@ def test_sites_sum_up_to_the_coordination_number(adk_in_water):
     sites = InterRDF_s(universe, [(first, second)], 40, (0.0, 4.01))
     every = InterRDF(first, second, 40, (0.0, 4.01))
     for analysis in (sites, every):
-        with pytest.raises(AttributeError, match="run the analysis first"):
+        with pytest.raises(AttributeError, match=r"call run\(\) first"):
             analysis.get_cdf()
         analysis.run(stop=3)
     np.testing.assert_allclose(sites.get_cdf()[0].sum(axis=1).mean(axis=0), every.get_cdf())

@@ -8,12 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from MDAnalysis.exceptions import NoDataError
 
 import paceline
+from paceline.analysis.clustering import Clustering
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.pca import PCA
+from paceline.analysis.rdf import InterRDF
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.table import Table
-from paceline.errors import UnsupportedError
+from paceline.errors import NotRunError, UnsupportedError
 
 mpl.use("Agg")
 
@@ -102,7 +108,6 @@ def test_what_cannot_be_saved_leaves_no_file(rmsf, universe, tmp_path):
         ("save", rmsf.results, "a.txt", r"\.npz, \.csv, \.tsv or \.xvg, not '\.txt'"),
         ("save", rmsf.results, "a", "not ''"),
         ("save", matrices.results, "a.csv", "several numbers an entry"),
-        ("save", RMSF(universe).results, "a.csv", "not run"),
         ("save_figure", rmsf.results, "a.docx", r"not '\.docx'"),
         ("save_figure", matrices.results, "a.png", "several numbers an entry"),
     ):
@@ -122,8 +127,46 @@ def test_results_are_items_and_attributes(rmsd):
     results = Results()
     results.mine = 3
     assert results["mine"] == 3
-    with pytest.raises(AttributeError, match="'rmsd'; run the analysis first"):
+    with pytest.raises(AttributeError, match="no 'rmsd'") as caught:
         _ = results.rmsd
+    assert not isinstance(caught.value, NotRunError)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    {
+        "result": lambda one, _: one.results.rmsf,
+        "old name": lambda one, _: one.rmsf,
+        "frames": lambda one, _: one.frames,
+        "timings": lambda one, _: one.timings,
+        "table": lambda one, _: one.results.to_dataframe(),
+        "figure": lambda one, _: one.results.plot(),
+        **{
+            f"saved as {ending}": lambda one, folder, ending=ending: one.results.save(
+                folder / f"a{ending}"
+            )
+            for ending in (".npz", ".csv", ".xvg")
+        },
+        "method": lambda one, _: EinsteinMSD(one.atomgroup).diffusion_coefficient(),
+        "members": lambda one, _: Clustering(
+            one.atomgroup, n_clusters=2, method="k-medoids"
+        ).members(0),
+        "transform": lambda one, _: PCA(one.atomgroup).transform(one.atomgroup),
+        "rmsip": lambda one, _: PCA(one.atomgroup).rmsip(PCA(one.atomgroup)),
+        "bonds": lambda one, _: HydrogenBondAnalysis(one.atomgroup.universe).lifetime(),
+        "old name of bonds": lambda one, _: HydrogenBondAnalysis(one.atomgroup.universe).hbonds,
+        "curve": lambda one, _: InterRDF(one.atomgroup, one.atomgroup).get_cdf(),
+    }.values(),
+)
+@pytest.mark.filterwarnings("ignore:.* deprecated:DeprecationWarning")
+def test_results_before_the_run_are_one_error(ask, universe, tmp_path):
+    with pytest.raises(NoDataError, match=r"call run\(\) first") as caught:
+        ask(RMSF(universe.select_atoms("name CA")), tmp_path)
+    assert isinstance(caught.value, NotRunError)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, NoDataError)
+    assert str(again) == str(caught.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r))])

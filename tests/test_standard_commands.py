@@ -46,7 +46,6 @@ CLASSES = {
     "sasa": SASA,
     "pca": PCA,
     "contact-map": ContactMap,
-    "msd": EinsteinMSD,
     "rmsd-matrix": DistanceMatrix,
 }
 #: Atoms of which an analysis is quick.
@@ -89,8 +88,15 @@ def groups_of(universe, *selections):
     return [universe.select_atoms(select) for select in selections]
 
 
+#: Of four frames.
+FIT = ["--fit-range", 1, 3]
+
 #: Arguments of commands, and the analysis that they ask for.
 ASKED = {
+    "msd": (
+        ["--select", "name CA", "--msd-type", "xy", "--compound", "residues", *FIT],
+        lambda u, a: EinsteinMSD(a, msd_type="xy", compound="residues", fit_range=(1, 3)),
+    ),
     "contacts": (
         ["--select", "name CA", "--select-2", "name CB", "--radius", 6, "--method", "radius_cut"],
         lambda u, a, b: Contacts(u, (a, b), (a, b), "radius_cut", 6.0),
@@ -230,6 +236,8 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     wanted = msd.diffusion_coefficient(5, 20)
     text = table.read_text(encoding="utf-8")
     assert f"# diffusion coefficient: {wanted} from 5 to 20 ps" in text
+    status, _, err = run("msd", *adk_xtc, *options[:2], "--unwrap-particles", "tor")
+    assert (status, "frame 0: it has no cell, which unwrap= needs" in err) == (1, True)
     status, _, err = run("msd", *adk_xtc, *options[:2], "--fit-range", 300, 400)
     assert (status, "there are 0 from 300 to 400 ps" in err) == (2, True)
     files = [shutil.copy(path, tmp_path) for path in (GRO, TRR)]

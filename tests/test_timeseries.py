@@ -241,6 +241,19 @@ def test_several_analyses_read_their_atoms_once(adk_in_water):
     assert bytes_read(right, right) == bytes_read(right)
 
 
+def test_labels_of_other_columns_are_refused(universe):
+    atoms, function = universe.atoms, (lambda block: block.times)
+    for make in (
+        lambda: paceline.RaggedTimeSeries(function, atoms, label="frame"),
+        lambda: paceline.RaggedTimeSeries(function, atoms, label="time (ps)"),
+        lambda: paceline.TimeSeries(function, atoms, label="frame"),
+        lambda: paceline.TimeSeries(function, atoms, label="time", unit="ps"),
+    ):
+        with pytest.raises(ValueError, match=r"has a column '(frame|time \(ps\))' already"):
+            make()
+    assert paceline.TimeSeries(function, atoms, label="frame", unit="1").label == "frame"
+
+
 def test_several_analyses_are_given_back_as_they_came(universe):
     analyses = (paceline.TimeSeries(len, universe.atoms), universe)
     with pytest.raises(TypeError, match=r"found paceline\.universe\.Universe"):

@@ -99,11 +99,27 @@ class SelectionError(PacelineError, ValueError):
 
     def __new__(cls, *args: object) -> "SelectionError":
         """Make it, as one of both kinds."""
-        theirs = getattr(sys.modules.get("MDAnalysis.exceptions"), "SelectionError", None)
-        if cls is SelectionError and theirs is not None:
-            names = {"__module__": __name__, "__reduce__": lambda self: (SelectionError, self.args)}
-            cls = type("SelectionError", (SelectionError, theirs), names)
-        return super().__new__(cls, *args)
+        return super().__new__(_with_theirs(cls, SelectionError, "SelectionError"), *args)
+
+
+class NotRunError(PacelineError, ValueError, AttributeError):
+    """Results are asked for before `run()`.
+
+    Where MDAnalysis is imported, it is also an `MDAnalysis.NoDataError`.
+    """
+
+    def __new__(cls, *args: object) -> "NotRunError":
+        """Make it, as one of both kinds."""
+        return super().__new__(_with_theirs(cls, NotRunError, "NoDataError"), *args)
+
+
+def _with_theirs(cls: Any, ours: type[PacelineError], name: str) -> Any:
+    """Make a class of an error of ours that is one of MDAnalysis's, too, where that is imported."""
+    theirs = getattr(sys.modules.get("MDAnalysis.exceptions"), name, None)
+    if cls is not ours or theirs is None:
+        return cls
+    names = {"__module__": __name__, "__reduce__": lambda self: (ours, self.args)}
+    return type(ours.__name__, (ours, theirs), names)
 
 
 class TransformError(PacelineError, ValueError):

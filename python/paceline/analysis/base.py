@@ -17,9 +17,16 @@ from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.interfaces import OverParts, PerBlock, PerFrame, Ragged, Reduction
 from paceline.analysis.results import Results
+from paceline.errors import NotRunError, UnsupportedError
 from paceline.performance.timings import Timings
-from paceline.runner import run
+from paceline.runner import RUN_ATTRIBUTES, run
 from paceline.transform.base import Transform, check_static
+
+#: Values of `exclude_same`, and the attributes of atoms that they compare.
+SHARED = {
+    **{"residue": "resindices", "segment": "segindices"},
+    **{"chain": "chainIDs", "fragment": "fragindices"},
+}
 
 
 class AnalysisBase:
@@ -130,10 +137,12 @@ class AnalysisBase:
 
     def __getattr__(self, name: str) -> Any:
         """Find results under the names that MDAnalysis had for them before its version 2."""
+        if name != "results" and name in (*RUN_ATTRIBUTES, "start", "stop", "step"):
+            raise NotRunError(f"{type(self).__name__} has no {name} yet: call run() first")
         if name not in type(self).SHARED_RESULTS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warnings.warn(f"{name} is deprecated; use results.{name}", DeprecationWarning, stacklevel=2)
-        return self.results[name]
+        return getattr(self.results, name)
 
     @property
     def name(self) -> str:
@@ -345,6 +354,22 @@ def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int
     if name is None or not type(backend).__module__.startswith("MDAnalysis."):
         return backend, n_workers
     return name, backend.n_workers if n_workers is None else n_workers
+
+
+def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
+    """Label atoms, those of one residue, segment, chain or fragment alike, for `exclude_same`."""
+    if kind not in SHARED:
+        raise ValueError(
+            f"exclude_same must be None, 'residue', 'segment', 'chain' or 'fragment', not {kind!r}"
+        )
+    try:
+        return np.asarray(getattr(atomgroup, SHARED[kind]))
+    except AttributeError as error:
+        lacking = "bonds" if kind == "fragment" else SHARED[kind]
+        raise UnsupportedError(
+            f"exclude_same={kind!r} needs {lacking}, which the topology has not ({error}): load "
+            "one that has them, or guess bonds with universe.atoms.guess_bonds()"
+        ) from error
 
 
 def describe_atoms(atomgroup: Any) -> str:

@@ -209,11 +209,11 @@ class Clustering(AnalysisBase):
 
         Raises
         ------
+        NotRunError
+            The analysis has not run.
         ValueError
-            The analysis has not run, or there is no such cluster.
+            There is no such cluster.
         """
-        if "labels" not in self.results:
-            raise ValueError("call run() before members()")
         n = len(self.results.sizes)
         if not 0 <= cluster < n:
             raise ValueError(f"there is no cluster {cluster}: they are 0 to {n - 1}")

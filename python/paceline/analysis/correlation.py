@@ -172,11 +172,13 @@ def check_order(analysis: AnalysisBase) -> None:
 def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     """Find the times between frames, ps, and the rows of frames that were left out.
 
+    Of frames that go backwards in time, too: functions of the time between two are the same.
     Raises `UnsupportedError` where times are not equidistant.
     """
     times = analysis.times
-    rows = np.flatnonzero(~np.isnan(times))
-    gaps = np.flatnonzero(np.isnan(times))
+    # Frames that could not be transformed have times.
+    gone = np.isnan(times) | np.isin(analysis.frames, [frame for frame, _ in analysis.damaged])
+    rows, gaps = np.flatnonzero(~gone), np.flatnonzero(gone)
     if len(rows) == 0:
         raise UnsupportedError(f"{analysis.name}: no frame could be read")
     if len(times) == 1 or len(rows) == 1:
@@ -199,7 +201,7 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
         )
     if 1 in rows and 0 in rows:
         dt = times[1] - times[0]
-    return np.arange(len(times)) * dt, gaps
+    return np.arange(len(times)) * abs(dt), gaps
 
 
 def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:
@@ -211,7 +213,7 @@ def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:
     array([0.  , 0.75, 1.  ])
     """
     found = np.zeros(values.shape)
-    for dt in abs(delta_t[1:2]):
+    for dt in delta_t[1:2]:
         found[1:] = np.cumsum((values[1:] + values[:-1]) / 2, axis=0) * dt
     return found
 
@@ -404,10 +406,14 @@ class Correlation(TimeSeries):
         self._delta_t, gaps = check_times(self)
         return SeriesParts(series, "product", range(series.shape[2]), gaps, fft=self.fft)
 
+    @property
+    def _title(self) -> str:
+        label = self.label or self._function_name
+        return f"autocorrelation of {label}" + (f" ({self.unit})" if self.unit else "")
+
     def finish(self, value: Any) -> None:
         """Take the mean."""
-        mean, label = value.mean(), self.label or self._function_name
-        title = f"autocorrelation of {label}" + (f" ({self.unit})" if self.unit else "")
+        mean, title, label = value.mean(), self._title, self.label or self._function_name
         columns = {LAG: self._delta_t, title: mean}
         self.results = Results(
             table=Table(columns, LAG, {title: label}, title),
@@ -507,7 +513,7 @@ class VelocityAutocorrelation(AnalysisBase):
     def finish(self, value: SeriesParts) -> None:
         """Take the mean, its integral and its spectrum."""
         mean, n = value.mean(), len(self._delta_t)
-        dt = abs(self._delta_t[1]) if n > 1 else np.nan
+        dt = self._delta_t[1] if n > 1 else np.nan
         weighted = mean * (1 - np.arange(n) / n)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         title = "velocity autocorrelation (Å²/ps²)"

@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
 from paceline.analysis.interfaces import PerFrame, Ragged, Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
@@ -566,7 +566,7 @@ class NeighborList(_OfGroups):
         Second group, of the same Universe; without it, each pair of the first is listed once.
     cutoff : float
         Å; pairs at this distance count.
-    exclude_same : {"residue", "segment", "fragment"}, optional
+    exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs of atoms in the same one. A pair of an atom with itself is always left out.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
@@ -594,8 +594,8 @@ class NeighborList(_OfGroups):
     SelectionError
         A group holds no atoms.
     UnsupportedError
-        A group updates itself, the groups are of two Universes, or fragments are asked for and
-        the topology has no bonds.
+        A group updates itself, the groups are of two Universes, or `exclude_same` needs
+        what the topology lacks.
     ValueError
         A cutoff that is no length, or an unknown `exclude_same`. In the run, as `AnalysisError`: a
         position that is NaN, or a cell that is impossible or lower than the cutoff.
@@ -630,22 +630,11 @@ class NeighborList(_OfGroups):
         self.cutoff, self.exclude_same = float(cutoff), exclude_same
         if not (np.isfinite(self.cutoff) and self.cutoff > 0):
             raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
-        if exclude_same not in (None, "residue", "segment", "fragment"):
-            raise ValueError(
-                f"exclude_same must be 'residue', 'segment' or 'fragment', not {exclude_same!r}"
-            )
-        self._labels = None if exclude_same is None else self._labels_of(exclude_same)
-
-    def _labels_of(self, kind: str) -> list[np.ndarray]:
-        """Number of each atom's residue, segment or fragment, for both groups."""
-        names = {"residue": "resindices", "segment": "segindices", "fragment": "fragindices"}
-        try:
-            return [getattr(group, names[kind]) for group in self._groups.values()]
-        except AttributeError as error:
-            raise UnsupportedError(
-                f"exclude_same={kind!r} needs bonds, and the topology has none ({error}): load one "
-                "that has them, or guess them with universe.atoms.guess_bonds()"
-            ) from error
+        self._labels = None
+        if exclude_same is not None:
+            of_groups = [shared_labels(one, exclude_same) for one in self._groups.values()]
+            numbers = np.unique(np.concatenate(of_groups), return_inverse=True)[1].reshape(-1)
+            self._labels = np.split(numbers, [len(of_groups[0])])[: len(of_groups)]
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""

@@ -12,6 +12,9 @@ from paceline.analysis.table import Table
 from paceline.block import AtomAttributes, Block, field_bits
 from paceline.errors import UnsupportedError
 
+#: Title of the times of frames.
+TIME = "time (ps)"
+
 
 class _FunctionAnalysis(AnalysisBase):
     """Analysis by a function of a block, which sees all attributes of the atoms."""
@@ -78,6 +81,12 @@ class _FunctionAnalysis(AnalysisBase):
         return {"function": self._function_name, **super().parameters()}
 
 
+def _check_label(column: str) -> None:
+    """Raise `ValueError` where a column would have the title of another."""
+    if column in ("frame", TIME):
+        raise ValueError(f"the table has a column {column!r} already: give another label")
+
+
 def _attributes_of(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
     """Attributes that a topology has, in types that are small to send."""
     values = {name: getattr(group, name, None) for name in kinds}
@@ -128,7 +137,7 @@ class TimeSeries(_FunctionAnalysis):
     UnsupportedError
         MDTraj is not installed, or other fields than positions are asked for with its blocks.
     ValueError
-        An unknown field or kind of block.
+        An unknown field or kind of block, or a label that is the title of another column.
 
     Examples
     --------
@@ -155,6 +164,13 @@ class TimeSeries(_FunctionAnalysis):
     ):
         super().__init__(function, atomgroup, fields, block, verbose)
         self.label, self.unit = label, unit
+        _check_label(self._title)
+
+    @property
+    def _title(self) -> str:
+        """Title of the series, with its unit."""
+        label = self.label or self._function_name
+        return f"{label} ({self.unit})" if self.unit else label if self.label else "value"
 
     def prepare(self) -> PerFrame:
         """The function itself."""
@@ -164,11 +180,10 @@ class TimeSeries(_FunctionAnalysis):
         """Keep the rows, with frames and times."""
         table = None
         if value.ndim == 1:
-            label = self.label or self._function_name
-            title = f"{label} ({self.unit})" if self.unit else label
-            column = title if self.label or self.unit else "value"
-            columns = {"frame": self.frames, "time (ps)": self.times, column: value}
-            table = Table(columns, "time (ps)", {column: label}, title)
+            label, column = self.label or self._function_name, self._title
+            title = label if column == "value" else column
+            columns = {"frame": self.frames, TIME: self.times, column: value}
+            table = Table(columns, TIME, {column: label}, title)
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -301,8 +316,8 @@ class RaggedTimeSeries(_FunctionAnalysis):
     UnsupportedError
         MDTraj is not installed, or other fields than positions are asked for with its blocks.
     ValueError
-        An unknown field or kind of block. In the run, as `AnalysisError`: what the function returns
-        is no such pair.
+        An unknown field or kind of block, or a label that is the title of another column. In the
+        run, as `AnalysisError`: what the function returns is no such pair.
     OSError
         In the run: the folder of temporary files has no room for the records.
 
@@ -341,6 +356,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
     ):
         super().__init__(function, atomgroup, fields, block, verbose)
         self.label = label
+        _check_label(label)
 
     def prepare(self) -> Ragged:
         """The function itself."""
@@ -350,9 +366,9 @@ class RaggedTimeSeries(_FunctionAnalysis):
         """Keep the records, with frames and times."""
         offsets, records = value
         counts = self.record_counts(offsets)
-        columns = {"frame": self.frames, "time (ps)": self.times, self.label: counts}
+        columns = {"frame": self.frames, TIME: self.times, self.label: counts}
         self.results = Results(
-            table=Table(columns, "time (ps)", {self.label: self.label}, self.label),
+            table=Table(columns, TIME, {self.label: self.label}, self.label),
             provenance=self.record(),
             records=records,
             offsets=offsets,

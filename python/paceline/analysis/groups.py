@@ -206,11 +206,7 @@ class SelectedAtoms(AnalysisBase):
 
     def _members(self, residues: bool) -> np.ndarray:
         """Atoms of all frames, or their residues."""
-        if "atoms" not in self.results:
-            from MDAnalysis.exceptions import NoDataError
-
-            raise NoDataError(f"{self.name}: there are no atoms yet: use run() first")
-        atoms = self.results.atoms
+        atoms = self.results.atoms  # or `NotRunError`
         return self.atomgroup.universe.atoms.resindices[atoms] if residues else atoms
 
 

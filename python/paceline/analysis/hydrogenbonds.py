@@ -570,10 +570,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _check_correlation(self) -> None:
         """Raise errors where frames make no series in time."""
-        if "hbonds" not in self.results:
-            from MDAnalysis.exceptions import NoDataError
-
-            raise NoDataError("HydrogenBondAnalysis: there are no bonds yet: use run() first")
+        _ = self.results.hbonds  # or `NotRunError`
         check_presence(self, "hydrogen bonds")
 
 

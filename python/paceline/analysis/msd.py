@@ -35,6 +35,8 @@ AXES = {
 FITTED = 0.1, 0.5
 #: Error of a time, relative to the longest one, that is taken for rounding.
 ROUNDED = 1e-6
+#: Reason for which a frame is refused or left out.
+NO_CELL = "it has no cell, which unwrap= needs"
 #: Bytes of particles whose slopes are fitted at a time.
 FIT_BYTES = 2**26
 
@@ -137,7 +139,8 @@ class EinsteinMSD(AnalysisBase):
     ValueError
         An unknown `msd_type`, `compound` or `unwrap`, or a `fit_range` with fewer than two times.
     AnalysisError
-        In the run: a frame has no cell, and `unwrap` needs one.
+        In the run: a frame has no cell, and `unwrap` needs one. With ``on_error="skip"`` it is left
+        out, as `paceline.transform.nojump` does.
 
     Examples
     --------
@@ -222,10 +225,12 @@ class EinsteinMSD(AnalysisBase):
     def prepare(self) -> PerFrame:
         """Collect positions."""
         check_order(self)
-        return _Particles(self._centers, with_cells=self.unwrap is not None)
+        return _Particles(self._centers, with_cells=self.unwrap is not None, skip=self.skip_damaged)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the series of some particles at a time."""
+        if self.unwrap is not None:
+            self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
         self._delta_t, gaps = check_times(self)
         if self.fit_range is not None:
             _fitted(self._delta_t, *self.fit_range)
@@ -239,6 +244,13 @@ class EinsteinMSD(AnalysisBase):
             *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
         )
 
+    def _leave_out(self, rows: np.ndarray) -> None:
+        """List frames without a cell among those that were left out."""
+        rows &= ~np.isin(self.frames, [frame for frame, _ in self.damaged])
+        if rows.any():
+            found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
+            self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))
+
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""
         mean, by_particle = value.mean(), value.by_particle
@@ -251,7 +263,7 @@ class EinsteinMSD(AnalysisBase):
             lags = lags[~np.isnan(mean[lags])]
             line = np.full(len(mean), np.nan)
             if len(lags):  # none where a position is NaN
-                off = np.abs(self._delta_t[lags])
+                off = self._delta_t[lags]
                 rise = 2 * self.dim_fac * fit.value * (off - off.mean())
                 line[lags] = mean[lags].mean() + rise
             columns["fit (Å²)"], legends["fit (Å²)"] = line, f"fit, D = {fit}"
@@ -287,8 +299,10 @@ class EinsteinMSD(AnalysisBase):
 
         Raises
         ------
+        NotRunError
+            The analysis has not run.
         ValueError
-            The analysis has not run, or the range has fewer than two times.
+            The range has fewer than two times.
 
         Examples
         --------
@@ -298,22 +312,20 @@ class EinsteinMSD(AnalysisBase):
         >>> msd.diffusion_coefficient(start=10, stop=40).n_particles
         214
         """
-        if "timeseries" not in self.results:
-            raise ValueError("call run() before diffusion_coefficient()")
         times, by_particle = self.results.delta_t_values, self.results.msds_by_particle.T
         return _fit(times, by_particle, self.dim_fac, start, stop)
 
 
 def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
     """Find the times between frames that a fit takes; `ValueError` where they are too few."""
-    longest = np.nanmax(np.abs(times))
+    longest = np.nanmax(times)
     start, stop = (
         share * longest if given is None else given
         for share, given in zip(FITTED, (start, stop), strict=True)
     )
     # Files keep times in single precision: 5 ps may be 4.999999 ps.
     slack = ROUNDED * longest
-    lags = np.flatnonzero((np.abs(times) >= start - slack) & (np.abs(times) <= stop + slack))
+    lags = np.flatnonzero((times >= start - slack) & (times <= stop + slack))
     if len(lags) < 2:
         raise ValueError(
             f"a fit needs two or more times between frames: there are {len(lags)} from "
@@ -335,7 +347,7 @@ def _fit(
     lags = lags[~np.isnan(known[lags])]
     if len(lags) < 2:
         raise ValueError(f"a fit needs two or more times with an MSD, not {len(lags)}")
-    off = np.abs(times[lags]) - np.abs(times[lags]).mean()
+    off = times[lags] - times[lags].mean()
     weights = off / (off**2).sum() / (2 * n_dimensions)
     some = max(1, FIT_BYTES // (8 * by_particle.shape[1]))
     slopes = np.concatenate(
@@ -348,7 +360,7 @@ def _fit(
     )
     n = len(slopes)
     error = float(slopes.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-    first, last = np.abs(times[lags[[0, -1]]]).tolist()
+    first, last = times[lags[[0, -1]]].tolist()
     return DiffusionCoefficient(float(slopes.mean()), error, first, last, n)
 
 
@@ -358,9 +370,13 @@ class _Particles:
     returns_new = False
 
     def __init__(
-        self, of_compounds: tuple[np.ndarray, np.ndarray, np.ndarray] | None, *, with_cells: bool
+        self,
+        of_compounds: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
+        *,
+        with_cells: bool,
+        skip: bool,
     ):
-        self._compounds, self._with_cells = of_compounds, with_cells
+        self._compounds, self._with_cells, self._skip = of_compounds, with_cells, skip
 
     def compute(self, block: Block) -> np.ndarray:
         """Return positions, shape (n_frames, n_particles, 3); then the vectors of the cells."""
@@ -369,8 +385,9 @@ class _Particles:
             return found
         vectors = _core.cell_vectors(block.dimensions)
         lacking = ~vectors.any(axis=(1, 2)) & ~np.isnan(block.dimensions).any(axis=1)
-        if lacking.any():
-            raise ValueError(f"frame {block.frames[lacking][0]} has no cell, which unwrap= needs")
+        if lacking.any() and not self._skip:
+            raise ValueError(f"frame {block.frames[lacking][0]}: {NO_CELL}")
+        vectors[lacking] = np.nan
         return np.concatenate([found, vectors.astype(found.dtype)], axis=1)
 
 

@@ -258,11 +258,10 @@ class PCA(AnalysisBase):
 
         Raises
         ------
-        ValueError
+        NotRunError
             The analysis has not run.
         """
-        if not self._calculated:
-            raise ValueError("Call run() on the PCA before using cross_correlation")
+        _ = self.results.p_components  # or `NotRunError`
         of_pairs = self.cov.reshape(self._n_atoms, 3, self._n_atoms, 3)
         products = of_pairs[:, 0, :, 0] + of_pairs[:, 1, :, 1] + of_pairs[:, 2, :, 2]
         size = np.sqrt(np.diagonal(products))
@@ -298,11 +297,12 @@ class PCA(AnalysisBase):
 
         Raises
         ------
+        NotRunError
+            The analysis has not run.
         ValueError
-            The analysis has not run, or the atoms are not as many.
+            The atoms are not as many.
         """
-        if not self._calculated:
-            raise ValueError("Call run() on the PCA before using transform")
+        _ = self.results.p_components  # or `NotRunError`
         atoms = atomgroup.atoms
         if len(atoms) != self._n_atoms:
             raise ValueError(
@@ -336,11 +336,14 @@ class PCA(AnalysisBase):
 
         Raises
         ------
+        NotRunError
+            The analysis has not run.
         ValueError
-            The analysis has not run, or a residue does not have one anchor.
+            A residue does not have one anchor.
         """
         from MDAnalysis.analysis.pca import PCA as Theirs
 
+        _ = self.results.p_components  # or `NotRunError`
         return Theirs.project_single_frame(self, components, group, anchor)
 
     def rmsip(self, other: Any, n_components: Any = None) -> float:
@@ -360,11 +363,12 @@ class PCA(AnalysisBase):
 
         Raises
         ------
-        ValueError
+        NotRunError
             One of them has not run.
         """
         from MDAnalysis.analysis.pca import PCA as Theirs
 
+        _ = self.results.p_components, other.results.p_components  # or `NotRunError`
         return float(Theirs.rmsip(self, other, n_components))
 
     def cumulative_overlap(self, other: Any, i: int = 0, n_components: int | None = None) -> float:
@@ -386,11 +390,12 @@ class PCA(AnalysisBase):
 
         Raises
         ------
-        ValueError
+        NotRunError
             One of them has not run.
         """
         from MDAnalysis.analysis.pca import PCA as Theirs
 
+        _ = self.results.p_components, other.results.p_components  # or `NotRunError`
         return float(Theirs.cumulative_overlap(self, other, i, n_components))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreRdf, CoreSitePairs, RdfCounts, RdfGroup, SparseCounts
 from paceline.analysis.results import Results
@@ -20,9 +20,6 @@ from paceline.transform.periodic import CompoundCenters, Compounds, compounds_of
 
 #: Titles of `rdf` in tables and figures, by its norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
-
-#: Values of `exclude_same`, and the attributes of the topology that they compare.
-SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 
 #: Compounds whose centers may take the place of atoms.
 COMPOUNDS = ("residues", "segments", "molecules", "fragments")
@@ -58,7 +55,7 @@ class InterRDF(AnalysisBase):
         atom, summed over `g1` (Å⁻³); or the number of pairs, each per frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule, of which so many atoms in a row are in `g1` and `g2`.
-    exclude_same : {"residue", "segment", "chain"}, optional
+    exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs that share it. Unlike `exclusion_block`, it does not change the norm.
     backend : str
         Taken from calls that were written for MDAnalysis, and not needed.
@@ -236,7 +233,7 @@ class InterRDF(AnalysisBase):
 
         Raises
         ------
-        AttributeError
+        NotRunError
             The analysis was not run.
         """
         counts = np.cumsum(self.results.count)
@@ -260,14 +257,9 @@ class InterRDF(AnalysisBase):
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Label the atoms of both groups, if pairs of the same label are excluded."""
         if self.exclude_same is not None:
-            if self.exclude_same not in SHARED:
-                raise ValueError(
-                    "exclude_same must be None, 'residue', 'segment' or 'chain', not "
-                    f"{self.exclude_same!r}"
-                )
             if self.exclusion_block is not None:
                 raise ValueError("exclude_same and exclusion_block cannot both be given")
-            return self._shared(SHARED[self.exclude_same])
+            return self._shared(self.exclude_same)
         if self.exclusion_block is None:
             return None
         sizes = [int(size) for size in self.exclusion_block]
@@ -281,19 +273,15 @@ class InterRDF(AnalysisBase):
         )
         return first, second
 
-    def _shared(self, attribute: str) -> tuple[np.ndarray, np.ndarray]:
-        if not hasattr(self.g1, attribute):
-            raise UnsupportedError(
-                f"exclude_same={self.exclude_same!r} needs {attribute}, which the topology has not"
-            )
+    def _shared(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         values = []
         for sites in self._sites:
-            of_atoms = np.asarray(getattr(self.g1.universe.atoms[sites.indices], attribute))
+            of_atoms = shared_labels(self.g1.universe.atoms[sites.indices], kind)
             of_sites = of_atoms[sites.firsts]
             if not np.array_equal(np.repeat(of_sites, sites.sizes), of_atoms):
                 raise ValueError(
-                    f"exclude_same={self.exclude_same!r}: atoms of one of the {sites.kind} are of "
-                    f"several {self.exclude_same}s"
+                    f"exclude_same={kind!r}: atoms of one of the {sites.kind} are of several "
+                    f"{kind}s"
                 )
             values.append(of_sites)
         _, labels = np.unique(np.concatenate(values), return_inverse=True)
@@ -359,7 +347,7 @@ class InterRDF_s(AnalysisBase):
         Taken from calls that were written for MDAnalysis, and not needed.
     verbose : bool
         Show progress.
-    exclude_same : {"residue", "segment", "chain"}, optional
+    exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs of atoms that share it: their counts are 0.
 
     Attributes
@@ -438,16 +426,12 @@ class InterRDF_s(AnalysisBase):
             raise ValueError(f"norm must be 'rdf', 'density' or 'none', not {norm!r}")
         self.nbins, self.range = nbins, range
         self._edges = _edges(nbins, range)
-        if exclude_same is not None and exclude_same not in SHARED:
-            raise ValueError(
-                f"exclude_same must be None, 'residue', 'segment' or 'chain', not {exclude_same!r}"
-            )
         self.exclude_same = exclude_same
-        if exclude_same is not None and not hasattr(self.atomgroup, SHARED[exclude_same]):
-            raise UnsupportedError(
-                f"exclude_same={exclude_same!r} needs {SHARED[exclude_same]}, which the topology "
-                "has not"
-            )
+        self._labels = None
+        if exclude_same is not None:
+            self._labels = [
+                [shared_labels(group, exclude_same) for group in pair] for pair in self.ags
+            ]
         self._check_room()
         # Groups that occur in several pairs are needed once.
         groups = {group.indices.tobytes(): group.indices for pair in self.ags for group in pair}
@@ -511,12 +495,12 @@ class InterRDF_s(AnalysisBase):
             norms *= 1 / (volume / n_frames) if n_frames else math.nan
         counts = found.counted(self._n_counts).astype(np.float64)
         count, first = [], 0
-        for pair in self.ags:
+        for k, pair in enumerate(self.ags):
             shape = len(pair[0]), len(pair[1]), self.nbins
             count.append(counts[first : first + math.prod(shape)].reshape(shape))
             first += math.prod(shape)
-            if self.exclude_same is not None:
-                left, right = (np.asarray(getattr(one, SHARED[self.exclude_same])) for one in pair)
+            if self._labels is not None:
+                left, right = self._labels[k]
                 count[-1][left[:, None] == right] = 0
         rdf = [one / norms for one in count]
         bins = 0.5 * (edges[:-1] + edges[1:])
@@ -538,7 +522,7 @@ class InterRDF_s(AnalysisBase):
 
         Raises
         ------
-        AttributeError
+        NotRunError
             The analysis was not run.
         """
         counts = self.results.count

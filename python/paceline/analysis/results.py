@@ -13,7 +13,7 @@ from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import FIGURE_STYLE, Table, draw
 from paceline.analysis.uncertainty import SeriesMean
-from paceline.errors import UnsupportedError
+from paceline.errors import NotRunError, UnsupportedError
 from paceline.performance.figure_style import has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
 
@@ -65,9 +65,9 @@ class Results(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(
-                f"these results have no {name!r}; run the analysis first"
-            ) from None
+            if not name.startswith("_"):  # what Python looks for
+                self._check_run()
+            raise AttributeError(f"these results have no {name!r}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
@@ -102,13 +102,17 @@ class Results(dict[str, Any]):
         """The results as columns, where they make a table."""
         return self._table_or_none
 
-    @property
-    def _table(self) -> Table:
+    def _check_run(self) -> None:
+        """Raise `NotRunError` where there are none yet."""
+        if not (self or self._provenance or self._table_or_none):
+            raise NotRunError("there are no results yet: call run() first")
+
+    def _whole_table(self) -> Table:
+        self._check_run()
         table = self._table_or_none
         if table is None:
             raise UnsupportedError(
-                "these results make no table: the analysis was not run, or has several numbers "
-                "an entry; save them as .npz"
+                "these results make no table: they have several numbers an entry; save them as .npz"
             )
         return table
 
@@ -130,7 +134,7 @@ class Results(dict[str, Any]):
         """
         from xarray import Dataset
 
-        table = self._table
+        table = self._whole_table()
         dimension, _ = _name_and_unit(table.x)
         variables = {}
         for title, values in table.columns.items():
@@ -158,7 +162,7 @@ class Results(dict[str, Any]):
         """
         import pyarrow
 
-        table = self._table
+        table = self._whole_table()
         arrays, fields = [], []
         for title, values in table.columns.items():
             name, unit = _name_and_unit(title)
@@ -185,10 +189,13 @@ class Results(dict[str, Any]):
         ------
         FileExistsError
             The file exists and is not to be overwritten.
+        NotRunError
+            There are none yet.
         UnsupportedError
             Another ending, or results that make no table.
         """
         check_ending(path, self.FILES)
+        self._check_run()
         if _ending(path) in self.FILES:
             name = temporary_name(path)
             name = name.with_name(name.name + _ending(path))  # by which writers choose the format
@@ -196,7 +203,7 @@ class Results(dict[str, Any]):
                 self.write_file(os.fspath(name))
             return
         if _ending(path) != ".npz":
-            _ = self._table  # raises before a file is made
+            _ = self._whole_table()  # raises before a file is made
         # One line each, whatever line breaks a selection has.
         facts = {
             **self.provenance,
@@ -235,7 +242,7 @@ class Results(dict[str, Any]):
         delimiter : str
             Between columns.
         """
-        columns = self._table.columns
+        columns = self._whole_table().columns
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow(columns)
         n_rows = max(map(len, columns.values()))
@@ -245,7 +252,7 @@ class Results(dict[str, Any]):
 
     def _write_xvg(self, file: IO[str]) -> None:
         """Write the columns of the figure as Grace reads them, every digit of each number."""
-        table = self._table
+        table = self._whole_table()
         title = _in_quotes(self.provenance.get("analysis", table.y_label))
         file.write(f'@    title "{title}"\n@    xaxis  label "{_in_quotes(table.x)}"\n')
         file.write(f'@    yaxis  label "{_in_quotes(table.y_label)}"\n@TYPE xy\n')
@@ -271,7 +278,7 @@ class Results(dict[str, Any]):
         """
         import pandas
 
-        return pandas.DataFrame(dict(self._table.columns))
+        return pandas.DataFrame(dict(self._whole_table().columns))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the table.
@@ -292,12 +299,12 @@ class Results(dict[str, Any]):
             matplotlib is not installed.
         """
         if ax is not None:
-            return draw(self._table, ax)
+            return draw(self._whole_table(), ax)
         need_matplotlib()
         from matplotlib import pyplot
 
         with pyplot.rc_context(FIGURE_STYLE):
-            return draw(self._table, pyplot.figure().subplots())
+            return draw(self._whole_table(), pyplot.figure().subplots())
 
     def _repr_html_(self) -> str:
         """Table and figure for notebooks; names and shapes where there is no table."""
@@ -343,7 +350,7 @@ class Results(dict[str, Any]):
 
         with rc_context(FIGURE_STYLE):
             figure = Figure()
-            draw(self._table, figure.subplots())
+            draw(self._whole_table(), figure.subplots())
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 figure.savefig(file, format=_ending(path)[1:])
 

@@ -208,7 +208,7 @@ def add_pair_arguments(section: Any) -> None:
     )
     add(
         "--exclude-same",
-        choices=("residue", "segment", "chain"),
+        choices=("residue", "segment", "chain", "fragment"),
         help="leave out pairs that share it",
     )
     compounds = ("residues", "segments", "molecules", "fragments")

@@ -173,6 +173,13 @@ def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options
     )
 
 
+def _msd(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.msd import EinsteinMSD
+
+    # --unwrap makes molecules whole, in this command as in all.
+    return EinsteinMSD(*groups, unwrap=options.pop("unwrap_particles"), **options)
+
+
 def _velocities(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis.correlation import VelocityAutocorrelation
 
@@ -665,12 +672,12 @@ COMMANDS = (
         "mean squared displacement, and diffusion coefficient",
         "Mean squared displacement (Å²) against the time between frames, and the diffusion "
         "coefficient (cm²/s) of a straight line that is fitted, with its standard error over "
-        "particles. Positions must be unwrapped: --nojump undoes jumps through the borders of the "
-        "cell.",
+        "particles. Positions must be unwrapped: --unwrap-particles undoes jumps of particles "
+        "through the borders of the cell, --nojump those of all atoms.",
         (
-            'md.tpr md.xtc --select "name OW" --nojump -o msd.csv --plot msd.png',
-            "md.tpr md.xtc --select POPC --unwrap --nojump --compound fragments --msd-type xy "
-            "--fit-range 1000 10000 --plot msd.png",
+            'md.tpr md.xtc --select "name OW" --unwrap-particles tor -o msd.csv --plot msd.png',
+            "md.tpr md.xtc --select POPC --unwrap --compound fragments --unwrap-particles tor "
+            "--msd-type xy --fit-range 1000 10000 --plot msd.png",
         ),
         {
             "msd_type": {
@@ -684,6 +691,12 @@ COMMANDS = (
                 "help": "atoms, or centers of mass of residues, segments or molecules "
                 "[%(default)s]",
             },
+            "unwrap_particles": {
+                "choices": ("tor", "lattice"),
+                "default": None,
+                "help": "undo their jumps across the cell: tor adds up shortest steps, right for "
+                "diffusion in a varying cell, lattice is as --nojump [neither]",
+            },
             "fit_range": {
                 "nargs": 2,
                 "type": float,
@@ -692,6 +705,7 @@ COMMANDS = (
                 "help": "times between frames of the fit, ps [10 and 50 %% of the longest]",
             },
         },
+        make=_msd,
     ),
     Command(
         "velocity-autocorrelation",
