@@ -244,6 +244,21 @@ def test_a_first_pass_resumes_with_other_workers(atoms, tmp_path, monkeypatch):
     assert np.array_equal(found, wanted)
 
 
+def moved(block):
+    """Displacements since two frames before."""
+    rows = np.arange(len(block))
+    return block.positions - block.positions[np.maximum(rows - 2, 0)]
+
+
+@pytest.mark.parametrize("options", [{}, {"start": 7, "step": 3}, {"max_memory": 0}])
+def test_blocks_with_a_halo_begin_with_its_images(options, atoms):
+    wanted = followed(atoms, **options)
+    wanted -= wanted[np.maximum(np.arange(len(wanted)) - 2, 0)]
+    series = paceline.TimeSeries(moved, atoms, halo=(2, 1))
+    series.run(transforms=[nojump()], block_frames=16, **options)
+    assert np.array_equal(series.results.timeseries, wanted)
+
+
 def test_progress_counts_both_passes(atoms, capsys):
     RMSD(atoms).run(transforms=[nojump()], verbose=True, start=50)
     assert "250/250" in capsys.readouterr().err

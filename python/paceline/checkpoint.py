@@ -473,6 +473,8 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         yield _fact(f"parameters of {analysis.name}", shown, given)
         computed: list[Any] = [half.computation, list(analysis.fields)]
+        if any(half.halo):
+            computed.append(half.halo)
         if analysis.stages > 1:
             computed += [analysis.stages, type(analysis).next_stage]
         yield _fact(f"function or reference of {analysis.name}", "its code and numbers", computed)

@@ -41,6 +41,8 @@ class Case(NamedTuple):
     results: Callable[[Any], list[np.ndarray]]
     #: Takes frames at equal distances in time alone.
     equidistant: bool = False
+    #: Takes frames in increasing order alone.
+    in_order: bool = False
 
 
 def mean_distance(r, r0):
@@ -51,6 +53,14 @@ def mean_distance(r, r0):
 def heights(block):
     """Heights of every tenth atom, Å."""
     return block.positions[:, ::10, 2]
+
+
+def speeds(block):
+    """Speeds of every tenth atom by differences of neighbours, Å/ps."""
+    rows = np.arange(len(block))
+    before, after = np.maximum(rows - 2, 0), np.minimum(rows + 1, len(block) - 1)
+    moved = block.positions[after, ::10] - block.positions[before, ::10]
+    return np.linalg.norm(moved, axis=2) / (block.times[after] - block.times[before])[:, None]
 
 
 #: Of adenylate kinase; atoms overlap and are in no order.
@@ -229,6 +239,11 @@ ANALYSES = {
         ),
         lambda results: [results.sp_timeseries, *results.sp_timeseries_data],
         equidistant=True,
+    ),
+    "TimeSeries with a halo": Case(
+        lambda u: paceline.TimeSeries(speeds, u.select_atoms("name CB"), halo=(2, 1)),
+        lambda results: [results.timeseries],
+        in_order=True,
     ),
     "SASA": Case(
         lambda u: SASA(

@@ -53,6 +53,10 @@ class AnalysisBase:
     frames_together : int
         Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
         summed in another order, and may differ in their last bit.
+    halo : pair of int
+        Frames before and after its own that a block holds beside these, of the run's frames in
+        order: `compute` returns rows of all of them, and those of the halo are dropped. For
+        analyses that give a row for each frame.
     row_bytes : int
         Bytes of a frame's row, where it is larger than the frame: blocks have fewer frames then,
         and the run is refused if there is no room for all rows.
@@ -103,6 +107,7 @@ class AnalysisBase:
     stages: int = 1
     over_parts: bool = False
     frames_together: int = 1
+    halo: tuple[int, int] = (0, 0)
     row_bytes: int = 0
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False

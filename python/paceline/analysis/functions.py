@@ -105,7 +105,8 @@ class TimeSeries(_FunctionAnalysis):
     function : callable
         Takes a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
         `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
-        axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone.
+        axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone,
+        or on those of its `halo`.
     atomgroup : AtomGroup or Universe
         Atoms whose positions the function sees, in this order.
     fields : sequence of str
@@ -117,13 +118,19 @@ class TimeSeries(_FunctionAnalysis):
         Its unit, for the same.
     block : {"paceline", "mdtraj"}
         Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+    halo : pair of int
+        Frames before and after its own that each row depends on, such as (1, 1) for differences
+        of neighbours: blocks hold them, too, and the function returns rows of them, which are
+        dropped. They are neighbours in the run: with ``step=10``, ten frames apart. The first
+        and the last frames of the run have fewer.
     verbose : bool
         Show progress.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        Rows that the function returned. Rows of damaged frames that were left out are NaN;
+        Rows that the function returned, equal to those of a call with all frames at once. Rows of
+        damaged frames that were left out, and rows with such a frame in their halo, are NaN;
         integers become float64 for that.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
@@ -137,7 +144,8 @@ class TimeSeries(_FunctionAnalysis):
     UnsupportedError
         MDTraj is not installed, or other fields than positions are asked for with its blocks.
     ValueError
-        An unknown field or kind of block, or a label that is the title of another column.
+        An unknown field or kind of block, a label that is the title of another column, or a halo
+        that is no pair of numbers.
 
     Examples
     --------
@@ -149,6 +157,17 @@ class TimeSeries(_FunctionAnalysis):
     ...     return np.linalg.norm(block.positions[:, -1] - block.positions[:, 0], axis=1)
     >>> paceline.TimeSeries(end_to_end, ca).run().results.timeseries.shape
     (98,)
+
+    Speeds by differences of neighbours, Å/ps:
+
+    >>> def speeds(block):
+    ...     rows = np.arange(len(block))
+    ...     before, after = np.maximum(rows - 1, 0), np.minimum(rows + 1, len(block) - 1)
+    ...     moved = block.positions[after] - block.positions[before]
+    ...     elapsed = block.times[after] - block.times[before]
+    ...     return np.linalg.norm(moved, axis=2) / elapsed[:, None]
+    >>> paceline.TimeSeries(speeds, ca, halo=(1, 1)).run().results.timeseries.shape
+    (98, 214)
     """
 
     def __init__(
@@ -160,10 +179,14 @@ class TimeSeries(_FunctionAnalysis):
         label: str | None = None,
         unit: str | None = None,
         block: str = "paceline",
+        halo: Sequence[int] = (0, 0),
         verbose: bool = False,
     ):
         super().__init__(function, atomgroup, fields, block, verbose)
         self.label, self.unit = label, unit
+        if len(halo) != 2 or np.asarray(halo).dtype.kind not in "iu" or min(halo) < 0:
+            raise ValueError(f"halo must be two numbers of frames, 0 or more, not {halo!r}")
+        self.halo = int(halo[0]), int(halo[1])
         _check_label(self._title)
 
     @property
@@ -171,6 +194,10 @@ class TimeSeries(_FunctionAnalysis):
         """Title of the series, with its unit."""
         label = self.label or self._function_name
         return f"{label} ({self.unit})" if self.unit else label if self.label else "value"
+
+    def parameters(self) -> dict[str, Any]:
+        """The function's name, the atoms, and the halo if there is one."""
+        return {**super().parameters(), **({"halo": self.halo} if any(self.halo) else {})}
 
     def prepare(self) -> PerFrame:
         """The function itself."""

@@ -113,6 +113,7 @@ class Analysis(Protocol):
     stages: int
     over_parts: bool
     frames_together: int
+    halo: tuple[int, int]
     row_bytes: int
     transforms: "Sequence[Transform]"
     skip_damaged: bool

@@ -331,7 +331,11 @@ class _Rows:
         self.value = rows
 
     def whole(self, missing: np.ndarray) -> np.ndarray | None:
-        """Get all rows; NaN, or its like for dates and text, for frames that were left out."""
+        """Get all rows; NaN, or its like for dates and text, for frames that were left out.
+
+        So are rows that were computed with such a frame in their halo.
+        """
+        missing = _near(missing, *self._analysis.halo)
         if self.value is None or not missing.any():
             return self.value
         kind = self.value.dtype.kind
@@ -341,6 +345,20 @@ class _Rows:
             self.value = numbers
         self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
         return self.value
+
+
+def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
+    """Mask of rows with a missing one among themselves and so many before and after them.
+
+    Examples
+    --------
+    >>> _near(np.array([0, 0, 0, 1, 0, 0], bool), 2, 1).astype(int)
+    array([0, 0, 1, 1, 1, 1])
+    """
+    counts = np.concatenate([[0], np.cumsum(missing)])
+    rows = np.arange(len(missing))
+    first, stop = np.maximum(rows - before, 0), np.minimum(rows + after + 1, len(missing))
+    return counts[stop] > counts[first]
 
 
 class RecordLog:

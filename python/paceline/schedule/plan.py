@@ -225,6 +225,7 @@ def make_plan(
     block_frames: int | None = None,
     chunk_frames: int = 1,
     frames_together: int = 1,
+    n_halo: int = 0,
 ) -> Plan:
     """Choose the size of leaves and blocks.
 
@@ -250,6 +251,9 @@ def make_plan(
         chunks do, if the choice of frames allows it, memory holds them, and each worker has one.
     frames_together : int
         Frames of the run that one block must hold together.
+    n_halo : int
+        Frames before and after a block that are read with it: blocks of a chosen size are four
+        times as large, if memory holds them.
 
     Examples
     --------
@@ -278,7 +282,7 @@ def make_plan(
         size = whole
     largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
     wanted = min(largest, len(frames) / (BLOCKS_PER_WORKER * n_workers))
-    while 2 * size <= wanted:
+    while 2 * size <= wanted or (size < 4 * n_halo and 2 * size <= held):
         size *= 2
     reads = _reads(borders, size, leaves) if parted or whole > held else 1
     return Plan(frames, leaves, size, reads)

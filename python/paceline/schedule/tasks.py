@@ -43,6 +43,8 @@ class WorkerAnalysis:
     computation: PerFrame | Reduction | PerBlock | Ragged
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    #: Frames that its blocks have before and after those whose rows it computes.
+    halo: tuple[int, int] = (0, 0)
 
     @property
     def reduces(self) -> bool:
@@ -149,26 +151,44 @@ class Task:
         Number of the block.
     first : int
         Its first row in the results.
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers in the trajectory.
+    window : numpy.ndarray of int64, shape (n_window,)
+        Frame numbers in the trajectory, of the block and of its halo.
     extents : Extents
         Byte ranges of these frames.
     ahead : Extents or None
         Byte ranges of the block that this worker is likely to do next.
     state : numpy.ndarray or None
         What a transformation that follows atoms from frame to frame begins with.
+    halo : pair of int
+        Frames of the window before and after those of the block.
     """
 
     job: int
     number: int
     first: int
-    frames: np.ndarray
+    window: np.ndarray
     extents: Extents
     ahead: Extents | None
     state: np.ndarray | None = None
+    halo: tuple[int, int] = (0, 0)
 
     #: A single block is a subtree of level 0.
     level: ClassVar[int] = 0
+
+    @property
+    def own(self) -> slice:
+        """Rows of the block in its window."""
+        return self.rows_with((0, 0))
+
+    def rows_with(self, halo: tuple[int, int]) -> slice:
+        """Rows of the block and of a halo in its window, as many of the halo as there are."""
+        before, after = (min(*two) for two in zip(halo, self.halo, strict=True))
+        return slice(self.halo[0] - before, len(self.window) - self.halo[1] + after)
+
+    @property
+    def frames(self) -> np.ndarray:
+        """Frame numbers of the block."""
+        return self.window[self.own]
 
     @property
     def first_frame(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from paceline._util.machine import free_memory
 from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.block import Block
 from paceline.errors import MissingDataError, UnsupportedError
@@ -82,6 +83,7 @@ class TrajectoryRun:
         self.is_first = True
         self.planned = self
         self._damaged: list[tuple[int, str]] = []
+        self._halo = (0, 0)
         self._states: _States | None = None
 
     def prepare(
@@ -111,6 +113,7 @@ class TrajectoryRun:
         check_room([(one.name, one.stored_bytes(len(frames))) for one in self.analyses])
         row_bytes = sum(one.row_bytes for one in self.analyses)
         self._parts_by_file = parts_by_file
+        self._halo = _halo(self.analyses, frames)
         self._make_plan = partial(
             make_plan,
             n_atoms=self.trajectory.n_atoms,
@@ -120,10 +123,14 @@ class TrajectoryRun:
             chunk_frames=self.trajectory.chunk_frames,
             frames_together=math.lcm(*(one.frames_together for one in self.analyses)),
         )
-        self.plan = self._make_plan(frames, block_frames=block_frames)
+        self._check_window(frames, len(atoms))
+        n_halo = sum(self._halo)
+        self.plan = self._make_plan(frames, block_frames=block_frames, n_halo=n_halo)
         scan = find_scan(transforms)
         if scan is not None:
-            self._states = _States.of(self.plan, cast(WorkerScan, transforms[scan]), len(atoms))
+            self._states = _States.of(
+                self.plan, cast(WorkerScan, transforms[scan]), len(atoms), self._halo
+            )
             self.plan = self._make_plan(frames, block_frames=self._states.block_frames)
         if block_frames is None:
             self.trajectory.warn_of_rereading(self.plan)
@@ -134,9 +141,7 @@ class TrajectoryRun:
             analysis.provenance = self._provenance()
         # Before the fields: an analysis may see only now which ones it needs.
         halves = [
-            WorkerAnalysis(
-                analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes
-            )
+            _half(analysis, analysis.prepare(), _columns(atoms, own))
             for analysis, own in zip(self.analyses, indices, strict=True)
         ]
         self.job = Job(
@@ -160,8 +165,9 @@ class TrajectoryRun:
         assert self._states is not None
         before = copy.copy(self)
         before.stage, before._states, self.is_first = -1, None, False
+        before._halo = (0, 0)
         frames = np.arange(self.plan.frames[-1] + 1)
-        same = np.array_equal(frames, self.plan.frames)
+        same = np.array_equal(frames, self.plan.frames) and self._halo == (0, 0)
         # Blocks of the analyses' size, which a checkpoint keeps, whatever the number of workers.
         before.plan = self._make_plan(frames, block_frames=self.plan.block_frames)
         followed = cast(WorkerScan, self.job.transforms[scan])
@@ -194,6 +200,17 @@ class TrajectoryRun:
     def shareable(self) -> bool:
         """True if workers read the frames by themselves."""
         return self.trajectory.shareable
+
+    def _check_window(self, frames: np.ndarray, n_atoms: int) -> None:
+        """Raise `UnsupportedError` where a halo has no room in memory."""
+        n_halo, free = min(sum(self._halo), len(frames)), free_memory()
+        needed = 12 * n_atoms * n_halo
+        if n_halo and free is not None and needed > free:
+            raise UnsupportedError(
+                f"a halo of {n_halo} frames of {n_atoms} atoms takes {amount(needed)} for each "
+                f"worker, and {amount(free)} of memory are free: make it smaller, or analyse fewer "
+                "atoms"
+            )
 
     @property
     def _indices(self) -> list[np.ndarray]:
@@ -228,12 +245,7 @@ class TrajectoryRun:
         following.analyses = [analysis for analysis, _ in found]
         following._damaged = self._all_damaged
         halves = [
-            WorkerAnalysis(
-                analysis.name,
-                analysis.next_stage(value),  # type: ignore[arg-type]
-                _columns(self._atoms, own),
-                analysis.attributes,
-            )
+            _half(analysis, analysis.next_stage(value), _columns(self._atoms, own))
             for (analysis, value), own in zip(found, following._indices, strict=True)
         ]
         caching = self.job.caching
@@ -316,11 +328,14 @@ class TrajectoryRun:
 
         def located() -> Iterator[Task]:
             for number in self.collected.missing().tolist():
-                rows = self.plan.rows(number)
-                frames = self.plan.frames[rows]
+                rows, (before, after) = self.plan.rows(number), self._halo
+                before = min(before, rows.start)
+                after = min(after, len(self.plan.frames) - rows.stop)
+                window = slice(rows.start - before, rows.stop + after)
+                frames = self.plan.frames[window]
                 extents = self.trajectory.extents(frames)
-                state = states.of_block(number, rows) if states else None
-                yield Task(job, number, rows.start, frames, extents, None, state)
+                state = states.of_window(frames) if states else None
+                yield Task(job, number, rows.start, frames, extents, None, state, (before, after))
 
         tasks = located()
         coming = deque(islice(tasks, n_workers))
@@ -414,7 +429,7 @@ class _States:
     block_frames : int
         Frames in a block.
     of_blocks : bool
-        True if they are those of blocks.
+        True if they are those of blocks, with what is read before them.
     found : numpy.ndarray, shape (n_states, …)
         Set when all frames were scanned.
     """
@@ -426,7 +441,7 @@ class _States:
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @classmethod
-    def of(cls, plan: Plan, scan: WorkerScan, n_atoms: int) -> "_States":
+    def of(cls, plan: Plan, scan: WorkerScan, n_atoms: int, halo: tuple[int, int]) -> "_States":
         """Choose the frames, and blocks so large that there is room for their states."""
         steps = np.diff(plan.frames)
         if (steps < 1).any():
@@ -439,7 +454,8 @@ class _States:
             room = LARGEST_BLOCK_BYTES // (12 * n_atoms)
             while len(plan) > largest and 2 * plan.block_frames <= room:
                 plan = replace(plan, block_frames=2 * plan.block_frames)
-            frames = frames[[rows.start for rows in plan.blocks()]]
+            firsts = np.unique([max(0, rows.start - halo[0]) for rows in plan.blocks()])
+            frames = frames[firsts]
         if len(frames) > largest:
             raise UnsupportedError(
                 f"nojump would keep the images of {n_atoms} atoms in {len(frames)} frames, "
@@ -449,9 +465,33 @@ class _States:
             )
         return cls(scan, frames, plan.block_frames, of_blocks)
 
-    def of_block(self, number: int, rows: slice) -> np.ndarray:
-        """Get the states for a block."""
-        return self.found[number : number + 1] if self.of_blocks else self.found[rows]
+    def of_window(self, frames: np.ndarray) -> np.ndarray:
+        """Get the states for a block and its halo."""
+        first = int(np.searchsorted(self.frames, frames[0]))
+        return self.found[first : first + (1 if self.of_blocks else len(frames))]
+
+
+def _half(analysis: Analysis, computation: Any, columns: np.ndarray | None) -> WorkerAnalysis:
+    """Make the worker's half of a pass."""
+    half = WorkerAnalysis(analysis.name, computation, columns, analysis.attributes, analysis.halo)
+    if any(half.halo) and (half.reduces or half.ragged or half.per_block):
+        raise UnsupportedError(
+            f"{analysis.name}: a halo is for analyses that give a row for each frame, and this one "
+            "gives something else"
+        )
+    return half
+
+
+def _halo(analyses: Sequence[Analysis], frames: np.ndarray) -> tuple[int, int]:
+    """Find the halo that suffices for all analyses; frames must be in order if there is any."""
+    before, after = (max(one.halo[k] for one in analyses) for k in range(2))
+    if (before or after) and (np.diff(frames) < 1).any():
+        name = next(one.name for one in analyses if any(one.halo))
+        raise UnsupportedError(
+            f"{name} needs frames before and after each one (halo): give frames in increasing "
+            "order, each once"
+        )
+    return before, after
 
 
 def _columns(atoms: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:

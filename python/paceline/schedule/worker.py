@@ -157,10 +157,10 @@ class Worker:
             "calls": cost.calls,
         }
         failed = [*cost.damaged, *untransformed]
-        damaged = [(int(decoded.frames[row]), reason) for row, reason in failed]
+        damaged = _damaged(task, failed)
         if self._cache is not None:
             self._cache.put(task.number, DecodedBlock(decoded, damaged, self._n_applied(task)))
-        return values, decoded.times, damaged, long_bonds, parts
+        return values, decoded.times[task.own], damaged, long_bonds, parts
 
     def _n_applied(self, task: Task) -> int:
         """Number of transformations that have changed the frames of a block."""
@@ -173,20 +173,20 @@ class Worker:
         long_bonds: list[LongBonds] = []
         begun = time.monotonic_ns()
         if block.n_transforms < len(self._job.transforms):
-            frames = frames[np.arange(task.n_frames)]  # a copy: what is kept stays as it is
+            frames = frames[np.arange(len(task.window))]  # a copy: what is kept stays as it is
             failed, long_bonds = self._transform(task, frames, block.n_transforms)
-            damaged = damaged + [(int(task.frames[row]), reason) for row, reason in failed]
+            damaged = damaged + _damaged(task, failed)
             frames.seal()
             parts["transform"] = time.monotonic_ns() - begun
         values = [self._compute(analysis, task, frames) for analysis in self._job.analyses]
         parts["compute"] = time.monotonic_ns() - begun - parts["transform"]
-        return values, frames.times, damaged, long_bonds, parts
+        return values, frames.times[task.own], damaged, long_bonds, parts
 
     def _read(self, task: Task) -> tuple[FrameBuffer, ReadStats]:
         """Read the frames of a block, and measure the cost."""
         source = self._job.source
         decoded = FrameBuffer.allocate(
-            task.frames,
+            task.window,
             source.n_wanted,
             source.fields,
             check_validity=any(analysis.checks_validity for analysis in self._job.analyses),
@@ -225,14 +225,15 @@ class Worker:
         long_bonds = [
             LongBonds(1, n_bonds, length, int(decoded.frames[row]), (int(atoms[0]), int(atoms[1])))
             for row, n_bonds, atoms, length in noted
-            if row not in failed
+            if row not in failed and task.own.start <= row < task.own.stop
         ]
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
     def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer) -> Any:
         """Compute one analysis of a block: its rows or records, its partial result, or value."""
-        block = Block(decoded, analysis.columns, analysis.attributes)
-        where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
+        window = task.rows_with(analysis.halo)
+        block = Block(decoded[window], analysis.columns, analysis.attributes)
+        where = task.what
         computation: Any = analysis.computation
         try:
             if analysis.per_block:
@@ -264,7 +265,17 @@ class Worker:
             )
         if rows.dtype.hasobject:
             raise AnalysisError(f"{analysis.name} on {where}: expected numbers, found {rows.dtype}")
-        return rows
+        begin = task.own.start - window.start
+        # A copy of the block's own: those of its halo would be kept with them.
+        return rows if len(rows) == task.n_frames else rows[begin : begin + task.n_frames].copy()
+
+
+def _damaged(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Number and reason of frames of the block, among rows of its window that failed."""
+    own = task.own
+    return [
+        (int(task.window[row]), reason) for row, reason in failed if own.start <= row < own.stop
+    ]
 
 
 def thread_name() -> str:

@@ -1,0 +1,140 @@
+"""Functions of a frame and its neighbours: what they see, whatever the blocks are."""
+
+import numpy as np
+import pytest
+
+import paceline
+from paceline import checkpoint
+from paceline.errors import CheckpointError, UnsupportedError
+from paceline.schedule.worker import Worker
+
+
+def smooth(block):
+    """Mean of a height over 3 frames before, its own, and 2 after, as many as there are."""
+    rows, n = np.arange(len(block)), np.zeros(len(block))
+    total = np.zeros(len(block))
+    for shift in range(-3, 3):
+        inside = (rows + shift >= 0) & (rows + shift < len(block))
+        total += np.where(inside, block.positions[(rows + shift) % len(block), 0, 2], 0)
+        n += inside
+    return total / n
+
+
+def smoothed(heights):
+    """The same of all frames at once."""
+    n = len(heights)
+    return [heights[max(0, k - 3) : k + 3].astype(float).mean() for k in range(n)]
+
+
+@pytest.fixture(scope="module")
+def heights(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    return np.array([universe.atoms[0].position[2] for _ in universe.trajectory])
+
+
+@pytest.mark.parametrize("block_frames", [1, 32, 10**6, None])
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ({}, slice(None)),
+        ({"start": 20, "stop": 70, "step": 3}, slice(20, 70, 3)),
+        ({"frames": [0, 1, 5, 40, 41, 97]}, [0, 1, 5, 40, 41, 97]),
+        ({"frames": [4]}, [4]),
+    ],
+    ids=["all", "step", "frames", "one"],
+)
+def test_rows_are_those_of_all_frames_at_once(options, chosen, block_frames, adk_xtc, heights):
+    atom = paceline.Universe(*adk_xtc).atoms[:1]
+    series = paceline.TimeSeries(smooth, atom, halo=(3, 2))
+    found = series.run(**options, block_frames=block_frames, n_workers=2)
+    wanted = smoothed(heights[chosen])
+    np.testing.assert_allclose(found.results.timeseries, wanted, rtol=1e-6)
+    whole = paceline.TimeSeries(smooth, atom, halo=(200, 200)).run(**options)
+    assert np.array_equal(found.results.timeseries, whole.results.timeseries)
+    assert np.array_equal(found.times, whole.times)
+
+
+def test_neighbours_may_be_in_another_file(adk_xtc, heights):
+    topology, trajectory = adk_xtc
+    atom = paceline.Universe(topology, [trajectory, trajectory]).atoms[:1]
+    found = paceline.TimeSeries(smooth, atom, halo=(3, 2)).run(block_frames=16)
+    wanted = smoothed(np.concatenate([heights, heights]))
+    np.testing.assert_allclose(found.results.timeseries, wanted, rtol=1e-6)
+
+
+def test_other_analyses_see_their_own_frames(adk_xtc):
+    atoms = paceline.Universe(*adk_xtc).select_atoms("name CA")
+    series = paceline.TimeSeries(smooth, atoms, halo=(3, 2))
+    seen = paceline.TimeSeries(lambda block: block.frames, atoms)
+    total = paceline.Reduce(lambda block: len(block), lambda a, b: a + b, atoms)
+    paceline.run([series, seen, total], block_frames=16)
+    assert seen.results.timeseries.tolist() == list(range(98))
+    assert total.results.value == 98
+    assert sum(block.n_frames for block in series.timings.blocks) == 98
+
+
+def near(block):
+    """Whether an atom is near in this frame or the two before: numbers, whatever is missing."""
+    heights = np.concatenate([np.full(2, np.inf), block.positions[:, 0, 2]])
+    return np.lib.stride_tricks.sliding_window_view(heights < 0, 3).any(axis=1).astype(int)
+
+
+def test_rows_near_a_frame_that_was_left_out_are_missing(damaged):
+    system, gone = damaged
+    atom = paceline.Universe(*system).atoms[:1]
+    for block_frames in (1, 64):
+        series = paceline.TimeSeries(near, atom, halo=(2, 0))
+        series.run(on_error="skip", block_frames=block_frames)
+        assert [frame for frame, _ in series.damaged] == sorted(gone)
+        missing = np.isin(np.arange(98), [frame + k for frame in gone for k in range(3)])
+        assert np.array_equal(np.isnan(series.results.timeseries), missing)
+
+
+def test_frames_in_no_order_are_refused(universe):
+    series = paceline.TimeSeries(smooth, universe.atoms[:1], halo=(0, 1))
+    for options in ({"step": -1}, {"frames": [3, 3]}, {"frames": [1, 0, 2]}):
+        with pytest.raises(UnsupportedError, match=r"TimeSeries of smooth .* increasing order"):
+            series.run(**options)
+
+
+@pytest.mark.parametrize("halo", [(1,), (-1, 0), (0.5, 1), (1, 2, 3)])
+def test_impossible_halos_are_refused(halo, universe):
+    with pytest.raises(ValueError, match="halo must be two numbers of frames"):
+        paceline.TimeSeries(smooth, universe.atoms, halo=halo)
+
+
+def test_a_halo_is_for_rows(universe):
+    reduction = paceline.Reduce(lambda block: len(block), lambda a, b: a + b, universe.atoms)
+    records = paceline.RaggedTimeSeries(lambda block: block, universe.atoms)
+    for one in (reduction, records):
+        one.halo = (1, 1)
+        with pytest.raises(UnsupportedError, match=r"a halo is for analyses that give a row"):
+            one.run()
+
+
+def test_a_halo_larger_than_memory_is_refused(universe, monkeypatch):
+    monkeypatch.setattr("paceline.schedule.trajectory_run.free_memory", lambda: 10**6)
+    series = paceline.TimeSeries(smooth, universe.atoms, halo=(40, 0))
+    with pytest.raises(UnsupportedError, match=r"halo of 40 frames of 3341 atoms takes 1\.6 MB"):
+        series.run()
+
+
+def test_a_run_with_another_halo_is_another_run(adk_xtc, tmp_path, monkeypatch):
+    atoms, path = paceline.Universe(*adk_xtc).atoms[:1], tmp_path / "checkpoint"
+    do_block, done = Worker.run, []
+
+    def failing(self, task):
+        if done:
+            raise KeyError
+        done.append(task)
+        return do_block(self, task)
+
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "run", failing)
+        with pytest.raises(KeyError):
+            paceline.TimeSeries(smooth, atoms, halo=(3, 2)).run(
+                backend="serial", checkpoint=path, block_frames=16
+            )
+    with pytest.raises(CheckpointError, match=r"halo=\(3, 2\) there, .*halo=\(3, 3\) here"):
+        paceline.TimeSeries(smooth, atoms, halo=(3, 3)).run(checkpoint=path)
