@@ -212,7 +212,7 @@ class Reader(ReaderBase):
             specs = collective_specs(self.chain.files, self._together)
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
         self._frame_reader = source.open()
-        self._fields = [(field_bits([field]), field) for field in FIELDS]
+        self._fields = [(field_bits([field]), field, f"has_{field}") for field in FIELDS]
         # MPI-IO is asked by one thread alone.
         alone = self._kwargs.get("driver") is not None
         self._read_ahead = None if alone else ReadAhead(self.chain, source)
@@ -385,19 +385,19 @@ class Reader(ReaderBase):
             data, self.ts = self.ts.data, self._Timestep(self.n_atoms, **self._ts_kwargs)
             self.ts.data.update(data)
         ts = self.ts
-        bits = decoded.fields[row]
-        for bit, field in self._fields:
-            held = bool(bits & bit)
-            setattr(ts, f"has_{field}", held)
-            if held:
+        bits = int(decoded.fields[row])
+        for bit, field, has_field in self._fields:
+            if bits & bit:
                 values = getattr(decoded, field)[row]
                 setattr(ts, field, values if self._columns is None else values[self._columns])
+            elif getattr(ts, has_field):
+                setattr(ts, has_field, False)
         ts.dimensions = decoded.dimensions[row]
         self._frame = ts.frame = frame
         self.filename = self.chain.names[number]
         self._observe(file, in_file, int(decoded.steps[row]), decoded.lambdas[row])
         # The Timestep adds `time_offset` itself.
-        ts.time = float(self._time_axis(np.array([frame]), decoded.times[row : row + 1])[0])
+        ts.time = float(self._time_axis(frame, decoded.times[row]))
         return ts
 
     def _read_alone(self, frame: int) -> FrameBuffer:
@@ -417,13 +417,15 @@ class Reader(ReaderBase):
         data = self.ts.data
         for name in self._observed:
             data.pop(name, None)  # a user may have taken it
-        found = file.observables.at(step, frame) if isinstance(file, Hdf5File) else {}
-        if file.format == "TRR":
-            found = {"lambda": float(lambda_)}
+        data["step"] = step
+        if isinstance(file, Hdf5File):
+            found = file.observables.at(step, frame)
+        else:
+            found = {"lambda": float(lambda_)} if file.format == "TRR" else {}
         # These names are MDAnalysis's own.
         self._observed = [name for name in found if name not in ("step", "time", "dt")]
-        data.update((name, found[name]) for name in self._observed)
-        data["step"] = step
+        for name in self._observed:
+            data[name] = found[name]
 
     def _read_next_timestep(self, ts: Any = None) -> Any:
         if self._frame + 1 >= self.n_frames:

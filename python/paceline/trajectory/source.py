@@ -91,8 +91,8 @@ class TimeAxis:
     dt: float | None = None
     offset: float = 0.0
 
-    def __call__(self, frames: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Times of frames, ps, given those in the file."""
+    def __call__(self, frames: Any, times: Any) -> Any:
+        """Times of frames, ps, given those in the file: arrays, or numbers of one frame."""
         if self.dt is not None:
             times = (frames + self.first) * self.dt
         return times + self.offset if self.offset else times
