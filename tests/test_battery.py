@@ -189,7 +189,9 @@ NEEDED = {
         **{"select": "protein", "donors_sel": "name N", "hydrogens_sel": "name H"},
         "acceptors_sel": "name O",
     },
+    "coordination": {"ag1": "resid 1-9", "ag2": "name OW"},
     "rdf": {"g1": "name OW", "g2": "name HW1"},
+    "survival": {"select": "name OW and around 3 resid 9", "tau_max": 1},
     "cluster": {"select": "name CA", "cutoff": 1.0},
 }
 

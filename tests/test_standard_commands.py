@@ -24,17 +24,20 @@ from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
     CenterDistance,
+    CoordinationNumbers,
     DistanceMap,
     DistanceMatrixSeries,
     MinimumDistance,
 )
 from paceline.analysis.dssp import DSSP
+from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA
+from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.cli.standard_commands import COMMANDS
 
 CLASSES = {
@@ -332,3 +335,30 @@ def test_arguments_that_are_missing(command, arguments, words, adk_xtc, run):
     status, _, err = run(command, *adk_xtc, *arguments)
     assert status == 2
     assert words in err
+
+
+def test_groups_that_change(adk_xtc, tmp_path, run):
+    universe = paceline.Universe(*adk_xtc)
+    files, text = (*adk_xtc, "--end", 5), "name CA and around 8 resid 30"
+    out = tmp_path / "shell.npz"
+    assert run("selection", *files, "--select", text, "-o", out)[0] == 0
+    shell = SelectedAtoms(universe.select_atoms(text, updating=True)).run(stop=5).results
+    for name in ("atoms", "counts", "offsets"):
+        np.testing.assert_array_equal(np.load(out)[name], shell[name])
+    out = tmp_path / "survival.npz"
+    given = ("--select", text, "--tau-max", 2, "--intermittency", 1, "--residues", "-o", out)
+    assert run("survival", *files, *given)[0] == 0
+    wanted = SurvivalProbability(universe, text).run(2, 0, 5, None, True, 1).sp_timeseries
+    np.testing.assert_array_equal(np.load(out)["sp_timeseries"], wanted)
+    status, _, err = run("survival", *files, "--select", "around x")
+    assert status == 2
+    assert "'around x' is no selection" in err
+
+
+def test_coordination_numbers(adk_xtc, tmp_path, run):
+    universe, out = paceline.Universe(*adk_xtc), tmp_path / "near.npz"
+    select = ("--select", "name NZ", "--select-2", "name O*")
+    assert run("coordination", *adk_xtc, *select, "--cutoff", 4, "-o", out, "--end", 5)[0] == 0
+    groups = [universe.select_atoms(text) for text in ("name NZ", "name O*")]
+    wanted = CoordinationNumbers(*groups, cutoff=4).run(stop=5).results.coordination
+    np.testing.assert_array_equal(np.load(out)["coordination"], wanted)

@@ -237,7 +237,7 @@ ANALYSES = {
         lambda u: SurvivalProbability(
             u, "name CA and around 9 resid 30", tau_max=6, window_step=3, intermittency=2
         ),
-        lambda results: [results.sp_timeseries, *results.sp_timeseries_data],
+        lambda results: [results.sp_timeseries, results.sp_timeseries_data],
         equidistant=True,
     ),
     "TimeSeries with a halo": Case(

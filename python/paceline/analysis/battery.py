@@ -30,6 +30,7 @@ NAMES = {
     "cluster": "clustering.Clustering",
     "contact-map": "contacts.ContactMap",
     "contacts": "contacts.Contacts",
+    "coordination": "distances.CoordinationNumbers",
     "density": "density.DensityAnalysis",
     "dielectric": "dielectric.DielectricConstant",
     "dihedrals": "dihedrals.Dihedral",
@@ -49,6 +50,8 @@ NAMES = {
     "rmsd-matrix": "diffusionmap.DistanceMatrix",
     "rmsf": "rms.RMSF",
     "sasa": "sasa.SASA",
+    "selection": "groups.SelectedAtoms",
+    "survival": "waterdynamics.SurvivalProbability",
 }
 #: Tables of all series of groups: of each replica, of each group, and of groups beside the first.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
@@ -57,6 +60,8 @@ ATOMS = (
     *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
     *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3"),
 )
+#: Parameters that take atoms which are selected anew in each frame.
+UPDATING = ("group",)
 #: What a system may hold, by selections that find one atom of it, and what is then computed.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "protein and name CA": {
@@ -462,7 +467,7 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
     cls = class_of(given.pop("analysis", name), f"[{name}]: ")
     known = inspect.signature(cls).parameters
     first = next(iter(known))
-    atoms = {first, *ATOMS} if first == "select" else set(ATOMS)
+    atoms = {*ATOMS, *UPDATING} | ({first} if first == "select" else set())
     if first in atoms and (first == "select" or "select" not in known) and first not in given:
         given[first] = given.pop("select", "all")
     given.setdefault(first, universe)
@@ -508,8 +513,8 @@ def class_of(analysis: Any, where: str = "") -> Any:
 
 
 def _select(name: str, key: str, text: str, universe: Any) -> Any:
-    atoms = universe.select_atoms(text)
-    if len(atoms) == 0:
+    atoms = universe.select_atoms(text, updating=key in UPDATING)
+    if len(atoms) == 0 and key not in UPDATING:
         raise SelectionError(f"[{name}]: {key}: no atoms match {text!r}")
     return atoms
 

@@ -45,8 +45,9 @@ class SurvivalProbability(SelectedAtoms):
         Lags, frames.
     results.sp_timeseries : numpy.ndarray of float64, shape (tau_max + 1,)
         Survival probability; 1 at lag 0, and NaN where there are no origins.
-    results.sp_timeseries_data : list of numpy.ndarray of float64
-        For each lag from 1 on, the values of all origins, in their order.
+    results.sp_timeseries_data : numpy.ndarray of float64, shape (tau_max, n_origins)
+        For each lag from 1 on, the values of all origins; NaN for those that do not count. As an
+        attribute of the analysis, lists of the others, as of the kit.
     results.tau : numpy.ndarray of float64, shape (tau_max + 1,)
         Lags, ps.
     results.atoms, results.counts, results.offsets : numpy.ndarray
@@ -190,11 +191,13 @@ class SurvivalProbability(SelectedAtoms):
         else:
             end = int(rows[-1]) + 1
         counts, is_known = self._count(rows, np.array(windows), end)
-        data = []
+        data = np.full((self.tau_max, len(counts)), np.nan)
+        means = np.full(self.tau_max, np.nan)
         for lag in range(1, self.tau_max + 1):
             kept = is_known[:, lag] & (counts[:, 0] > 0)
-            data.append(counts[kept, lag] / counts[kept, 0])
-        means = [float(np.mean(some)) if len(some) else np.nan for some in data]
+            if kept.any():
+                values = counts[kept, lag] / counts[kept, 0]
+                data[lag - 1, kept], means[lag - 1] = values, np.mean(values)
         lags, survival = np.arange(self.tau_max + 1), np.array([1.0, *means])
         known = np.flatnonzero(np.isfinite(self.times))
         apart = np.nan
@@ -250,7 +253,8 @@ class SurvivalProbability(SelectedAtoms):
     @property
     def sp_timeseries_data(self) -> list[list[float]]:
         """Values of all origins, as of the kit."""
-        return [values.tolist() for values in self.results.sp_timeseries_data]
+        data = self.results.sp_timeseries_data
+        return [values[~np.isnan(values)].tolist() for values in data]
 
 
 def __getattr__(name: str) -> Any:

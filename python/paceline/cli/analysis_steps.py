@@ -85,10 +85,13 @@ def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     return {**continuous, **given(args, "dt"), **hdf5_options(args)}
 
 
-def selected(universe: Any, text: str) -> Any:
-    """Select at least one atom; `SelectionError` where that is not possible."""
+def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
+    """Select at least one atom; `SelectionError` where that is not possible.
+
+    With `updating`, atoms are selected anew in each frame, and may be none.
+    """
     try:
-        atoms = universe.select_atoms(text)
+        atoms = universe.select_atoms(text, updating=updating)
     except SelectionError:
         raise  # it says all
     except MDAnalysis.SelectionError as error:
@@ -99,7 +102,7 @@ def selected(universe: Any, text: str) -> Any:
             f"{text!r} asks for what the topology does not tell ({error}): give another --select, "
             "such as all, or another topology"
         ) from None
-    if len(atoms) == 0:
+    if len(atoms) == 0 and not updating:
         raise SelectionError(f"no atoms match {text!r}")
     return atoms
 

@@ -42,6 +42,8 @@ class Command:
         Makes the analysis, where it takes more than the atoms and the options.
     structures : str
         Help for --structures, where results are also saved as structures.
+    updating : bool
+        True if atoms are selected anew in each frame.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Command:
     files: Sequence[str] = ()
     make: Make | None = None
     structures: str = ""
+    updating: bool = False
 
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
@@ -94,7 +97,7 @@ class Command:
             args.select or "all",
             *(getattr(args, f"select_{k + 2}") for k in range(len(self.groups))),
         ]
-        groups = [selected(universe, text) for text in texts]
+        groups = [selected(universe, text, updating=self.updating) for text in texts]
         if self.make is not None:
             return self.make(universe, args, groups, options)
         return class_of(self.name)(*groups, **options)
@@ -190,6 +193,12 @@ def _currents(universe: Any, args: argparse.Namespace, groups: list[Any], option
     from paceline.analysis.correlation import CurrentAutocorrelation
 
     return CurrentAutocorrelation(*groups, **options)
+
+
+def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.waterdynamics import SurvivalProbability
+
+    return SurvivalProbability(universe, args.select, **options)
 
 
 #: Options that several commands have.
@@ -319,6 +328,85 @@ COMMANDS = (
                 "help": "another criterion, which has its own limits [%(default)s]",
             },
         },
+    ),
+    Command(
+        "selection",
+        "",
+        "atoms selected anew in each frame: their number, and as .npz each of them",
+        "Number of atoms that a selection finds in each frame, such as the waters of the first "
+        "shell; as .npz also their indices (atoms), those of frame k from offsets[k] to "
+        "offsets[k + 1].",
+        (
+            'md.tpr md.xtc --select "name OW and around 3.5 protein" -o shell.csv --plot shell.png',
+            'md.tpr md.xtc --select "resname SOL and cyzone 4 12 -12 protein" -o pore.npz',
+        ),
+        updating=True,
+    ),
+    Command(
+        "survival",
+        "",
+        "survival probability of atoms or residues in a region",
+        "Mean fraction of the atoms in a region that are there in each frame of the time that "
+        "follows (waterdynamics.SurvivalProbability), against that time. The region is a "
+        "selection, evaluated in each frame.",
+        (
+            'md.tpr md.xtc --select "name OW and around 3.5 protein" -o survival.csv',
+            'md.tpr md.xtc --select "resname SOL and sphzone 6 resid 10" --residues --tau-max 50 '
+            "--intermittency 2 --plot survival.png",
+        ),
+        {
+            "tau_max": {
+                "type": positive,
+                "default": 20,
+                "metavar": "N",
+                "help": "largest time, frames [%(default)s]",
+            },
+            "window_step": {
+                "type": positive,
+                "default": 1,
+                "metavar": "N",
+                "help": "frames from one origin to the next [%(default)s]",
+            },
+            "intermittency": {
+                "type": int,
+                "default": 0,
+                "metavar": "N",
+                "help": "an absence of up to N frames does not count [%(default)s]",
+            },
+            "residues": {
+                "action": "store_true",
+                "default": False,
+                "help": "follow residues, which are there while any of their atoms is",
+            },
+        },
+        make=_survival,
+        updating=True,
+    ),
+    Command(
+        "coordination",
+        "",
+        "coordination numbers: neighbours of each atom",
+        "Mean number of the atoms of --select-2 within a distance of each atom of --select; as "
+        ".npz also that of each atom in each frame.",
+        (
+            'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.csv',
+            'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.npz',
+        ),
+        {
+            "cutoff": {
+                "type": float,
+                "default": 4.5,
+                "metavar": "Å",
+                "help": "largest distance of neighbours, Å [%(default)s]",
+            },
+            "exclude_same": {
+                "choices": ("residue", "segment", "fragment"),
+                "default": None,
+                "help": "do not count atoms in the same one",
+            },
+            "pbc": PBC,
+        },
+        groups=("the neighbours",),
     ),
     Command(
         "sasa",
