@@ -9,7 +9,8 @@ from MDAnalysis.core.selection import PointSelection
 from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
-from paceline.analysis.groups import SelectedAtoms, follow
+from paceline.analysis.groups import SelectedAtoms
+from paceline.analysis.updating import follow
 from paceline.errors import AnalysisError, UnsupportedError
 
 CELLS = {
@@ -309,3 +310,42 @@ def test_rows_tables_and_records(wet):
     assert "'around 3 protein'" in run.record()["group"]
     inner = shell.select_atoms("name OW", updating=True)
     assert SelectedAtoms(inner).parameters()["group"] == "'name OW' of ('around 3 protein')"
+
+
+def depth(block):
+    """Mean z of the atoms of a group in each frame, and their number."""
+    z = [rows[atoms, 2] for rows, atoms in zip(block.positions, block.selected, strict=True)]
+    return np.array([(np.sum(one, dtype=float), len(one)) for one in z])
+
+
+def numbers(block):
+    """Columns of the atoms of a group in each frame."""
+    return np.array([len(one) for one in block.selected]), np.concatenate(block.selected)
+
+
+def test_own_functions_of_a_group_that_changes(wet):
+    theirs, ours = (one.select_atoms("name OW and around 4 protein", updating=True) for one in wet)
+    run = paceline.TimeSeries(depth, ours).run(n_workers=2, block_frames=1)
+    wanted = [
+        (np.sum(theirs.positions[:, 2], dtype=float), len(theirs)) for _ in wet[0].trajectory
+    ]
+    assert run.results.timeseries.tolist() == [list(row) for row in wanted]
+    assert "around 4 protein" in run.parameters()["group"]
+    records = paceline.RaggedTimeSeries(numbers, ours).run(backend="serial").results
+    atoms = follow(ours, "test").read[records.records]
+    assert atoms.tolist() == SelectedAtoms(ours).run(backend="serial").results.atoms.tolist()
+    total = paceline.Reduce(lambda block: depth(block).sum(axis=0), np.add, ours)
+    assert total.run(backend="serial").results.value[1] == sum(row[1] for row in wanted)
+    for options, match in [
+        ({"block": "mdtraj"}, "the same atoms in each frame"),
+        ({"fields": ["velocities"]}, "found by positions"),
+    ]:
+        with pytest.raises(UnsupportedError, match=match):
+            paceline.TimeSeries(depth, ours, **options)
+
+
+def test_damaged_frames_have_no_atoms(damaged):
+    files, missing = damaged
+    group = paceline.Universe(*files).select_atoms("around 4 resid 30", updating=True)
+    run = paceline.TimeSeries(depth, group).run(on_error="skip", backend="serial")
+    assert np.flatnonzero(np.isnan(run.results.timeseries[:, 0])).tolist() == sorted(missing)

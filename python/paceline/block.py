@@ -88,6 +88,9 @@ class Block:
         self._columns = columns
         self._attributes = attributes
 
+    #: Of a group that updates itself, columns of its atoms in each frame.
+    selected: list[np.ndarray]
+
     @cached_property
     def positions(self) -> np.ndarray:
         """Positions, Å: numpy.ndarray of float32, shape (n_frames, n_atoms, 3)."""

@@ -718,7 +718,7 @@ class NeighborList(_OfGroups):
         return np.column_stack(np.divmod(keys, n)), counts
 
 
-class CoordinationNumbers(NeighborList):
+class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
     """Number of neighbours of each atom within a cutoff, in each frame.
 
     Pairs are those of `NeighborList`.

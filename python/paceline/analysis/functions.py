@@ -9,6 +9,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame, Ragged, Reduction
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import AtomAttributes, Block, field_bits
 from paceline.errors import UnsupportedError
 
@@ -29,8 +30,23 @@ class _FunctionAnalysis(AnalysisBase):
         block: str,
         verbose: bool,
     ):
+        self._finder, self._described = None, ""
+        if hasattr(atomgroup, "is_uptodate"):
+            if block == "mdtraj":
+                raise UnsupportedError(
+                    f"{type(self).__name__}: trajectories of MDTraj have the same atoms in each "
+                    "frame, and the group changes: use paceline's own blocks"
+                )
+            self._finder = follow(atomgroup, type(self).__name__)
+            self._described = describe_group(atomgroup)
+            atomgroup = atomgroup.universe.atoms[self._finder.read]
         super().__init__(atomgroup, verbose=verbose)
         field_bits(fields)
+        if self._finder is not None and "positions" not in fields:
+            raise UnsupportedError(
+                f"{type(self).__name__}: a group that changes is found by positions, which fields "
+                "must have"
+            )
         self.fields = fields
         if not callable(function):
             raise TypeError(f"expected a function of a block, found {type(function).__name__}")
@@ -61,6 +77,8 @@ class _FunctionAnalysis(AnalysisBase):
     @property
     def _of_block(self) -> Callable[[Block], Any]:
         """The function, as one of paceline's blocks."""
+        if self._finder is not None:
+            return _WithSelected(self.function, self._finder)
         if self.block == "paceline":
             return self.function
         from paceline.mdtraj import WithTrajectory
@@ -78,7 +96,8 @@ class _FunctionAnalysis(AnalysisBase):
 
     def parameters(self) -> dict[str, Any]:
         """The function's name and the atoms."""
-        return {"function": self._function_name, **super().parameters()}
+        group = {"group": self._described} if self._described else {}
+        return {"function": self._function_name, **group, **super().parameters()}
 
 
 def _check_label(column: str) -> None:
@@ -108,7 +127,9 @@ class TimeSeries(_FunctionAnalysis):
         axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone,
         or on those of its `halo`.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order.
+        Atoms whose positions the function sees, in this order. Of a group that updates itself it
+        sees all atoms that may matter, and `block.selected` has the columns of those that are in
+        it, an array for each frame.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces". Only these are
         decoded.
@@ -232,7 +253,9 @@ class Reduce(_FunctionAnalysis):
         Takes the partial results of neighbouring frames, earlier ones first, and returns that of
         all of them. It may change and return its first argument.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order.
+        Atoms whose positions the function sees, in this order. Of a group that updates itself it
+        sees all atoms that may matter, and `block.selected` has the columns of those that are in
+        it, an array for each frame.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces".
     block : {"paceline", "mdtraj"}
@@ -311,7 +334,9 @@ class RaggedTimeSeries(_FunctionAnalysis):
         shape and type in each block, also where there are none. Blocks are cut anywhere, and hold
         no damaged frames: the records of a frame must depend on it alone.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order.
+        Atoms whose positions the function sees, in this order. Of a group that updates itself it
+        sees all atoms that may matter, and `block.selected` has the columns of those that are in
+        it, an array for each frame.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces".
     label : str, optional
@@ -403,6 +428,24 @@ class RaggedTimeSeries(_FunctionAnalysis):
             frames=self.frames,
             times=self.times,
         )
+
+
+class _WithSelected:
+    """Function of a block that knows the atoms of a group in each of its frames."""
+
+    def __init__(self, function: Callable[[Block], Any], finder: GroupFinder):
+        self._function, self._finder = function, finder
+
+    def __call__(self, block: Block) -> Any:
+        readable = np.flatnonzero(block.held)
+        counts = np.zeros(len(block), np.int64)
+        atoms = np.empty(0, np.int64)
+        if len(readable):
+            some = block if len(readable) == len(block) else block[readable]
+            counts[readable], atoms = self._finder.find(some)
+        columns = np.searchsorted(self._finder.read, atoms)
+        block.selected = np.split(columns, np.cumsum(counts)[:-1])
+        return self._function(block)
 
 
 class _Function:

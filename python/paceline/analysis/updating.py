@@ -1,0 +1,352 @@
+"""Evaluate updating groups on workers: the tree of MDAnalysis's selections, for the core.
+
+Imports no MDAnalysis.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import Block
+from paceline.errors import UnsupportedError
+
+#: Modules of MDAnalysis's own selections.
+OWN = ("MDAnalysis.core.selection", "MDAnalysis.core.selection._selectors")
+#: Selections by positions, in the order of what they cost.
+BY_POSITION = {
+    "PropertySelection": 1,
+    "PointSelection": 2,
+    "SphericalZoneSelection": 2,
+    "SphericalLayerSelection": 2,
+    "CylindricalZoneSelection": 2,
+    "CylindricalLayerSelection": 2,
+    "AroundSelection": 3,
+    "IsoLayerSelection": 3,
+}
+#: Selections whose answer for an atom depends on the other atoms of the group.
+OF_THE_WHOLE = ("BondedSelection", "SmartsSelection")
+COMPARISONS = {
+    "greater": ">",
+    "greater_equal": ">=",
+    "less": "<",
+    "less_equal": "<=",
+    "not_equal": "!=",
+}
+#: Cell in files of structures that have none, Å and degrees.
+NO_CELL = (1, 1, 1, 90, 90, 90)
+#: Kind, numbers of the selections that it needs, its own numbers, whether nearest images count, and
+#: atoms or labels; as `_core.SelectedAtoms` takes it.
+Node = tuple[str, list[int], list[float], bool, np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class GroupFinder:
+    """Finds the atoms of an updating group in the frames of a block, on workers.
+
+    Attributes
+    ----------
+    read : numpy.ndarray of int64, shape (n_read,)
+        Indices of the atoms whose positions it needs, or that it may choose, increasing.
+    arguments : tuple
+        Arguments of `_core.SelectedAtoms`.
+    """
+
+    read: np.ndarray
+    arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
+    #: Places of these among the atoms of a block, where that has others, too.
+    places: np.ndarray | None = None
+    _bound: list[_core.SelectedAtoms] = field(default_factory=list, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": []}
+
+    def among(self, indices: np.ndarray) -> "GroupFinder":
+        """Make one for blocks of these atoms, increasing, of which it reads some."""
+        return replace(self, places=np.searchsorted(indices, self.read), _bound=[])
+
+    def find(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Number of atoms in each frame, and indices of all: int64."""
+        positions, columns = block.raw
+        if not self._bound:
+            places = self.places
+            if places is not None and columns is not None:
+                places = columns[places]
+            own = columns if places is None else places
+            self._bound.append(_core.SelectedAtoms(own, *self.arguments))
+        counts, found, refused = self._bound[0].find(positions, block.dimensions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        return counts, self.read[found]
+
+
+def describe_group(group: Any) -> str:
+    """Describe an updating group by its selections, for records."""
+    texts = " + ".join(repr(text) for text in group._selection_strings)
+    base = group._base_group
+    if hasattr(base, "is_uptodate"):
+        return f"{texts} of ({describe_group(base)})"
+    return texts if base is base.universe.atoms else f"{texts} of {len(base)} atoms"
+
+
+def follow(group: Any, name: str) -> GroupFinder:
+    """Make what finds the atoms of an updating group on workers; `name` is that of the analysis.
+
+    Raises
+    ------
+    UnsupportedError
+        Workers cannot evaluate it.
+    TypeError
+        The group does not update itself.
+    ValueError
+        A distance that is negative or not finite.
+    """
+    if not hasattr(group, "is_uptodate"):
+        raise TypeError(
+            f"{name}: expected a group that updates itself, select_atoms(…, updating=True), found "
+            f"{group!r}"
+        )
+    tree = _Tree(group.universe, name)
+    members, (base, n_base, selections) = tree.group(group, tree.everything)
+    tree.read |= members
+    if not tree.read.any():
+        tree.read[0] = True  # a block without atoms cannot be read
+    return tree.finder((base, n_base, selections))
+
+
+class _Domain(NamedTuple):
+    """Atoms that a selection is applied to.
+
+    `fixed` is their group if it is the same in each frame. `members` are those that may be in it:
+    bool, one for each atom of the Universe.
+    """
+
+    fixed: Any | None
+    members: np.ndarray
+
+
+class _Tree:
+    """Selections of MDAnalysis as nodes that the core evaluates.
+
+    Of a selection that does not move it is enough to know its atoms. Only those atoms are read that
+    a selection by positions needs: those near which others are searched, and those that may be
+    chosen in the end.
+    """
+
+    def __init__(self, universe: Any, name: str):
+        self.universe, self.name = universe, name
+        self.nodes: list[Node] = []
+        #: Atoms that are read, bool.
+        self.read = np.zeros(len(universe.atoms), bool)
+        self.everything = np.ones(len(universe.atoms), bool)
+        #: Without a cell, rounding depends on the extent of all atoms.
+        cell = universe.dimensions
+        self.has_cell = cell is not None and not np.allclose(cell, NO_CELL, rtol=1e-5, atol=0)
+
+    def finder(self, group: tuple[int, int | None, list[int]]) -> GroupFinder:
+        """Number atoms by their places among those that are read."""
+        read = np.flatnonzero(self.read)
+        place = np.full(len(self.read), -1)
+        place[read] = np.arange(len(read))
+        nodes: list[Node] = []
+        for kind, inputs, values, periodic, atoms in self.nodes:
+            if kind == "fixed" and atoms is not None:
+                atoms = place[atoms]
+                atoms = atoms[atoms >= 0]
+            elif atoms is not None:
+                atoms = np.ascontiguousarray(atoms[read])
+            nodes.append((kind, inputs, values, periodic, atoms))
+        complete = not self.has_cell
+        return GroupFinder(read, (nodes, group, len(read), len(self.read), complete))
+
+    def node(
+        self,
+        kind: str,
+        inputs: Sequence[int] = (),
+        values: Sequence[float] = (),
+        periodic: Any = False,
+        atoms: np.ndarray | None = None,
+    ) -> int:
+        """Add a node; its number."""
+        numbers = [float(value) for value in values]
+        self.nodes.append((kind, list(inputs), numbers, bool(periodic), atoms))
+        return len(self.nodes) - 1
+
+    def fixed(self, indices: np.ndarray) -> tuple[int, np.ndarray]:
+        """Add the same atoms in each frame; the number, and these."""
+        members = np.zeros(len(self.read), bool)
+        members[indices] = True
+        return self.node("fixed", atoms=np.flatnonzero(members)), members
+
+    def group(
+        self, group: Any, wanted: np.ndarray
+    ) -> tuple[np.ndarray, tuple[int, int | None, list[int]]]:
+        """Add an updating group: atoms that may be in it, and what the core knows it by."""
+        base, n_base = group._base_group, None
+        if hasattr(base, "is_uptodate"):
+            if len(base._selections) > 1:
+                raise self.unsupported(
+                    "its base group is an updating group of several selections: join them by 'or'"
+                )
+            members, (inner, n_inner, selections) = self.group(base, self.everything)
+            values = [] if n_inner is None else [n_inner]
+            number = self.node("group", [inner, *selections], values)
+            domain = _Domain(None, members)
+            self.read |= members
+        else:
+            self._check_base(base, group._selections)
+            number, members = self.fixed(base.indices)
+            domain, n_base = _Domain(base, members), len(base)
+        found = np.zeros(len(self.read), bool)
+        numbers = []
+        for selection in group._selections:
+            one, members = self.add(selection, domain, wanted)
+            numbers.append(one)
+            found |= members
+        return found, (number, n_base, numbers)
+
+    def _check_base(self, base: Any, selections: Sequence[Any]) -> None:
+        """Raise `UnsupportedError` for a base group in which the order of atoms matters."""
+        steps = np.diff(base.indices)
+        if (steps > 0).all():
+            return
+        if len(np.unique(base.indices)) < len(base):
+            raise self.unsupported("its base group has an atom twice: select from its .unique")
+        # MDAnalysis keeps how it sorts in a place that all selections share.
+        if selections and not selections[0].parser.sorted:
+            raise self.unsupported("sorted=False: its atoms come in ascending order")
+
+    def unsupported(self, reason: str) -> UnsupportedError:
+        """Error for what workers cannot evaluate."""
+        return UnsupportedError(
+            f"{self.name}: workers cannot evaluate the updating group: {reason}. MDAnalysis can, "
+            "frame by frame: its own classes take the group, or your loop over the trajectory"
+        )
+
+    def cost(self, selection: Any) -> int:
+        """Check that a selection is MDAnalysis's own; 0 if it is the same in each frame."""
+        kind = type(selection)
+        if kind.__module__ not in OWN:
+            token = getattr(kind, "token", kind.__name__)
+            raise self.unsupported(f"{token!r} ({kind.__qualname__}) is no keyword of MDAnalysis")
+        inner = [getattr(selection, name, None) for name in ("lsel", "rsel", "sel")]
+        costs = [self.cost(one) for one in inner if one is not None]
+        if kind.__name__ == "SelgroupSelection" and hasattr(selection.grp, "is_uptodate"):
+            costs.append(3)
+        if kind.__name__ == "SameSelection" and selection.prop in ("x", "y", "z"):
+            costs.append(1)
+        return max([BY_POSITION.get(kind.__name__, 0), *costs])
+
+    def add(self, selection: Any, domain: _Domain, wanted: np.ndarray) -> tuple[int, np.ndarray]:
+        """Add a selection, applied to a group; its number, and those of `wanted` it may choose."""
+        moves = self.cost(selection) > 0
+        if domain.fixed is not None and not moves:
+            number, members = self.fixed(selection.apply(domain.fixed).indices)
+            return number, members & wanted
+        kind = type(selection).__name__
+        if kind in OF_THE_WHOLE:
+            raise self.unsupported(f"{selection.token!r} of atoms that change from frame to frame")
+        inside = domain.members & wanted
+        if kind in ("AndOperation", "OrOperation"):
+            return self._both(kind, selection, domain, wanted)
+        if kind == "NotSelection":
+            number, _ = self.add(selection.sel, domain, wanted)
+            return self.node("not", [number]), inside
+        if kind == "GlobalSelection":
+            everything = _Domain(self.universe.atoms, self.everything)
+            number, members = self.add(selection.sel, everything, wanted)
+            return self.node("global", [number]), members
+        if kind == "SelgroupSelection" and moves:
+            return self._selgroup(selection.grp, domain, wanted)
+        if kind in ("SameSelection", "ByResSelection"):
+            return self._same(kind, selection, domain, inside)
+        if kind in BY_POSITION:
+            return self._by_position(kind, selection, domain, inside), inside
+        # What is chosen by the atom alone is chosen of all atoms, and of these the group's.
+        number, members = self.fixed(selection.apply(self.universe.atoms).indices)
+        return self.node("and", [number, self.node("all")]), members & inside
+
+    def _both(
+        self, kind: str, selection: Any, domain: _Domain, wanted: np.ndarray
+    ) -> tuple[int, np.ndarray]:
+        """Add two selections, of which the cheaper is evaluated first."""
+        first, second = sorted((selection.lsel, selection.rsel), key=self.cost)
+        one, members = self.add(first, domain, wanted)
+        if kind == "OrOperation":
+            other, others = self.add(second, domain, wanted)
+            return self.node("or", [one, other]), members | others
+        other, both = self.add(second, domain, members)
+        return self.node("and", [one, other]), both
+
+    def _selgroup(self, group: Any, domain: _Domain, wanted: np.ndarray) -> tuple[int, np.ndarray]:
+        """Add an updating group that a selection names."""
+        if group.universe is not self.universe:
+            raise self.unsupported("a group of another Universe")
+        members, (base, n_base, selections) = self.group(group, wanted)
+        values = [] if n_base is None else [n_base]
+        return self.node("group", [base, *selections], values), members & domain.members
+
+    def _same(
+        self, kind: str, selection: Any, domain: _Domain, inside: np.ndarray
+    ) -> tuple[int, np.ndarray]:
+        """Add atoms that have something in common with others."""
+        number, members = self.add(selection.sel, domain, self.everything)
+        self.read |= members
+        prop = "residue" if kind == "ByResSelection" else selection.prop
+        if prop in ("x", "y", "z"):
+            self.read |= inside
+            return self.node("same coordinate", [number], ["xyz".index(prop)]), inside
+        name = "fragindices" if prop == "fragment" else None
+        if name is None:
+            name = "resindices" if prop == "residue" else selection.prop_trans[prop]
+        values = np.asarray(getattr(self.universe.atoms, name))
+        _, labels = np.unique(values, return_inverse=True)
+        labels = labels.reshape(-1).astype(np.int64)
+        if values.dtype.kind == "f":
+            labels[np.isnan(values)] = 2**32 - 1  # the same as no other
+        shared = np.isin(labels, labels[members])
+        return self.node("same", [number], atoms=labels), inside & shared
+
+    def _by_position(self, kind: str, selection: Any, domain: _Domain, inside: np.ndarray) -> int:
+        """Add a selection by positions."""
+        self.read |= inside
+        if kind == "PropertySelection":
+            return self._property(selection)
+        periodic = selection.periodic
+        if kind == "PointSelection":
+            return self.node("point", [], [selection.cutoff, *selection.ref], periodic)
+        number, members = self.add(selection.sel, domain, self.everything)
+        self.read |= members
+        inner = getattr(selection, "inRadius", None)
+        outer = getattr(selection, "exRadius", None)
+        if outer is None:
+            outer = selection.cutoff
+        radii = [outer] if inner is None else [outer, inner]
+        if not all(0 <= radius < np.inf for radius in radii):
+            raise ValueError(
+                f"{self.name}: {selection.token} needs distances of at least 0 Å, not {radii}"
+            )
+        if kind.startswith("Cylindrical"):
+            limits = [selection.zmin, selection.zmax]
+            squares = [radius**2 for radius in radii]
+            values = [outer, squares[0], *limits, *squares[1:]]
+            return self.node("cylinder", [number], values, periodic)
+        if kind.startswith("Spherical"):
+            return self.node("sphere", [number], radii, periodic)
+        if not (periodic and self.has_cell):
+            self.read |= domain.members
+        return self.node("near", [number], radii, periodic)
+
+    def _property(self, selection: Any) -> int:
+        """Add a comparison of a coordinate, in single precision as NumPy's."""
+        value = selection.value
+        values = ["xyz".index(selection.prop), selection.absolute, float(np.float32(value))]
+        operator = selection.operator
+        if not hasattr(operator, "keywords"):
+            return self.node(COMPARISONS[operator.__name__], [], values)
+        limits = operator.keywords
+        tolerance = np.float32(limits["atol"] + limits["rtol"] * abs(value))
+        return self.node("==", [], [*values, float(tolerance)])
