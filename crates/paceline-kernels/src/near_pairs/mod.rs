@@ -13,8 +13,10 @@ use super::transform::Refused;
 use paceline_formats::error::{self, Error};
 
 mod boxes;
+mod shell;
 
 use boxes::{Boxes, MANY};
+use shell::Shell;
 
 /// A position, in single precision.
 pub type Point = [f32; 3];
@@ -398,6 +400,7 @@ impl Lists {
 #[derive(Debug, Clone, Default)]
 pub struct Search {
     boxes: Boxes,
+    shell: Shell,
     near: Vec<u32>,
     found: Vec<[u32; 2]>,
 }
@@ -469,6 +472,19 @@ impl Search {
         places: &[u32],
         marks: &mut [bool],
     ) -> Result<(), String> {
+        if of.len() <= places.len() && self.shell.fill(measure, of, at) {
+            let mut refused = Ok(());
+            let is_near = |atom, place| match measure.within(at(atom), at(place)) {
+                Ok(distance) => distance.is_some(),
+                Err(reason) => {
+                    refused = Err(reason);
+                    true
+                }
+            };
+            if self.shell.find(places, at, marks, is_near) {
+                return refused;
+            }
+        }
         let (few, many) = if of.len() < places.len() {
             (of, places)
         } else {
