@@ -171,6 +171,19 @@ def damaged(adk_xtc, tmp_path_factory) -> tuple[System, list[int]]:
 
 
 @pytest.fixture(scope="session")
+def membrane_lipids() -> tuple[MDAnalysis.Universe, paceline.Universe, np.ndarray]:
+    """A membrane in a hexagonal cell, on MDAnalysis and on ours, and bonds of its hydrogens."""
+    files = datafiles.GRO_MEMPROT, datafiles.XTC_MEMPROT
+    theirs, ours = (kind(*files) for kind in (MDAnalysis.Universe, paceline.Universe))
+    group = theirs.select_atoms("resname POPE POPG")
+    is_hydrogen = np.char.startswith(group.names.astype(str), "H")
+    heavy = np.maximum.accumulate(np.where(is_hydrogen, 0, group.indices))
+    bonds = np.column_stack([heavy, group.indices])[is_hydrogen]
+    ours.add_TopologyAttr("bonds", bonds)
+    return theirs, ours, bonds
+
+
+@pytest.fixture(scope="session")
 def universe(adk) -> paceline.Universe:
     """Adenylate kinase on our reader."""
     return paceline.Universe(*adk)

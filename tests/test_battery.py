@@ -128,7 +128,7 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     same = Battery.from_file(again, wet.universe)
     assert same.descriptions == wet.descriptions
     salt = paceline.Universe.empty(3, trajectory=True)
-    with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor water"):
+    with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor lipids"):
         Battery.default(salt)
 
 
@@ -201,8 +201,8 @@ def test_every_name_can_be_described(name, adk_in_water):
     """By selections alone."""
     universe = paceline.Universe(*adk_in_water)
     universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
-    if name in ("dielectric", "dipole-autocorrelation"):
-        universe.add_TopologyAttr("bonds", [(0, 1)])
+    if name in ("dielectric", "dipole-autocorrelation", "order"):
+        universe.add_TopologyAttr("bonds", [(4, 5)])  # of the first CA and its hydrogen
     given = NEEDED.get(name, {"select": "protein and resid 1-40"})
     battery = Battery({name: given}, universe).run(stop=2)
     assert battery.analyses[name].results

@@ -95,6 +95,7 @@ def files(tmp_path_factory) -> Path:
     for name, path in {
         "adk.psf": datafiles.PSF,
         "adk.dcd": datafiles.DCD,
+        "martini.gro": datafiles.Martini_membrane_gro,
         "md.tpr": datafiles.TPR2020,
         "topol.tpr": datafiles.TPR2020,
         "CONFIG": datafiles.DLP_CONFIG,

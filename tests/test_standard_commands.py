@@ -9,7 +9,14 @@ import pandas as pd
 import pytest
 from gridData import Grid
 from MDAnalysis.analysis import align, rms
-from MDAnalysisTests.datafiles import DCD_TRICLINIC, GRO, PSF_TRICLINIC, TPR, TRR
+from MDAnalysisTests.datafiles import (
+    DCD_TRICLINIC,
+    GRO,
+    PSF_TRICLINIC,
+    TPR,
+    TRR,
+    Martini_membrane_gro,
+)
 
 import paceline
 from paceline.analysis.align import AlignTraj, AverageStructure
@@ -33,8 +40,10 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
@@ -272,6 +281,34 @@ def test_dipoles_and_currents(tmp_path, run):
     for name in ("timeseries", "conductivity", "currents"):
         np.testing.assert_array_equal(np.load(path)[name], wanted[name])
     assert "conductivity up to this time (S/m)" in figure.read_text(encoding="utf-8")
+
+
+def test_membranes(adk_xtc, tmp_path, run):
+    path = shutil.copy(Martini_membrane_gro, tmp_path)
+    table, figure = tmp_path / "leaflets.npz", tmp_path / "leaflets.svg"
+    options = ["--select", "name PO4", "--cutoff", 12, "-o", table, "--plot", figure]
+    assert run("leaflets", "-s", path, "-f", path, *options)[:2] == (0, "")
+    membrane = paceline.Universe(path)
+    wanted = LeafletSeries(membrane, "name PO4", 12).run().results
+    np.testing.assert_array_equal(np.load(table)["leaflets"], wanted.leaflets)
+    assert "atoms of a leaflet" in figure.read_text(encoding="utf-8")
+    table, figure = tmp_path / "order.csv", tmp_path / "order.svg"
+    options = ["--select", "name C1A C2A", "--select-2", "name C2A C3A", "-o", table]
+    assert run("order", "-s", path, "-f", path, *options, "--plot", figure)[:2] == (0, "")
+    groups = (membrane.select_atoms(text) for text in ("name C1A C2A", "name C2A C3A"))
+    wanted = OrderParameter(*groups).run().results.to_dataframe()
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")
+    pd.testing.assert_frame_equal(found, wanted, check_exact=True)
+    assert "C1A-C2A" in figure.read_text(encoding="utf-8")
+    status, _, err = run("order", "-s", path, "-f", path, "--select", "name C1A")
+    assert (status, "SCH needs bonds" in err) == (2, True)
+    status, _, err = run("order", "-s", path, "-f", path, *options[:4], "--hydrogens", "name H*")
+    assert (status, "--select-2 is of other vectors" in err) == (2, True)
+    carbons, options = tmp_path / "sch.csv", ["--select", "resname LYS", "--axis", "x"]
+    assert run("order", *adk_xtc, *options, "-e", 4, "-o", carbons) == (0, "", "")
+    wanted = SCH(paceline.Universe(*adk_xtc).select_atoms("resname LYS"), "x").run(stop=4).results
+    found = pd.read_csv(carbons, comment="#", float_precision="round_trip")
+    np.testing.assert_array_equal(found.iloc[:, 2:], wanted.timeseries)
 
 
 def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):

@@ -21,7 +21,7 @@ from MDAnalysis.analysis import (
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.correlations import autocorrelation
-from MDAnalysis.lib.distances import calc_angles
+from MDAnalysis.lib.distances import calc_angles, minimize_vectors
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests import datafiles
 from scipy.spatial.transform import Rotation
@@ -41,6 +41,7 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
+from paceline.analysis.order import SCH
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
@@ -678,3 +679,29 @@ class TestComparison:
         _, head, *rows = [line.split("\t") for line in path.read_text().splitlines()]
         assert head == list(agreement.TSV)
         assert {row[3] for row in rows} == set(agreement.RECIPES)
+
+
+def test_hydrogens_that_gmx_order_rebuilds(membrane_lipids):
+    """Its manual: S_CD = 2/3 S_xx + 1/3 S_yy, of axes along and across the neighbouring carbons."""
+    theirs, ours, _ = membrane_lipids
+    found = SCH(ours.select_atoms("resname POPE and name C2? C21?")).run().results
+    for label, name in (("a carbon of a chain, C24", "C24"), ("a double bond's, C210", "C210")):
+        place = found.labels.tolist().index(name)
+        before, here, after = (
+            theirs.select_atoms(f"resname POPE and name {one}")
+            for one in found.labels[place - 1 : place + 2]
+        )
+        frames = []
+        for ts in theirs.trajectory:
+            cell = ts.dimensions.astype(float)
+            middle = here.positions.astype(float)
+            back, forth = (
+                minimize_vectors(one.positions - middle, cell) for one in (before, after)
+            )
+            z = forth - back
+            x = np.cross(back, forth)
+            axes = [x, np.cross(z, x)]
+            s = [1.5 * one[:, 2] ** 2 / (one**2).sum(axis=1) - 0.5 for one in axes]
+            frames.append((2 * s[0] + s[1]).mean() / 3)
+        given = f"–, `gmx order` {np.mean(frames):.3f}"
+        check_row(f"S_CH of {label}", given, f"{found.mean[place]:.3f}", "paceline")

@@ -505,6 +505,22 @@ class RowKernel:
         gets its volume (Å³).
         """
     @staticmethod
+    def components(
+        columns: NDArray[np.int64] | None, n_atoms: int, cutoff: float, periodic: bool
+    ) -> RowKernel:
+        """Numbers of the connected components that pairs of atoms within `cutoff` (Å) make."""
+    @staticmethod
+    def order(
+        columns: NDArray[np.int64] | None,
+        sizes: NDArray[np.int64],
+        axis: tuple[float, float, float],
+        periodic: bool,
+    ) -> RowKernel:
+        """Order parameters of vectors from the first half of the atoms to the second.
+
+        Along an axis; means over such numbers of vectors.
+        """
+    @staticmethod
     def projection(
         columns: NDArray[np.int64] | None,
         mean: NDArray[np.float64],

@@ -26,7 +26,9 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
@@ -205,6 +207,18 @@ ANALYSES = {
     "Janin": Case(
         lambda u: Janin(u.select_atoms("resname LYS ARG")), lambda results: [results.angles]
     ),
+    "LeafletSeries": Case(
+        lambda u: LeafletSeries(u, u.select_atoms("name CA and resid 1-120")[::-1], 5.0),
+        lambda results: [
+            *(results.components, results.sizes, results.leaflets, results.flip_flops),
+        ],
+    ),
+    "OrderParameter": Case(
+        lambda u: OrderParameter(
+            *(u.select_atoms("name N")[::-1], u.select_atoms("name C")[::-1], (1, 2, -3)),
+        ),
+        lambda results: [results.timeseries, results.mean, results.error],
+    ),
     "PCA": Case(
         lambda u: PCA(u, "name CA and resid 1-40", align=True, n_components=5, n_projected=2),
         lambda results: [
@@ -244,6 +258,10 @@ ANALYSES = {
         lambda u: paceline.TimeSeries(speeds, u.select_atoms("name CB"), halo=(2, 1)),
         lambda results: [results.timeseries],
         in_order=True,
+    ),
+    "SCH": Case(
+        lambda u: SCH(u.select_atoms("resname LYS LEU")[::-1], "x"),
+        lambda results: [results.timeseries, results.mean],
     ),
     "SASA": Case(
         lambda u: SASA(

@@ -17,7 +17,7 @@ const PIECE: usize = 512;
 const FAR: usize = 32;
 
 /// Makes the nearest image of a difference of positions, Å.
-enum Images {
+pub(crate) enum Images {
     /// Without a cell.
     Plain,
     /// With right angles: edges and their inverses.
@@ -41,7 +41,7 @@ impl Images {
         })
     }
 
-    fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
+    pub(crate) fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
         match self {
             Images::Plain => d,
             Images::Rectangular(edges, inverse) => folded(d, edges, inverse),
@@ -86,7 +86,7 @@ impl Images {
 }
 
 /// A cell with oblique angles: what [`Cell::nearest_images`] does, for many differences.
-struct Oblique {
+pub(crate) struct Oblique {
     /// Leaning over at most half of those before them.
     vectors: [[f64; 3]; 3],
     /// Inverses of their lengths along the axes.
@@ -211,7 +211,7 @@ fn whole(x: f64) -> f64 {
 
 /// x, y and z of atoms apart, Å.
 #[derive(Default)]
-struct Points([Vec<f64>; 3]);
+pub(crate) struct Points([Vec<f64>; 3]);
 
 impl Points {
     fn set(&mut self, positions: &[f32]) {
@@ -241,7 +241,7 @@ impl Points {
     }
 
     #[inline]
-    fn at(&self, i: usize) -> [f64; 3] {
+    pub(crate) fn at(&self, i: usize) -> [f64; 3] {
         [self.0[0][i], self.0[1][i], self.0[2][i]]
     }
 }
@@ -265,7 +265,7 @@ by_widest! {
     }
 }
 
-fn difference(to: [f64; 3], from: [f64; 3]) -> [f64; 3] {
+pub(crate) fn difference(to: [f64; 3], from: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|i| to[i] - from[i])
 }
 
@@ -279,7 +279,7 @@ by_widest! {
 
 /// Groups of atoms, each an entry of its own: what all kernels here begin with.
 #[derive(Debug, Clone)]
-struct Groups<const N: usize> {
+pub(crate) struct Groups<const N: usize> {
     columns: [Columns; N],
     periodic: bool,
 }
@@ -287,7 +287,7 @@ struct Groups<const N: usize> {
 impl<const N: usize> Groups<N> {
     /// # Errors
     /// [`Error::Argument`] where a group has no atoms.
-    fn new(columns: [&[usize]; N], periodic: bool) -> Result<Self> {
+    pub(crate) fn new(columns: [&[usize]; N], periodic: bool) -> Result<Self> {
         if columns.iter().any(|columns| columns.is_empty()) {
             return Err(Error::Argument("a group has no atoms".to_string()));
         }
@@ -296,7 +296,7 @@ impl<const N: usize> Groups<N> {
     }
 
     /// Fill a row for each frame, given the groups' atoms in it.
-    fn fill_rows(
+    pub(crate) fn fill_rows(
         &self,
         frames: &Frames<'_>,
         out: &mut [f64],

@@ -54,6 +54,7 @@ pub mod instructions;
 pub mod moments;
 pub mod near_pairs;
 pub mod nojump;
+pub mod order;
 pub mod projection;
 pub mod qcp;
 pub mod rdf;

@@ -18,6 +18,8 @@ use paceline_kernels::dssp;
 use paceline_kernels::dssp::letters::Letters;
 use paceline_kernels::gyration;
 use paceline_kernels::instructions;
+use paceline_kernels::near_pairs::Components;
+use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::sasa;
 use paceline_kernels::transform::Refused;
@@ -249,6 +251,39 @@ impl RowKernel {
         let charges = charges.as_slice()?;
         let columns = all_columns(columns, charges.len())?;
         let task = Dipole::new(&columns, charges, summed, needs_cell);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Numbers of the connected components that pairs of atoms within `cutoff` (Å) make.
+    #[staticmethod]
+    fn components(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        n_atoms: usize,
+        cutoff: f64,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let columns = all_columns(columns, n_atoms)?.into_iter();
+        let columns: Result<Vec<u32>, _> = columns.map(u32::try_from).collect();
+        let task = Components::new(columns?, cutoff, periodic);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Order parameters of vectors from the first half of the atoms to the second, along an axis:
+    /// means over such numbers of vectors.
+    #[staticmethod]
+    fn order(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        sizes: PyReadonlyArray1<'_, i64>,
+        axis: [f64; 3],
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let sizes = indices(sizes.as_slice()?)?;
+        let n_vectors: usize = sizes.iter().sum();
+        let columns = all_columns(columns, n_vectors.saturating_mul(2))?;
+        let (from, to) = columns.split_at(n_vectors);
+        let task = Order::new([from, to], &sizes, axis, periodic);
         task.map(Self::new).or_raise(py)
     }
 

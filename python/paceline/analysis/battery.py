@@ -40,9 +40,11 @@ NAMES = {
     "dssp": "dssp.DSSP",
     "gyration": "gyration.Gyration",
     "hbonds": "hydrogenbonds.HydrogenBondAnalysis",
+    "leaflets": "leaflet.LeafletSeries",
     "lineardensity": "lineardensity.LinearDensity",
     "minimum-distance": "distances.MinimumDistance",
     "msd": "msd.EinsteinMSD",
+    "order": "order.SCH",
     "pca": "pca.PCA",
     "ramachandran": "dihedrals.Ramachandran",
     "rdf": "rdf.InterRDF",
@@ -62,6 +64,8 @@ ATOMS = (
 )
 #: Parameters that take atoms which are selected anew in each frame.
 UPDATING = ("group",)
+#: Headgroups of lipids.
+LIPIDS = "resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4"
 #: What a system may hold, by selections that find one atom of it, and what is then computed.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "protein and name CA": {
@@ -78,6 +82,8 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
     },
+    # Headgroups of lipids by the names of force fields, such as POPC and DPPE.
+    LIPIDS: {"leaflets": {"select": LIPIDS}},
     "name OW OH2": {
         "rdf-water": {
             "analysis": "rdf",
@@ -191,7 +197,7 @@ class Battery:
         Raises
         ------
         UnsupportedError
-            It holds neither protein nor nucleic acid nor water.
+            It holds neither protein nor nucleic acid nor lipids nor water.
         """
         descriptions: dict[str, Description] = {}
         for selection, found in DEFAULTS.items():
@@ -199,8 +205,8 @@ class Battery:
                 descriptions |= found
         if not descriptions:
             raise UnsupportedError(
-                "the system holds neither protein nor nucleic acid nor water, as MDAnalysis "
-                "knows them by their names: describe the analyses in a file ('paceline run')"
+                "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
+                "by their names: describe the analyses in a file ('paceline run')"
             )
         return cls(descriptions, universe)
 

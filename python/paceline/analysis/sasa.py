@@ -195,7 +195,7 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
         radii = RADII[name]
     if isinstance(radii, Mapping):
         known = {f"{element}".upper(): float(radius) for element, radius in radii.items()}
-        elements = _elements(atoms)
+        elements = elements_of(atoms)
         unknown = sorted({one for one in elements if one not in known})
         if unknown:
             names = ", ".join(one.capitalize() or "none" for one in unknown)
@@ -221,7 +221,7 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
     return values
 
 
-def _elements(atoms: Any) -> list[str]:
+def elements_of(atoms: Any) -> list[str]:
     """Symbols in capitals; empty where nothing tells the element."""
     found = [f"{one}".upper() for one in getattr(atoms, "elements", [""] * len(atoms))]
     if all(found) or not hasattr(atoms, "masses"):

@@ -26,6 +26,8 @@ MANY_POINTS, WINDOWS = 2000, 100
 LARGE, MOST_POINTS = 20_000, 200_000
 #: Series of a figure, at most, whose means are in its legend.
 NAMED = 4
+#: Names along an abscissa that find room in their usual size.
+MANY_TICKS = 16
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
 #: Letters of a legend that find room in their usual size.
@@ -78,7 +80,8 @@ class Table:
     that table, and where `states` or an `image` are, these. With `points`, they have points instead
     of lines. Angles of a full turn and numbers of clusters have `no_mean`, and are points, too.
     `profile` is the table of means over frames, such as those of residues. Rows of several runs are
-    compared by `keys`, by default `x`. Of a `partial` table, the results hold more.
+    compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
+    the abscissa counts rows that have these names.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -93,6 +96,7 @@ class Table:
     profile: "Table | None" = None
     keys: Sequence[str] = ()
     partial: bool = False
+    ticks: Sequence[str] = ()
 
     @property
     def is_series(self) -> bool:
@@ -147,12 +151,16 @@ def draw(table: Table, ax: Any) -> Any:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
             ax.plot(x, running_mean(values, width), color=line.get_color(), label=name)
         else:
-            ax.plot(x, values, label=name)
+            ax.plot(x, values, "." if table.ticks else "-", label=name)
     ax.set_xlabel(table.x)
     ax.set_ylabel(table.y_label)
     ax.margins(x=0)
     # Times of many digits have room side by side.
     ax.locator_params(axis="x", nbins=6)
+    if table.ticks:
+        ax.margins(x=0.03)
+        size = "x-small" if len(x) > MANY_TICKS else None
+        ax.set_xticks(x, table.ticks, rotation=90, fontsize=size)
     if table.no_mean and not any(
         np.nan_to_num(table.columns[title] % 1).any() for title in table.y
     ):

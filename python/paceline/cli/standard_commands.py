@@ -201,6 +201,19 @@ def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], option
     return SurvivalProbability(universe, args.select, **options)
 
 
+def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.order import SCH, OrderParameter
+    from paceline.cli.analysis_steps import selected
+
+    other, hydrogens = options.pop("other"), options.pop("hydrogens")
+    if other is None:
+        chosen = None if hydrogens is None else selected(universe, hydrogens)
+        return SCH(groups[0], hydrogens=chosen, **options)
+    if hydrogens is not None:
+        raise UnsupportedError("--select-2 is of other vectors than bonds to --hydrogens: give one")
+    return OrderParameter(groups[0], selected(universe, other), **options)
+
+
 #: Options that several commands have.
 REF = {
     "default": "0",
@@ -827,5 +840,59 @@ COMMANDS = (
         ('md.tpr md.trr --select "resname NA CL" --temperature 310 -o current.csv --plot s.png',),
         {"temperature": TEMPERATURE},
         make=_currents,
+    ),
+    Command(
+        "leaflets",
+        "",
+        "leaflets of a membrane, and lipids that change them",
+        "Number of headgroups in each leaflet, in each frame: the two largest connected components "
+        "of headgroups within --cutoff of each other; as .npz also the component and the leaflet "
+        "of each, and how often it changed them.",
+        (
+            'md.tpr md.xtc --select "name P" -o leaflets.csv --plot leaflets.png',
+            'martini.gro martini.xtc --select "name PO4 ROH" --cutoff 12 -o leaflets.npz',
+        ),
+        {
+            "cutoff": {
+                "type": float,
+                "default": 15.0,
+                "metavar": "Å",
+                "help": "headgroups as near are in the same leaflet, Å [%(default)s]",
+            },
+            "pbc": PBC,
+        },
+    ),
+    Command(
+        "order",
+        "",
+        "order parameters of lipid tails",
+        "Order parameter S_CH of the bonds between carbon and hydrogen, by the name of the carbon, "
+        "means over lipids of each frame; with --select-2 that of vectors from the first atom of "
+        "--select to the first one of --select-2, and so on. The figure shows means over frames.",
+        (
+            'md.tpr md.xtc --select "resname POPC and name C2? C2?? C3? C3??" -o order.csv '
+            "--plot order.png",
+            'martini.tpr martini.xtc --select "name C1A C2A" --select-2 "name C2A C3A" -o p2.csv',
+        ),
+        {
+            "other": {
+                "flag": "--select-2",
+                "default": None,
+                "metavar": "TEXT",
+                "help": "atoms to which vectors are [hydrogens that are bonded]",
+            },
+            "hydrogens": {
+                "default": None,
+                "metavar": "TEXT",
+                "help": "hydrogens [known by elements or masses]",
+            },
+            "axis": {
+                "choices": ("x", "y", "z"),
+                "default": "z",
+                "help": "normal of the membrane [%(default)s]",
+            },
+            "pbc": PBC,
+        },
+        make=_order,
     ),
 )

@@ -8,8 +8,9 @@
 use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, square};
 use super::qcp::Matrix3;
 use super::rdf::are_searched_by_cells;
-use super::rows::{Frames, cell_or_none};
+use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
+use super::unwrap::fragments;
 use paceline_formats::error::{self, Error};
 
 mod boxes;
@@ -246,6 +247,10 @@ impl PairList {
         })
     }
 
+    fn groups(&self) -> [&[u32]; 2] {
+        [&self.first, self.second.as_ref().unwrap_or(&self.first)]
+    }
+
     /// Find the pairs of each frame of a block, in the order of places, and count them; the first
     /// frame that cannot be searched, and why.
     ///
@@ -257,42 +262,98 @@ impl PairList {
         counts: &mut Vec<i64>,
         pairs: &mut Vec<Pair>,
     ) -> error::Result<Option<Refused>> {
-        let second = self.second.as_ref().unwrap_or(&self.first);
-        let last = self.first.iter().chain(second).max();
-        if last.is_some_and(|&last| last as usize >= frames.n_atoms()) {
-            return Err(Error::Argument("an atom is out of range".to_string()));
-        }
-        let all = [&self.first, second].map(|list| (0..list.len() as u32).collect::<Vec<_>>());
-        let sizes = [self.first.len(), second.len()];
-        let mut search = Search::default();
-        let mut found = Vec::new();
+        let mut finder = Finder::new(self, frames.n_atoms())?;
         Ok(frames.try_each(|frame, dimensions| {
-            let frame = frame.as_chunks().0;
-            let cell = match self.periodic {
-                true => cell_for(dimensions, self.cutoff, "pbc=True")?,
-                false => None,
-            };
-            let measure = Measure::new(cell, sizes, self.cutoff, || {
-                extent(frame, [&self.first, second])
-            });
-            found.clear();
-            let columns = [&self.first[..], &second[..]];
-            search.find(
-                frame,
-                &measure,
-                None,
-                columns,
-                [&all[0], &all[1]],
-                &mut found,
-            )?;
-            if self.second.is_none() {
-                found.retain(|pair| pair.i < pair.j);
-            }
-            found.sort_unstable_by_key(|pair| (pair.i, pair.j));
+            let found = finder.find(frame, dimensions)?;
             counts.push(found.len() as i64);
-            pairs.extend_from_slice(&found);
+            pairs.extend_from_slice(found);
             Ok(())
         }))
+    }
+}
+
+/// Finds the pairs of one frame after another.
+struct Finder<'a> {
+    list: &'a PairList,
+    /// Places in both groups.
+    all: [Vec<u32>; 2],
+    search: Search,
+    found: Vec<Pair>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(list: &'a PairList, n_atoms: usize) -> error::Result<Self> {
+        let groups = list.groups();
+        let last = groups.into_iter().flatten().max();
+        if last.is_some_and(|&last| last as usize >= n_atoms) {
+            return Err(Error::Argument("an atom is out of range".to_string()));
+        }
+        Ok(Finder {
+            list,
+            all: groups.map(|group| (0..group.len() as u32).collect()),
+            search: Search::default(),
+            found: Vec::new(),
+        })
+    }
+
+    /// Pairs in the order of places; one sentence if the frame cannot be searched.
+    fn find(&mut self, frame: &[f32], dimensions: [f32; 6]) -> Result<&[Pair], String> {
+        let (frame, groups) = (frame.as_chunks().0, self.list.groups());
+        let cell = match self.list.periodic {
+            true => cell_for(dimensions, self.list.cutoff, "pbc=True")?,
+            false => None,
+        };
+        let sizes = groups.map(<[u32]>::len);
+        let measure = Measure::new(cell, sizes, self.list.cutoff, || extent(frame, groups));
+        self.found.clear();
+        let all = self.all.each_ref().map(|all| &all[..]);
+        self.search
+            .find(frame, &measure, None, groups, all, &mut self.found)?;
+        if self.list.second.is_none() {
+            self.found.retain(|pair| pair.i < pair.j);
+        }
+        self.found.sort_unstable_by_key(|pair| (pair.i, pair.j));
+        Ok(&self.found)
+    }
+}
+
+/// Numbers the connected components of a graph of atoms, whose edges are the pairs within a cutoff.
+#[derive(Debug, Clone)]
+pub struct Components(PairList);
+
+impl Components {
+    /// # Errors
+    /// As [`PairList::new`].
+    pub fn new(atoms: Vec<u32>, cutoff: f64, periodic: bool) -> error::Result<Self> {
+        PairList::new(atoms, None, cutoff, periodic).map(Components)
+    }
+}
+
+impl RowKernel for Components {
+    fn n_columns(&self) -> usize {
+        self.0.first.len()
+    }
+
+    /// The number of each atom's component, from 0, in the order of their first atoms.
+    fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
+        let mut finder = Finder::new(&self.0, frames.n_atoms())?;
+        let mut edges = Vec::new();
+        frames.fill_rows(out, self.n_columns(), |frame, dimensions, row| {
+            edges.clear();
+            let pairs = finder.find(frame, dimensions)?.iter();
+            edges.extend(pairs.map(|pair| [pair.i as usize, pair.j as usize]));
+            let firsts = fragments(row.len(), &edges).map_err(|error| error.to_string())?;
+            let mut n_components = 0.0;
+            for (atom, first) in firsts.into_iter().enumerate() {
+                if first == atom {
+                    row[atom] = n_components;
+                    n_components += 1.0;
+                } else {
+                    row[atom] = row[first];
+                }
+            }
+            Ok(())
+        })
     }
 }
 
@@ -617,6 +678,30 @@ mod tests {
                 }
             }
             assert!(n_all > 100, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn components_are_numbered_by_their_first_atoms() {
+        let atoms: Vec<u32> = vec![0, 2, 1, 4, 3, 5];
+        // Along x, as the atoms are listed: three that are a chain by the border of the cell, two
+        // that are near each other, and one alone.
+        let x = [1.0, 18.0, 5.0, 12.0, 2.5, 8.0];
+        let mut frame = vec![3.0_f32; 18];
+        for (&atom, x) in atoms.iter().zip(x) {
+            frame[3 * atom as usize] = x;
+        }
+        let cell = [20.0, 20.0, 20.0, 90.0, 90.0, 90.0];
+        for (periodic, cutoff, expected) in [
+            (true, 3.2, [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]),
+            (true, 2.9, [0.0, 1.0, 0.0, 2.0, 0.0, 3.0]),
+            (false, 3.2, [0.0, 1.0, 0.0, 2.0, 0.0, 0.0]),
+        ] {
+            let task = Components::new(atoms.clone(), cutoff, periodic).expect("a cutoff");
+            let frames = Frames::new(&frame, 6, &cell).expect("a frame");
+            let mut row = [9.0; 6];
+            assert!(task.compute(&frames, &mut row).expect("atoms").is_none());
+            assert_eq!(row, expected, "{periodic} {cutoff}");
         }
     }
 

@@ -1,0 +1,211 @@
+"""Leaflets of membranes in every frame, as MDAnalysis.analysis.leaflet finds them in one."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
+from paceline.errors import SelectionError
+from paceline.transform.base import choose_atoms
+
+
+class LeafletSeries(AnalysisBase):
+    """Leaflets of a membrane in each frame: the answer of MDAnalysis's `LeafletFinder`, as rows.
+
+    Two headgroups are connected if they are within the cutoff (Michaud-Agrawal, Denning, Woolf &
+    Beckstein 2011, J. Comput. Chem. 32, 2319). The connected components are numbered by their first
+    atoms, as `LeafletFinder.components` are (not by size, as its manual says).
+
+    The two largest components of the first frame that has two are leaflets 0 and 1, in the order of
+    their first atoms. Later, the two largest are the same leaflets if each has most of the atoms of
+    one of them, and these are most of its own. In other frames, as where a lipid between the
+    leaflets connects them, no atom is in a leaflet.
+
+    Parameters
+    ----------
+    universe : Universe or AtomGroup
+        The system.
+    select : str or AtomGroup
+        Atoms of the headgroups, one a lipid, such as "name P" or "name PO4".
+    cutoff : float
+        Å; atoms at this distance are connected. `MDAnalysis.analysis.leaflet.optimize_cutoff`
+        tries several.
+    pbc : bool
+        Take the nearest images, in each frame's own cell (`LeafletFinder` does not, by default).
+        Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.components : numpy.ndarray of int32, shape (n_frames, n_atoms)
+        Number of each atom's component, from 0; -1 in damaged frames that were left out.
+    results.n_components : numpy.ndarray of int64, shape (n_frames,)
+        Number of components; 0 for frames that were left out.
+    results.sizes : numpy.ndarray of int64, shape (n_frames, n_most)
+        Atoms of each component; 0 behind the last one of a frame.
+    results.leaflets : numpy.ndarray of int8, shape (n_frames, n_atoms)
+        Leaflet of each atom, 0 or 1; -1 for atoms in none.
+    results.flip_flops : numpy.ndarray of int64, shape (n_atoms,)
+        How often each atom was found in another leaflet than the last time that it was in one.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        No atoms are selected.
+    UnsupportedError
+        A group updates itself.
+    ValueError
+        A cutoff that is no length. In the run, as `AnalysisError`: a position that is NaN, or a
+        cell that is impossible or lower than the cutoff.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import Martini_membrane_gro
+    >>> from paceline.analysis.leaflet import LeafletSeries
+    >>> leaflets = LeafletSeries(paceline.Universe(Martini_membrane_gro), "name PO4").run()
+    >>> leaflets.results.sizes
+    array([[180, 180]])
+    >>> upper, lower = leaflets.groups(0)
+    >>> upper
+    <AtomGroup with 180 atoms>
+    """
+
+    def __init__(
+        self,
+        universe: Any,
+        select: Any = "all",
+        cutoff: float = 15.0,
+        pbc: bool = True,
+        *,
+        verbose: bool = False,
+    ):
+        group, text = (universe, select) if isinstance(select, str) else (select, None)
+        atoms = choose_atoms(group, text, "select")
+        super().__init__(atoms, verbose=verbose)
+        if len(atoms) == 0:
+            raise SelectionError(f"LeafletSeries: no atoms match {select!r}")
+        self.cutoff, self.pbc = float(cutoff), bool(pbc)
+        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
+            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        self.row_bytes = 5 * len(atoms)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {**super().parameters(), "cutoff": self.cutoff, "pbc": self.pbc}
+
+    def prepare(self) -> PerFrame:
+        """Number the components."""
+        given = len(self.atomgroup), self.cutoff, self.pbc
+        return CoreRows("components", *given, dtype=np.int32)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Count the atoms of components, and follow the leaflets."""
+        left_out = np.isnan(value[:, 0])
+        components = value
+        if value.dtype != np.int32:
+            components = np.where(left_out[:, np.newaxis], -1, value).astype(np.int32)
+        n_components = components.max(axis=1).astype(np.int64) + 1
+        sizes = np.zeros((len(components), max(1, n_components.max())), dtype=np.int64)
+        for row, of_frame in zip(sizes, components, strict=True):
+            known = np.bincount(of_frame[of_frame >= 0])
+            row[: len(known)] = known
+        leaflets, flip_flops = follow_leaflets(components, sizes)
+        counts = np.stack([(leaflets == k).sum(axis=1) for k in (0, 1)], axis=1).astype(float)
+        counts[counts[:, 0] == 0] = np.nan
+        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
+        columns["components"] = np.where(left_out, np.nan, n_components)
+        titles = {f"leaflet {k} (atoms)": f"leaflet {k}" for k in (0, 1)}
+        columns |= dict(zip(titles, counts.T, strict=True))
+        n_apart = int((~np.isnan(counts[:, 0])).sum())
+        facts = {
+            "frames with two leaflets": f"{n_apart} of {len(components)}",
+            "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",
+        }
+        self.results = Results(
+            table=Table(columns, "time (ps)", titles, "atoms of a leaflet", partial=True),
+            provenance={**self.record(), **facts},
+            components=components,
+            n_components=n_components,
+            sizes=sizes,
+            leaflets=leaflets,
+            flip_flops=flip_flops,
+            frames=self.frames,
+            times=self.times,
+        )
+
+    def groups(self, row: int) -> list[Any]:
+        """Get the atoms of each component.
+
+        Parameters
+        ----------
+        row : int
+            Index of a frame among those of the run.
+
+        Returns
+        -------
+        list of AtomGroup
+            As `LeafletFinder.groups()` in that frame.
+        """
+        of_frame = self.results.components[row]
+        return [self.atomgroup[of_frame == k] for k in range(self.results.n_components[row])]
+
+
+def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the leaflet of each atom in each frame, int8, and how often each changed it, int64.
+
+    Examples
+    --------
+    >>> components = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 0, 0]])
+    >>> sizes = np.array([[3, 3], [1, 5], [4, 2]])
+    >>> leaflets, flip_flops = follow_leaflets(components, sizes)
+    >>> leaflets
+    array([[ 0,  0,  0,  1,  1,  1],
+           [-1, -1, -1, -1, -1, -1],
+           [ 1,  0,  0,  1,  1,  1]], dtype=int8)
+    >>> flip_flops
+    array([1, 0, 0, 0, 0, 0])
+    """
+    n_atoms = components.shape[1]
+    leaflets = np.full(components.shape, -1, dtype=np.int8)
+    flip_flops = np.zeros(n_atoms, dtype=np.int64)
+    last = np.full(n_atoms, -1, dtype=np.int8)
+    for row, of_frame, of_sizes in zip(leaflets, components, sizes, strict=True):
+        largest = np.sort(np.argsort(-of_sizes, kind="stable")[:2])
+        if len(largest) < 2 or of_sizes[largest[1]] == 0:
+            continue
+        new = np.where(of_frame == largest[0], 0, np.where(of_frame == largest[1], 1, -1))
+        if (last >= 0).any():
+            # Atoms of each leaflet before, in rows, that are in each of the largest now.
+            both = (last >= 0) & (new >= 0)
+            shared = np.bincount(2 * last[both] + new[both], minlength=4).reshape(2, 2)
+            before = np.bincount(last[last >= 0], minlength=2)
+            now = np.bincount(new[new >= 0], minlength=2)
+            if _is_most(shared[::-1], before[::-1], now):
+                new = np.where(new < 0, -1, 1 - new)
+            elif not _is_most(shared, before, now):
+                continue
+        flip_flops += (new >= 0) & (last >= 0) & (new != last)
+        last = np.where(new >= 0, new, last).astype(np.int8)
+        row[:] = new
+    return leaflets, flip_flops
+
+
+def _is_most(shared: np.ndarray, before: np.ndarray, now: np.ndarray) -> bool:
+    """True if the diagonal has most of what both of each had before, and of what it has now."""
+    same = 2 * np.diagonal(shared)
+    return bool((same > before).all() and (same > now).all())
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -1,0 +1,346 @@
+"""Order parameters: how bonds of lipids, or other vectors, lie along an axis."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results
+from paceline.analysis.sasa import elements_of
+from paceline.analysis.table import Table
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import check_static, choose_atoms
+from paceline.transform.periodic import bonds_of
+
+AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
+
+
+class OrderParameter(AnalysisBase):
+    r"""Order parameter of vectors between atoms, about an axis.
+
+    $$S = \left\langle \tfrac{3}{2} \cos^2 \theta - \tfrac{1}{2} \right\rangle$$
+
+    with the angle $\theta$ between a vector and the axis: 1 along it, -0.5 across it, and 0 for
+    directions of no order. This is the second Legendre polynomial, P2, of bonds of coarse-grained
+    lipids.
+
+    Parameters
+    ----------
+    ag1, ag2 : AtomGroup
+        Groups of the same number of atoms, of one Universe: vectors are from the first atom of one
+        to the first of the other, and so on.
+    axis : {"x", "y", "z"} or sequence of float, shape (3,)
+        The axis, such as the normal of the membrane.
+    labels : sequence of str, optional
+        Label of each vector: means are taken over those of one label. By default the names of both
+        atoms, as "C1A-C2A"; of a topology without names, all are one.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray of float64, shape (n_frames, n_labels)
+        Mean over the vectors of each label, in each frame; NaN where a position is, and for damaged
+        frames that were left out.
+    results.mean : numpy.ndarray of float64, shape (n_labels,)
+        Their means over frames, without those that are NaN.
+    results.error : numpy.ndarray of float64, shape (n_labels,)
+        Standard errors of these, by the statistical inefficiency of each series; NaN where frames
+        are not in the order of time, or few.
+    results.labels : numpy.ndarray of str, shape (n_labels,)
+        The labels, in the order of their first vectors.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        The groups hold no atoms, or not the same number, or a vector is from an atom to itself.
+    UnsupportedError
+        A group updates itself, or the groups are of two Universes.
+    ValueError
+        An axis without direction, or another number of labels. In the run, as `AnalysisError`: both
+        atoms of a vector are at the same place.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import Martini_membrane_gro
+    >>> from paceline.analysis.order import OrderParameter
+    >>> lipids = paceline.Universe(Martini_membrane_gro).select_atoms("resname DPPC")
+    >>> first, second = (lipids.select_atoms(f"name {name}") for name in ("C1A", "C2A"))
+    >>> OrderParameter(first, second).run().results.mean.round(3)
+    array([0.514])
+    """
+
+    #: Symbol in tables and figures, and name of the labels there.
+    SYMBOL, LABELLED = "P2", "vector"
+
+    def __init__(
+        self,
+        ag1: Any,
+        ag2: Any,
+        axis: str | Sequence[float] = "z",
+        *,
+        labels: Sequence[str] | np.ndarray | None = None,
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__(ag1, verbose=verbose)
+        check_static(ag2, "ag2")
+        ends = [ag1.atoms, ag2.atoms]
+        if ends[0].universe is not ends[1].universe:
+            raise UnsupportedError(f"{self.name}: both groups must be atoms of the same Universe")
+        if len(ends[0]) != len(ends[1]) or len(ends[0]) == 0:
+            raise SelectionError(
+                f"{self.name}: vectors need as many atoms at either end, and at least one, not "
+                f"{len(ends[0])} and {len(ends[1])}"
+            )
+        same = np.flatnonzero(ends[0].indices == ends[1].indices)
+        if len(same):
+            atom = ends[0].indices[same[0]]
+            raise SelectionError(f"{self.name}: vector {same[0]} is from atom {atom} to itself")
+        if labels is None:
+            names = [getattr(group, "names", None) for group in ends]
+            labels = ["all"] * len(ends[0])
+            if names[0] is not None:
+                labels = [f"{one}-{other}" for one, other in zip(*names, strict=True)]
+        if len(labels) != len(ends[0]):
+            raise ValueError(
+                f"{self.name}: expected {len(ends[0])} labels, one a vector, found {len(labels)}"
+            )
+        self.axis, self.pbc = axis, bool(pbc)
+        self._axis = _direction(axis)
+        self._labels, order, self._sizes = _sorted_by_label(labels)
+        self._ends = [group[order] for group in ends]
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms from which vectors are, then those to which they are."""
+        return np.concatenate([group.indices for group in self._ends])
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        first, second = self._ends
+        given = {"from": describe_atoms(first), "to": describe_atoms(second)}
+        axis = self.axis if isinstance(self.axis, str) else " ".join(f"{x:g}" for x in self.axis)
+        return {**given, "axis": axis, "pbc": self.pbc}
+
+    def prepare(self) -> PerFrame:
+        """The kernel needs the numbers of vectors, and the axis."""
+        return CoreRows("order", self._sizes, self._axis, self.pbc)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Take means over frames."""
+        titles = {f"{self.SYMBOL} of {label}": label for label in self._labels}
+        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
+        columns |= dict(zip(titles, value.T, strict=True))
+        known = ~np.isnan(value)
+        with np.errstate(invalid="ignore"):
+            mean = np.where(known, value, 0).sum(axis=0) / known.sum(axis=0)
+        drawn = None
+        if len(titles) > 1:
+            of_labels = {self.LABELLED: np.arange(len(mean)), self.SYMBOL: mean}
+            y = {self.SYMBOL: self.SYMBOL}
+            drawn = Table(of_labels, self.LABELLED, y, self.SYMBOL, ticks=self._labels)
+        table = Table(columns, "time (ps)", titles, self.SYMBOL, drawn)
+        errors = [one.error for one in table.means().values()] or [np.nan] * len(mean)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            timeseries=value,
+            mean=mean,
+            error=np.array(errors),
+            labels=np.array(self._labels),
+            frames=self.frames,
+            times=self.times,
+        )
+
+
+class SCH(OrderParameter):
+    r"""Order parameters of the bonds between carbon and hydrogen, S_CH, of the tails of lipids.
+
+    $$S_{CH} = \left\langle \tfrac{3}{2} \cos^2 \theta - \tfrac{1}{2} \right\rangle$$
+
+    with the angle $\theta$ between a bond and the normal of the membrane, over all bonds of the
+    carbons of one name (Seelig & Seelig 1974, Biochemistry 13, 4839). In bilayers it is negative;
+    deuterium NMR measures its magnitude, |S_CD|.
+
+    Hydrogens are those of the trajectory, which a bond of the topology connects with the carbon.
+    United-atom and coarse-grained lipids have none: they are refused. Take `OrderParameter` of
+    other vectors there.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        Atoms of the lipids, or carbons of their tails; those that are carbon and have hydrogens
+        count. The topology must have bonds.
+    axis : {"x", "y", "z"} or sequence of float, shape (3,)
+        The normal of the membrane.
+    hydrogens : AtomGroup or str, optional
+        The hydrogens, or their selection; by default known by elements, or by masses.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray of float64, shape (n_frames, n_carbons)
+        Mean over all bonds of the carbons of each name, in each frame; NaN where a position is, and
+        for damaged frames that were left out.
+    results.mean : numpy.ndarray of float64, shape (n_carbons,)
+        Their means over frames, without those that are NaN.
+    results.error : numpy.ndarray of float64, shape (n_carbons,)
+        Standard errors of these, by the statistical inefficiency of each series; NaN where frames
+        are not in the order of time, or few.
+    results.labels : numpy.ndarray of str, shape (n_carbons,)
+        Names of the carbons, along the chains; of lipids of several kinds, after that of the
+        residue.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        No carbon of the group is bonded to a hydrogen.
+    UnsupportedError
+        A group updates itself, or the topology lacks bonds or names.
+    ValueError
+        An axis without direction. In the run, as `AnalysisError`: both atoms of a bond are at the
+        same place.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.analysis.order import SCH
+    >>> chains = paceline.Universe(PSF, DCD).select_atoms("resname LYS and name CB CG CD CE")
+    >>> carbons = SCH(chains).run(stop=10)
+    >>> carbons.results.labels, carbons.results.mean.round(2)
+    (array(['CB', 'CG', 'CD', 'CE'], dtype='<U2'), array([-0.03, -0.02, -0.04, -0.02]))
+    """
+
+    SYMBOL, LABELLED = "S_CH", "carbon"
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        axis: str | Sequence[float] = "z",
+        *,
+        hydrogens: Any = None,
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        check_static(atomgroup, "SCH")
+        universe = atomgroup.universe
+        if not hasattr(universe.atoms, "names"):
+            raise UnsupportedError("SCH needs names of carbons, and the topology has none")
+        if isinstance(hydrogens, str):
+            hydrogens = choose_atoms(universe, hydrogens, "hydrogens")
+        bonds = bonds_of(universe, "SCH")
+        carbons, bonded = _bonds_to_hydrogen(atomgroup.atoms, bonds, hydrogens)
+        if len(carbons) == 0:
+            raise SelectionError(
+                f"SCH: no carbon of {len(atomgroup.atoms)} atoms is bonded to a hydrogen: take a "
+                "topology that has hydrogens, say which they are by hydrogens=, or take "
+                "OrderParameter of other vectors for lipids that have none"
+            )
+        ends = universe.atoms[carbons], universe.atoms[bonded]
+        labels = ends[0].names.astype(str)
+        kinds = getattr(ends[0], "resnames", None)
+        if kinds is not None and len(set(kinds)) > 1:
+            labels = np.char.add(np.char.add(kinds.astype(str), " "), labels)
+        order = np.argsort(_along_chains(labels, carbons, bonds), kind="stable")
+        first, second = (group[order] for group in ends)
+        super().__init__(first, second, axis, labels=labels[order], pbc=pbc, verbose=verbose)
+
+
+def _bonds_to_hydrogen(
+    atoms: Any, bonds: np.ndarray, hydrogens: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the bonds between carbons of a group and hydrogens, by carbon: indices of both."""
+    either_way = np.concatenate([bonds, bonds[:, ::-1]])
+    places = np.full(len(atoms.universe.atoms), -1)
+    places[atoms.indices[::-1]] = np.arange(len(atoms))[::-1]
+    heavy, other = either_way[places[either_way[:, 0]] >= 0].T
+    if hydrogens is None:
+        is_hydrogen = np.array([one == "H" for one in elements_of(atoms.universe.atoms[other])])
+    else:
+        check_static(hydrogens, "hydrogens")
+        is_hydrogen = np.isin(other, hydrogens.atoms.indices)
+    heavy, other = heavy[is_hydrogen], other[is_hydrogen]
+    is_carbon = np.array([one in ("C", "") for one in elements_of(atoms.universe.atoms[heavy])])
+    heavy, other = heavy[is_carbon], other[is_carbon]
+    order = np.lexsort([other, places[heavy]])
+    return heavy[order], other[order]
+
+
+def _along_chains(labels: np.ndarray, carbons: np.ndarray, bonds: np.ndarray) -> np.ndarray:
+    """Find the place of each carbon's label: along the bonds between carbons, from the first one.
+
+    Examples
+    --------
+    Two chains whose atoms take turns in the file:
+
+    >>> carbons, bonds = np.array([3, 5, 7, 9]), np.array([[3, 7], [9, 5]])
+    >>> _along_chains(np.array(["C22", "C32", "C23", "C33"]), carbons, bonds)
+    array([0, 2, 1, 3])
+    """
+    names, order, sizes = _sorted_by_label(labels)
+    numbers = np.empty(len(labels), dtype=np.int64)
+    numbers[order] = np.repeat(np.arange(len(names)), sizes)
+    of_atoms = np.full(max(carbons.max(), bonds.max()) + 1, -1)
+    of_atoms[carbons] = numbers
+    ends = of_atoms[bonds]
+    ends = np.unique(ends[(ends >= 0).all(axis=1)], axis=0)
+    ends = np.unique(np.concatenate([ends, ends[:, ::-1]]), axis=0)
+    places: dict[int, int] = {}
+    for first in range(len(names)):
+        waiting = [first]
+        while waiting:
+            label = waiting.pop()
+            if label not in places:
+                places[label] = len(places)
+                waiting += ends[ends[:, 0] == label, 1][::-1].tolist()
+    return np.array([places[number] for number in range(len(names))])[numbers]
+
+
+def _sorted_by_label(
+    labels: Sequence[str] | np.ndarray,
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Sort vectors by the first occurrence of their labels.
+
+    Labels, the order of vectors, and how many each label has.
+
+    Examples
+    --------
+    >>> _sorted_by_label(["C3", "C2", "C3"])
+    (['C3', 'C2'], array([0, 2, 1]), array([2, 1]))
+    """
+    known, first, numbers = np.unique(
+        np.asarray(labels, dtype=str), return_index=True, return_inverse=True
+    )
+    by_first = np.argsort(first)
+    numbers = np.argsort(by_first)[numbers.reshape(-1)]
+    return known[by_first].tolist(), np.argsort(numbers, kind="stable"), np.bincount(numbers)
+
+
+def _direction(axis: str | Sequence[float]) -> tuple[float, float, float]:
+    """Convert an axis to a vector of any length."""
+    if isinstance(axis, str) and axis in AXES:
+        return AXES[axis]
+    vector = np.zeros(0) if isinstance(axis, str) else np.asarray(axis, dtype=np.float64)
+    if vector.shape != (3,) or not np.isfinite(vector).all() or not vector.any():
+        raise ValueError(f"axis must be 'x', 'y', 'z' or a vector of three numbers, not {axis!r}")
+    x, y, z = vector.tolist()
+    return x, y, z
