@@ -1,6 +1,7 @@
 """Atoms followed across the faces of the cell: transformations that pass over all frames first."""
 
 import pickle
+import threading
 
 import MDAnalysis
 import numpy as np
@@ -14,7 +15,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning, TransformError, UnsupportedError
-from paceline.schedule import plan, trajectory_run
+from paceline.schedule import plan, relay, scheduler, trajectory_run
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
 
@@ -116,11 +117,65 @@ def test_every_frame_is_followed_whatever_is_analysed(frames, walk, atoms):
     np.testing.assert_allclose(series.results.timeseries, walk[1][series.frames], atol=2e-3)
 
 
-def test_frames_are_decoded_once_where_memory_allows(atoms):
-    rmsd = RMSD(atoms).run(transforms=[nojump()], backend="serial")
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_one_pass_suffices_where_images_are_handed_on(backend, atoms):
+    rmsd = RMSD(atoms).run(transforms=[nojump()], backend=backend)
+    assert sorted(block.block for block in rmsd.timings.blocks) == list(range(10))
+    rmsf = RMSF(atoms, align=True).run(transforms=[nojump()], backend=backend, max_memory=0)
+    assert [block.bytes > 0 for block in rmsf.timings.blocks] == [True] * 20
+
+
+def test_frames_are_decoded_once_where_memory_allows(atoms, tmp_path):
+    options = {"transforms": [nojump()], "backend": "serial", "checkpoint": tmp_path / "file"}
+    rmsd = RMSD(atoms).run(**options)
     assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 10 + [False] * 10
-    rmsd.run(transforms=[nojump()], backend="serial", max_memory=0)
-    assert all(block.bytes > 0 for block in rmsd.timings.blocks)
+    rmsd.run(**options, max_memory=0)
+    assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 20
+
+
+@pytest.mark.parametrize("after", [(), (wrap(),)], ids=["alone", "wrapped"])
+def test_one_pass_gives_the_bits_of_two(after, atoms, tmp_path):
+    two = followed(atoms, after=after, checkpoint=tmp_path / "file")
+    for options in ({"backend": "serial"}, {"n_workers": 3, "block_frames": 16}):
+        assert np.array_equal(followed(atoms, after=after, **options), two)
+
+
+def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
+    wanted = followed(atoms, backend="serial")
+    monkeypatch.setattr(relay, "LATE", 0.1)
+    read, never, begun = Worker._read, threading.Event(), []
+
+    def hanging(self, task):
+        begun.append(task.number)
+        if begun.count(task.number) == 1 and task.number in (2, 3):
+            never.wait(60)
+        return read(self, task)
+
+    monkeypatch.setattr(Worker, "_read", hanging)
+    monkeypatch.setattr(scheduler, "SHORTEST", 0.1)
+    try:
+        found = followed(atoms, n_workers=3, block_frames=16)
+    finally:
+        never.set()
+    assert np.array_equal(found, wanted)
+    assert begun.count(2) > 1
+
+
+def test_workers_that_wait_are_released(atoms, monkeypatch):
+    before = threading.active_count()
+
+    def failing(self, task):
+        raise Interrupted
+
+    read = Worker._read
+    monkeypatch.setattr(
+        Worker, "_read", lambda self, task: (failing if task.number == 0 else read)(self, task)
+    )
+    with pytest.raises(Interrupted):
+        followed(atoms, n_workers=4, block_frames=16)
+    for thread in threading.enumerate()[before:]:
+        thread.join(10)
+    assert threading.active_count() == before
 
 
 def test_a_group_is_followed_and_the_others_stay(walk, atoms):
@@ -267,7 +322,7 @@ def test_progress_counts_both_passes(atoms, capsys):
 def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch):
     monkeypatch.setattr(trajectory_run, "STATES_BYTES", 3 * 6 * N_ATOMS)
     rmsd = RMSD(atoms, superposition=False).run(transforms=[nojump()])
-    assert len([block for block in rmsd.timings.blocks if block.job == 1]) == 3
+    assert len(rmsd.timings.blocks) == 3
     monkeypatch.setattr(trajectory_run, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
     with pytest.raises(UnsupportedError, match=r"images of 40 atoms in 10 frames, 2\.4 kB"):
         followed(atoms)

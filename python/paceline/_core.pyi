@@ -27,6 +27,7 @@ __all__ = [
     "NetcdfHeader",
     "NetcdfVariable",
     "NoJump",
+    "NoJumpFollower",
     "PairRmsd",
     "Rdf",
     "Reader",
@@ -761,6 +762,15 @@ class NoJump:
         positions: NDArray[np.float32],
         dimensions: NDArray[np.float32],
     ) -> list[tuple[int, str]]: ...
+
+@final
+class NoJumpFollower:
+    """Atoms that are moved to their images, from the first frame of a trajectory on."""
+
+    def __new__(cls, task: NoJump) -> NoJumpFollower: ...
+    def move_on(
+        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+    ) -> tuple[list[tuple[int, str]], NDArray[np.int16]]: ...
 
 @final
 class Voxels:

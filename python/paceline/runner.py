@@ -30,8 +30,10 @@ from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import TrajectoryRun, n_passes
-from paceline.transform.base import Transform, find_scan
+from paceline.transform.base import Transform
 
+#: Workers that may wait for one another: to move atoms takes about an eighth of decoding them.
+MOST_IN_RELAY = 8
 #: Attributes of an analysis that a run sets.
 RUN_ATTRIBUTES = ("frames", "times", "damaged", "timings", "provenance", "results")
 
@@ -235,16 +237,22 @@ def _run(
                 checkpoint.block_frames(number, block_frames) if checkpoint else block_frames
             ),
             streamed=checkpoint is not None,
+            hands_on=(
+                checkpoint is None
+                and getattr(workers, "hands_on", False)
+                and workers.n_workers <= MOST_IN_RELAY
+            ),
             caching=FrameCaching(keys[number], max_memory) if keys else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
-    if find_scan(transforms) is not None:
-        runs = [one.scanning() for one in runs]
+    runs = [one.scanning() if one.scans_before else one for one in runs]
     timings = _timings(workers, runs, begun)
     n_frames = sum(one.n_frames for one in runs)
     stages: list[list[TrajectoryRun | PartsRun]] = []
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
         receivers.callback(FrameCache.drop, keys)
+        for one in runs:
+            receivers.callback(one.close)
         stage: list[TrajectoryRun | PartsRun] = [*runs]
         while stage:
             number = sum(map(len, stages))

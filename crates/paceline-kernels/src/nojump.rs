@@ -45,24 +45,62 @@ pub struct Scan {
 }
 
 /// Some atoms in a frame.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Places {
     /// Å; zeros beyond the last atom.
     positions: Piece,
     /// In units of the cell's vectors, nearly.
     rough: Piece,
+    /// Whole numbers.
+    images: Piece,
 }
 
 /// Where the atoms were in the last frame, and in which images they are.
+#[derive(Debug)]
 struct Followed {
     cell: Option<Cell>,
     last: Vec<Places>,
     /// By how much rough places may be off, at most.
     off: f64,
-    /// Whole numbers.
-    images: Vec<Piece>,
     /// Room for those of the next frame.
     now: Vec<Places>,
+}
+
+/// Moves atoms to their images, frame after frame, from the first frame of a trajectory on.
+#[derive(Debug)]
+pub struct Follower {
+    task: NoJump,
+    followed: Followed,
+}
+
+impl Follower {
+    pub fn new(task: NoJump) -> Self {
+        let followed = Followed::new(&vec![[0; 3]; task.atoms.len()]);
+        Follower { task, followed }
+    }
+
+    /// Atoms of a frame.
+    pub fn n_atoms(&self) -> usize {
+        self.task.n_atoms
+    }
+
+    /// Move atoms in the next frames; images in the first of them that is not left out, or in the
+    /// last one before.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    pub fn move_on(
+        &mut self,
+        positions: &mut [f32],
+        dimensions: &[f32],
+    ) -> Result<(Vec<Refused>, Vec<Images>)> {
+        let mut begin = None;
+        let refused = self
+            .task
+            .move_all(&mut self.followed, &mut begin, positions, dimensions)?;
+        let now = || self.followed.images(self.task.atoms.len()).collect();
+        Ok((refused, begin.unwrap_or_else(now)))
+    }
 }
 
 impl NoJump {
@@ -112,7 +150,7 @@ impl NoJump {
             if last.is_none() {
                 first = self.fractional(frame, &cell);
             }
-            self.follow(&mut followed, frame, cell)
+            self.follow(&mut followed, frame, cell, largest_of(frame))
                 .map_err(|reason| refusal(&reason))?;
             last = Some((frame, cell));
             while rows.next_if(|&&wanted| wanted == row).is_some() {
@@ -141,36 +179,50 @@ impl NoJump {
     ) -> Result<Vec<Refused>> {
         let n_frames = positions.len() / frame_len(positions.len(), self.n_atoms)?;
         let n_followed = self.atoms.len();
-        let in_every_frame = images.len() == n_frames * n_followed && n_frames != 1;
-        if !in_every_frame {
+        if images.len() != n_frames * n_followed || n_frames == 1 {
             check_len("images", images.len(), n_followed)?;
+            let (mut followed, mut begin) = (Followed::new(images), Some(Vec::new()));
+            return self.move_all(&mut followed, &mut begin, positions, dimensions);
         }
-        let mut followed = Followed::new(&images[..n_followed]);
         each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
-            let cell = self.check(frame, cell)?;
-            if in_every_frame {
-                followed.images = pieces(&images[row * n_followed..][..n_followed]);
-            } else {
-                self.follow(&mut followed, frame, cell)?;
-            }
-            shift(&self.atoms, frame, &cell, &followed.images);
+            let (cell, _) = self.check(frame, cell)?;
+            let places = Followed::new(&images[row * n_followed..][..n_followed]).last;
+            shift(&self.atoms, frame, &cell, &places);
             Ok(())
         })
     }
 
-    /// Require a cell, and positions that are finite.
+    /// Move atoms to their images; note these in the first frame, if there are none yet.
+    fn move_all(
+        &self,
+        followed: &mut Followed,
+        begin: &mut Option<Vec<Images>>,
+        positions: &mut [f32],
+        dimensions: &[f32],
+    ) -> Result<Vec<Refused>> {
+        each_row(positions, self.n_atoms, dimensions, |_, frame, cell| {
+            let (cell, largest) = self.check(frame, cell)?;
+            self.follow(followed, frame, cell, largest)?;
+            begin.get_or_insert_with(|| followed.images(self.atoms.len()).collect());
+            shift(&self.atoms, frame, &cell, &followed.last);
+            Ok(())
+        })
+    }
+
+    /// Require a cell, and positions that are finite; the cell, and the largest coordinate.
     fn check(
         &self,
         frame: &[f32],
         cell: std::result::Result<Cell, super::cell::NoCell>,
-    ) -> std::result::Result<Cell, String> {
+    ) -> std::result::Result<(Cell, f32), String> {
         let cell = cell.map_err(|no_cell| no_cell.reason("nojump"))?;
-        if are_finite(frame) {
-            return Ok(cell);
+        let largest = largest_of(frame);
+        if !largest.is_nan() {
+            return Ok((cell, largest));
         }
         let lost = |atom: &&usize| !position(frame, **atom).iter().all(|x| x.is_finite());
         match self.atoms.iter().find(lost) {
-            None => Ok(cell),
+            None => Ok((cell, largest)),
             Some(atom) => {
                 let [x, y, z] = position(frame, *atom);
                 Err(format!(
@@ -188,66 +240,67 @@ impl NoJump {
     }
 
     /// Go on from the last frame, if there is one, to this one.
+    ///
+    /// # Errors
+    /// One sentence where an atom moves too far; the last frame stays what it was.
     fn follow(
         &self,
         followed: &mut Followed,
         frame: &[f32],
         cell: Cell,
+        largest: f32,
     ) -> std::result::Result<(), String> {
         let fractions = Fractions::new(&cell);
-        let off = fractions.off(largest_of(frame));
+        let off = fractions.off(largest);
         let change = followed.cell.map(|last| Change {
             before: Fractions::new(&last),
             surely: (0.5 - followed.off - off) as f32,
         });
-        (followed.cell, followed.off) = (Some(cell), off);
-        match follow(&self.atoms, frame, &fractions, change.as_ref(), followed) {
-            None => Ok(()),
-            Some(atom) => Err(format!(
+        let Followed { last, now, .. } = followed;
+        if let Some(atom) = follow(&self.atoms, frame, &fractions, change.as_ref(), last, now) {
+            return Err(format!(
                 "atom {} moves by more cells than can be counted, 32,767",
                 self.atoms[atom]
-            )),
+            ));
         }
+        std::mem::swap(last, now);
+        (followed.cell, followed.off) = (Some(cell), off);
+        Ok(())
     }
 }
 
 impl Followed {
     fn new(images: &[Images]) -> Self {
-        let images = pieces(images);
-        let none = Places {
-            positions: ZEROS,
-            rough: ZEROS,
-        };
+        let places = images.chunks(PIECE).map(|some| {
+            let mut places = Places {
+                positions: ZEROS,
+                rough: ZEROS,
+                images: ZEROS,
+            };
+            for (k, image) in some.iter().enumerate() {
+                for (of, &number) in places.images.iter_mut().zip(image) {
+                    of[k] = f32::from(number);
+                }
+            }
+            places
+        });
+        let last: Vec<_> = places.collect();
         Followed {
             cell: None,
-            last: vec![none.clone(); images.len()],
             off: 0.0,
-            now: vec![none; images.len()],
-            images,
+            now: last.clone(),
+            last,
         }
     }
 
     fn images(&self, n: usize) -> impl Iterator<Item = Images> {
-        let of_piece = |[x, y, z]: &'_ Piece| {
+        let of_piece = |places: &'_ Places| {
+            let [x, y, z] = places.images;
             let atom = |k: usize| [x[k] as i16, y[k] as i16, z[k] as i16];
             std::array::from_fn::<_, PIECE, _>(atom)
         };
-        self.images.iter().flat_map(of_piece).take(n)
+        self.last.iter().flat_map(of_piece).take(n)
     }
-}
-
-/// Images side by side.
-fn pieces(images: &[Images]) -> Vec<Piece> {
-    let pieces = images.chunks(PIECE).map(|some| {
-        let mut piece = ZEROS;
-        for (k, image) in some.iter().enumerate() {
-            for axis in 0..3 {
-                piece[axis][k] = f32::from(image[axis]);
-            }
-        }
-        piece
-    });
-    pieces.collect()
 }
 
 /// From one frame to the next.
@@ -318,34 +371,36 @@ impl Fractions {
 }
 
 by_widest! {
-    /// Bring positions and images of all atoms up to date; the first atom that moves too far.
+    /// Find positions and images of all atoms from those in the last frame; the first atom that
+    /// moves too far.
     fn follow(
         atoms: &[usize],
         frame: &[f32],
         fractions: &Fractions,
         change: Option<&Change>,
-        followed: &mut Followed,
+        last: &[Places],
+        now: &mut [Places],
     ) -> Option<usize> {
         let (frame, _) = frame.as_chunks::<3>();
-        let Followed { last, now, images, .. } = followed;
-        let pieces = atoms.chunks(PIECE).zip(&*last).zip(&mut *now).zip(images);
-        for (number, (((atoms, last), now), images)) in pieces.enumerate() {
+        let pieces = atoms.chunks(PIECE).zip(last).zip(now);
+        for (number, ((atoms, last), now)) in pieces.enumerate() {
             gather(frame, atoms, &mut now.positions);
             fractions.roughly(&now.positions, &mut now.rough);
-            if let Some(change) = change {
-                for begin in (0..PIECE).step_by(LANES) {
-                    if count_roughly(&last.rough, &now.rough, change.surely, images, begin) {
-                        continue;
-                    }
-                    let from = change.before.of(&last.positions, begin);
-                    let to = fractions.of(&now.positions, begin);
-                    if let Some(lane) = count(&from, &to, images, begin) {
-                        return Some(PIECE * number + begin + lane);
-                    }
+            let Some(change) = change else {
+                now.images = last.images;
+                continue;
+            };
+            for begin in (0..PIECE).step_by(LANES) {
+                if count_roughly(last, now, change.surely, begin) {
+                    continue;
+                }
+                let from = change.before.of(&last.positions, begin);
+                let to = fractions.of(&now.positions, begin);
+                if let Some(lane) = count(&from, &to, last, now, begin) {
+                    return Some(PIECE * number + begin + lane);
                 }
             }
         }
-        std::mem::swap(last, now);
         None
     }
 }
@@ -387,23 +442,17 @@ fn row_of(atoms: &[usize]) -> Option<Range<usize>> {
     (atoms.len() == PIECE && last - first + 1 == PIECE).then_some(first..last + 1)
 }
 
-/// Count by how many cells the atoms from `begin` on have moved; false, and no count, where one is
-/// not sure.
+/// Count by how many cells the atoms from `begin` on have moved; false where one is not sure.
 #[inline(always)]
-fn count_roughly(from: &Piece, to: &Piece, surely: f32, images: &mut Piece, begin: usize) -> bool {
-    let mut new = [[0.0_f32; LANES]; 3];
+fn count_roughly(last: &Places, now: &mut Places, surely: f32, begin: usize) -> bool {
     let mut are_sure = true;
     for axis in 0..3 {
-        for k in 0..LANES {
-            let moved = to[axis][begin + k] - from[axis][begin + k];
+        for k in begin..begin + LANES {
+            let moved = now.rough[axis][k] - last.rough[axis][k];
             let jump = (moved + TO_WHOLE_F32) - TO_WHOLE_F32;
-            new[axis][k] = images[axis][begin + k] - jump;
-            are_sure &= ((moved - jump).abs() < surely) & is_counted(new[axis][k]);
-        }
-    }
-    if are_sure {
-        for axis in 0..3 {
-            images[axis][begin..begin + LANES].copy_from_slice(&new[axis]);
+            let image = last.images[axis][k] - jump;
+            are_sure &= ((moved - jump).abs() < surely) & is_counted(image);
+            now.images[axis][k] = image;
         }
     }
     are_sure
@@ -414,15 +463,19 @@ fn count_roughly(from: &Piece, to: &Piece, surely: f32, images: &mut Piece, begi
 fn count(
     from: &[[f64; LANES]; 3],
     to: &[[f64; LANES]; 3],
-    images: &mut Piece,
+    last: &Places,
+    now: &mut Places,
     begin: usize,
 ) -> Option<usize> {
     for axis in 0..3 {
         for k in 0..LANES {
-            images[axis][begin + k] -= whole(to[axis][k] - from[axis][k]) as f32;
+            let jump = whole(to[axis][k] - from[axis][k]) as f32;
+            now.images[axis][begin + k] = last.images[axis][begin + k] - jump;
         }
     }
-    (0..LANES).find(|&k| !images.iter().all(|of| is_counted(of[begin + k])))
+    (begin..begin + LANES)
+        .find(|&k| !now.images.iter().all(|of| is_counted(of[k])))
+        .map(|k| k - begin)
 }
 
 /// True for whole numbers that an image can be.
@@ -444,11 +497,11 @@ fn whole(x: f64) -> f64 {
 
 by_widest! {
     /// Move atoms by whole numbers of the cell's vectors, as [`Cell::shifted`].
-    fn shift(atoms: &[usize], frame: &mut [f32], cell: &Cell, images: &[Piece]) {
+    fn shift(atoms: &[usize], frame: &mut [f32], cell: &Cell, places: &[Places]) {
         let (frame, _) = frame.as_chunks_mut::<3>();
         let [a, b, c] = cell.vectors();
         let mut piece = ZEROS;
-        for (atoms, images) in atoms.chunks(PIECE).zip(images) {
+        for (atoms, Places { images, .. }) in atoms.chunks(PIECE).zip(places) {
             gather(frame, atoms, &mut piece);
             for axis in 0..3 {
                 for k in 0..PIECE {
@@ -466,29 +519,19 @@ by_widest! {
 }
 
 by_widest! {
-    fn are_finite(x: &[f32]) -> bool {
-        let mut sums = [0.0_f32; 32];
+    /// The largest magnitude; no number where one is not finite.
+    fn largest_of(x: &[f32]) -> f32 {
+        let (mut most, mut sums) = ([0.0_f32; 32], [0.0_f32; 32]);
         let (many, rest) = x.as_chunks::<32>();
         for some in many {
-            for (sum, x) in sums.iter_mut().zip(some) {
+            for ((most, sum), x) in most.iter_mut().zip(&mut sums).zip(some) {
+                *most = if x.abs() > *most { x.abs() } else { *most };
                 // Of a number that is not finite, this is no number.
                 *sum += x * 0.0;
             }
         }
-        sums.iter().all(|sum| *sum == 0.0) && rest.iter().all(|x| x.is_finite())
-    }
-}
-
-by_widest! {
-    fn largest_of(x: &[f32]) -> f32 {
-        let mut most = [0.0_f32; 32];
-        let (many, rest) = x.as_chunks::<32>();
-        for some in many {
-            for (most, x) in most.iter_mut().zip(some) {
-                *most = if x.abs() > *most { x.abs() } else { *most };
-            }
-        }
-        most.iter().chain(rest).fold(0.0, |most, x| most.max(x.abs()))
+        let sum: f32 = sums.iter().chain(rest).map(|x| x * 0.0).sum();
+        sum + most.iter().chain(rest).fold(0.0, |most: f32, x| most.max(x.abs()))
     }
 }
 
@@ -581,6 +624,33 @@ mod tests {
         task.move_to(&[[0; 3]], &mut positions, &cells)
             .expect("frames");
         assert_eq!(positions[6], 11.0);
+    }
+
+    #[test]
+    fn a_follower_goes_on_where_it_was() {
+        let task = NoJump::new(1, &[0]).expect("an atom");
+        let x = [1.0, 4.0, 8.0, 2.0, f32::NAN, 6.0, 9.0, 3e6, 3.0, 9.5, 6.0];
+        let (mut whole, cells) = one_atom(&x);
+        whole[12..15].fill(f32::NAN);
+        let mut parts = whole.clone();
+        let refused = task.move_to(&[[0; 3]], &mut whole, &cells).expect("frames");
+        assert_eq!(refused[0].0, 7);
+        for size in [1, 2, 4] {
+            let mut follower = Follower::new(task.clone());
+            let (mut parts, mut images) = (parts.clone(), Vec::new());
+            for (some, cells) in parts.chunks_mut(3 * size).zip(cells.chunks(6 * size)) {
+                let (_, begin) = follower.move_on(some, cells).expect("frames");
+                images.push(begin[0][0]);
+            }
+            let same = |(one, other): (&f32, &f32)| one.to_bits() == other.to_bits();
+            assert!(parts.iter().zip(&whole).all(same), "{size}: {parts:?}");
+            if size == 2 {
+                assert_eq!(images, [0, 0, 1, 1, 2, 1]);
+            }
+        }
+        task.move_to(&[[1; 3]], &mut parts[..3], &cells[..6])
+            .expect("a frame");
+        assert_eq!(parts[..3], [11.0, 15.0, 15.0]);
     }
 
     #[test]

@@ -215,6 +215,35 @@ impl NoJump {
     }
 }
 
+/// Atoms that are moved to their images, from the first frame of a trajectory on.
+#[pyclass(module = "paceline._core")]
+pub(super) struct NoJumpFollower(nojump::Follower);
+
+#[pymethods]
+impl NoJumpFollower {
+    #[new]
+    fn new(task: &NoJump) -> Self {
+        Self(nojump::Follower::new(task.0.clone()))
+    }
+
+    /// Move atoms (Å) in the next frames; the rows that could not be changed, and why, and images in
+    /// the first one that was.
+    fn move_on<'py>(
+        &mut self,
+        py: Python<'py>,
+        mut positions: PyReadwriteArray3<'_, f32>,
+        dimensions: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<(Vec<transform::Refused>, Bound<'py, PyArray2<i16>>)> {
+        check_atoms(positions.shape(), self.0.n_atoms())?;
+        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
+        let moved = py.detach(|| self.0.move_on(positions, dimensions));
+        let (refused, images) = moved.or_raise(py)?;
+        let n = images.len();
+        let images = images.as_flattened().to_pyarray(py);
+        Ok((refused, images.reshape([n, 3])?))
+    }
+}
+
 /// Return the first atom of each atom's fragment.
 #[pyfunction]
 pub(super) fn fragments<'py>(

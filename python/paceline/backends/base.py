@@ -21,6 +21,9 @@ class Backend(Protocol):
     keeps_frames : bool, optional
         True if a later stage finds most blocks in the process that computed them before, so that
         decoded frames are kept there.
+    hands_on : bool, optional
+        True if all workers are threads of this process, and each begins the first task that none
+        has begun: a block may then wait for what another one hands on.
     reads_files_of_caller : bool, optional
         True if workers are other processes of this machine, which can open files of the caller.
     """

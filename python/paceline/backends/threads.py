@@ -26,6 +26,7 @@ class Threads(ForMDAnalysis):
 
     name = "threads"
     keeps_frames = True
+    hands_on = True
 
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)

@@ -17,6 +17,7 @@ from paceline.schedule.plan import Leaves
 from paceline.trajectory.source import Extents, FrameSource
 
 if TYPE_CHECKING:
+    from paceline.schedule.relay import Relay
     from paceline.transform.base import WorkerTransform
 
 
@@ -157,8 +158,9 @@ class Task:
         Byte ranges of these frames.
     ahead : Extents or None
         Byte ranges of the block that this worker is likely to do next.
-    state : numpy.ndarray or None
-        What a transformation that follows atoms from frame to frame begins with.
+    state : numpy.ndarray, Relay or None
+        What a transformation that follows atoms from frame to frame begins with, or what hands it
+        on from the block before.
     halo : pair of int
         Frames of the window before and after those of the block.
     """
@@ -169,7 +171,7 @@ class Task:
     window: np.ndarray
     extents: Extents
     ahead: Extents | None
-    state: np.ndarray | None = None
+    state: "np.ndarray | Relay | None" = None
     halo: tuple[int, int] = (0, 0)
 
     #: A single block is a subtree of level 0.

@@ -21,6 +21,7 @@ from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames, check_room
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan
+from paceline.schedule.relay import Relay
 from paceline.schedule.tasks import (
     BlockResult,
     FrameCaching,
@@ -94,14 +95,16 @@ class TrajectoryRun:
         n_workers: float,
         block_frames: int | None,
         streamed: bool = False,
+        hands_on: bool = False,
         caching: FrameCaching | None = None,
         parts_by_file: bool = False,
     ) -> None:
         """Make the plan, and the worker's half of everything.
 
         `n_workers` share the blocks: a fraction of one that has other trajectories to do. With
-        `streamed`, results of blocks are needed as they come, for all analyses. `caching` is used
-        if there are several passes. With `parts_by_file`, parts of what is collected are for other
+        `streamed`, results of blocks are needed as they come, for all analyses. With `hands_on`, a
+        block may wait for what another one hands on. `caching` is used if there are several passes.
+        With `parts_by_file`, parts of what is collected are for other
         processes of this machine.
         """
         indices = self._indices
@@ -132,6 +135,8 @@ class TrajectoryRun:
                 self.plan, cast(WorkerScan, transforms[scan]), len(atoms), self._halo
             )
             self.plan = self._make_plan(frames, block_frames=self._states.block_frames)
+            if hands_on and not any(self._halo):
+                self._states.hand_on()
         if block_frames is None:
             self.trajectory.warn_of_rereading(self.plan)
         for analysis in self.analyses:
@@ -151,9 +156,19 @@ class TrajectoryRun:
             self.plan.leaves,
             skip_damaged,
             streamed or any(half.per_block for half in halves),
-            caching if self._n_passes > 1 or scan is not None else None,
+            caching if self._n_passes > 1 or self.scans_before else None,
             row_bytes,
         )
+
+    @property
+    def scans_before(self) -> bool:
+        """True if a pass before the first one finds what a transformation begins with."""
+        return self._states is not None and self._states.relay is None
+
+    def close(self) -> None:
+        """Release the workers that wait for one another."""
+        if self._states is not None and self._states.relay is not None:
+            self._states.relay.close()
 
     def scanning(self) -> "TrajectoryRun":
         """Make the pass before the first one, for the transformation that needs it.
@@ -264,14 +279,16 @@ class TrajectoryRun:
         caching = following.job.caching
         if caching is not None and following._n_passes == 1:
             following.job = replace(following.job, caching=replace(caching, last=True))
-        if following._damaged:
-            numbers = sorted(frame for frame, _ in following._damaged)
-            warn(
-                f"{self.trajectory.provenance()['trajectory']}: {many(len(numbers), 'frame')} left "
-                f"out, the first is {numbers[0]}; nojump went on from the frame before, as if no "
-                "atom had moved by more than half the cell meanwhile"
-            )
+        self._warn_of_gaps(following._damaged)
         return following
+
+    def _warn_of_gaps(self, damaged: Sequence[tuple[int, str]]) -> None:
+        if damaged:
+            warn(
+                f"{self.trajectory.provenance()['trajectory']}: {many(len(damaged), 'frame')} left "
+                f"out, the first is {min(damaged)[0]}; nojump went on from the frame before, as if "
+                "no atom had moved by more than half the cell meanwhile"
+            )
 
     def _fields(self) -> tuple[list[str], list[str]]:
         """Find the fields to decode, and those of them that every frame must hold."""
@@ -353,6 +370,8 @@ class TrajectoryRun:
                 self._describe_frames(analysis)
                 analysis.timings = timings
                 analysis.finish(value)
+        if self.is_first and self._states is not None and not self.scans_before:
+            self._warn_of_gaps(self.collected.damaged)
         if self.collected.long_bonds and self.is_first:
             self._warn_of_long_bonds(sum_long_bonds(self.collected.long_bonds))
 
@@ -432,6 +451,8 @@ class _States:
         True if they are those of blocks, with what is read before them.
     found : numpy.ndarray, shape (n_states, …)
         Set when all frames were scanned.
+    relay : Relay or None
+        Hands states on from block to block instead.
     """
 
     scan: WorkerScan
@@ -439,6 +460,7 @@ class _States:
     block_frames: int
     of_blocks: bool
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
+    relay: Relay | None = None
 
     @classmethod
     def of(cls, plan: Plan, scan: WorkerScan, n_atoms: int, halo: tuple[int, int]) -> "_States":
@@ -465,8 +487,16 @@ class _States:
             )
         return cls(scan, frames, plan.block_frames, of_blocks)
 
-    def of_window(self, frames: np.ndarray) -> np.ndarray:
+    def hand_on(self) -> None:
+        """Hand states on from block to block, if no frame between them is passed over."""
+        if self.of_blocks and self.frames[0] == 0:
+            none = self.scan.states((), self.frames[:1])
+            self.relay = Relay(self.scan, np.zeros((len(self.frames), *none.shape[1:]), none.dtype))
+
+    def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
         """Get the states for a block and its halo."""
+        if self.relay is not None:
+            return self.relay
         first = int(np.searchsorted(self.frames, frames[0]))
         return self.found[first : first + (1 if self.of_blocks else len(frames))]
 

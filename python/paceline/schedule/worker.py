@@ -29,6 +29,7 @@ from paceline.errors import (
 from paceline.performance.records import PARTS, BlockTiming
 from paceline.schedule.frame_cache import DecodedBlock, FrameCache
 from paceline.schedule.reduce import merge_results, tree_reduce
+from paceline.schedule.relay import Relay
 from paceline.schedule.tasks import (
     AnyJob,
     AnyTask,
@@ -77,6 +78,8 @@ class Worker:
         """
         start, free_since = time.monotonic_ns(), self._free_since
         self._open_job(task.job)
+        if isinstance(task, Task) and isinstance(task.state, Relay):
+            task.state.begin(task)
         opened = time.monotonic_ns()
         compute: Any = self._call if isinstance(task, FunctionTask) else self._compute_block
         values, times, damaged, long_bonds, parts = compute(task)
@@ -209,8 +212,7 @@ class Worker:
         for transform in self._job.transforms[done:]:
             apply: Any = getattr(transform, "apply_noting", None)
             if task.state is not None and getattr(transform, "scans", False):
-                follow: Any = transform
-                refused = follow.apply_from(task.state, decoded.positions, decoded.dimensions)
+                refused = self._follow(task, transform, decoded)
             elif apply is not None:
                 refused, rows = apply(decoded.positions, decoded.dimensions)
                 noted += rows
@@ -228,6 +230,17 @@ class Worker:
             if row not in failed and task.own.start <= row < task.own.stop
         ]
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
+
+    def _follow(self, task: Task, scan: Any, decoded: FrameBuffer) -> list[tuple[int, str]]:
+        """Go on from the state in which a block begins."""
+        positions: Any = decoded.positions
+        if not isinstance(task.state, Relay):
+            return scan.apply_from(task.state, positions, decoded.dimensions)
+
+        def catch_up(late: Task) -> None:
+            self._transform(late, self._read(late)[0])
+
+        return task.state.apply(task.number, positions, decoded.dimensions, catch_up)
 
     def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer) -> Any:
         """Compute one analysis of a block: its rows or records, its partial result, or value."""

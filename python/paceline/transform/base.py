@@ -22,13 +22,26 @@ class WorkerTransform(Protocol):
         """Transform a block in place; return rows that cannot be transformed, with the reason."""
 
 
+class Follower(Protocol):
+    """Transforms blocks in the order of frames, from the first frame of a trajectory on."""
+
+    def move_on(
+        self, positions: np.ndarray, dimensions: np.ndarray
+    ) -> tuple[list[tuple[int, str]], np.ndarray]:
+        """Transform the next block in place.
+
+        Returns rows that cannot be transformed, with the reason, and the state in its first frame.
+        """
+
+
 class WorkerScan(WorkerTransform, Protocol):
     """Worker's half of a transformation that follows atoms from frame to frame.
 
     A first pass over all frames, from the first of the trajectory on, finds the states in which
     blocks begin (`apply`, `scan`, `merge`, `states`); in the next one each block goes on from its
     state (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
-    cannot be followed.
+    cannot be followed. Where one process has all frames, blocks are transformed in order instead
+    (`follower`).
 
     Attributes
     ----------
@@ -46,6 +59,9 @@ class WorkerScan(WorkerTransform, Protocol):
         self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
     ) -> list[tuple[int, str]]:
         """Transform a block in place, given its states: of every frame, or of the first."""
+
+    def follower(self) -> Follower:
+        """Make what transforms blocks in order."""
 
     def scan(
         self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray

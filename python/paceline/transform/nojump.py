@@ -18,8 +18,10 @@ def nojump(atomgroup: Any = None) -> Transform:
     that is nearest, along each vector of the cell, to where it was, w + n·L with whole numbers n
     that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory
     Comput. 18, 6161, equation B6). Each frame up to the last one that is analysed is read,
-    whatever `step` is, so that an atom moves by less than half a cell between two of them; the run
-    passes over the file twice, or once if memory holds the decoded frames.
+    whatever `step` is, so that an atom moves by less than half a cell between two of them. Threads
+    of one process that analyse every frame, up to eight of them, hand the images on and pass over
+    the file once. Other runs, and those with a checkpoint, pass over it twice, or once if memory
+    holds the decoded frames.
 
     Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
     right for a molecule's shape and its distances, but not for its diffusion (von Bülow,
@@ -107,6 +109,10 @@ class CoreNoJump:
         (n_frames, n_followed, 3) or (1, n_followed, 3).
         """
         return self._core.move_to(state, positions, dimensions)
+
+    def follower(self) -> _core.NoJumpFollower:
+        """Make what moves atoms to their images from the first frame of the trajectory on."""
+        return _core.NoJumpFollower(self._core)
 
     def scan(
         self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray
