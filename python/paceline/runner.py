@@ -17,6 +17,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import check_distinct, parse_size
+from paceline._util.machine import MemoryLimit
 from paceline._util.progress import Progress
 from paceline.analysis.interfaces import Analysis
 from paceline.backends import Serial, make_backend
@@ -25,6 +26,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
+from paceline.schedule.collect import limited
 from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import choose_frames
@@ -89,9 +91,13 @@ def run(
         Frames in a block, rounded up to 16 times a power of two (less than 16 for large systems);
         chosen by default. It changes no result.
     max_memory : int or str, optional
-        Decoded frames that each process may keep for analyses that pass over the frames again:
-        bytes, or "2 GiB"; by default while half of the memory is free, and 0 keeps none. It
-        changes no result. Frames are kept by "serial", "threads" and "mpi".
+        Memory that each process may use for what the run holds: rows, records, series and
+        matrices, and decoded frames that are kept for analyses which pass over them again. Bytes,
+        or "2 GiB"; results beyond it are in nameless files of the temporary folder (TMPDIR), which
+        vanish with them, and frames are decoded again. Arrays of up to 1 MiB, blocks that are being
+        computed, and results of one value do not count. By default arrays of more than 1 GiB, and
+        matrices of more than 256 MiB, are in files, and frames are kept while half of the memory is
+        free. It changes no result. Frames are kept by "serial", "threads" and "mpi".
     checkpoint : path-like, optional
         File that keeps finished work during the run, and is deleted at its end. If the run is
         killed, the same call resumes from there, with any backend and number of workers. Trust a
@@ -123,7 +129,9 @@ def run(
     Terminated
         SIGTERM was received, and the checkpoint is written.
     UnsupportedError
-        An option cannot be honoured; the message names it.
+        An option cannot be honoured, or results have no room; the message names it.
+    OSError
+        The temporary folder has no room for results whose size is known from the first block only.
 
     Examples
     --------
@@ -161,7 +169,7 @@ def run(
                 f"{refused[0]}; leave it out, or run that analysis by itself"
             )
     if given:
-        with collective_run_of(workers) as collective:
+        with limited(limit) as memory, collective_run_of(workers) as collective:
             if collective.is_coordinator:
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
                 _check_files(given, path)
@@ -175,7 +183,7 @@ def run(
                         skip_damaged=on_error == "skip",
                         block_frames=block_frames,
                         progress=progress,
-                        max_memory=limit,
+                        memory=memory,
                     )
             else:
                 for _ in range(n_passes(given, transforms)):
@@ -222,7 +230,7 @@ def _run(
     skip_damaged: bool,
     block_frames: int | None,
     progress: bool | None,
-    max_memory: int | None,
+    memory: MemoryLimit,
 ) -> None:
     """Run analyses from this process; `choose` selects the frames of each trajectory."""
     begun = time.monotonic_ns()
@@ -242,7 +250,7 @@ def _run(
                 and getattr(workers, "hands_on", False)
                 and workers.n_workers <= MOST_IN_RELAY
             ),
-            caching=FrameCaching(keys[number], max_memory) if keys else None,
+            caching=FrameCaching(keys[number], memory) if keys else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
     runs = [one.scanning() if one.scans_before else one for one in runs]

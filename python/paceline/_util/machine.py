@@ -6,13 +6,66 @@ import platform
 import re
 import shlex
 import sys
+import threading
 import time
+import uuid
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 #: Where Linux tells the memory that is free, and its limits.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+class MemoryLimit:
+    """Bytes that a run may hold in one process, as results and decoded frames together.
+
+    Pickled, it becomes that of the other process. Without a `limit` it counts nothing.
+
+    Examples
+    --------
+    >>> memory = MemoryLimit(1000)
+    >>> memory.take(800), memory.take(800)
+    (True, False)
+    """
+
+    #: Those of this process, by key.
+    _known: ClassVar[weakref.WeakValueDictionary[str, "MemoryLimit"]] = (
+        weakref.WeakValueDictionary()
+    )
+
+    def __init__(self, limit: int | None, key: str = ""):
+        self.limit, self._key = limit, key or uuid.uuid4().hex
+        self._held, self._lock = 0, threading.RLock()
+        self._known[self._key] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MemoryLimit.of_this_process, (self.limit, self._key)
+
+    @classmethod
+    def of_this_process(cls, limit: int | None, key: str) -> "MemoryLimit":
+        """Get the one of this process; make it if there is none."""
+        return cls._known.get(key) or cls(limit, key)
+
+    def take(self, n_bytes: int) -> bool:
+        """Count so many bytes, if there is room for them."""
+        with self._lock:
+            if self.limit is not None and self._held + n_bytes > self.limit:
+                return False
+            self._held += n_bytes
+            return True
+
+    def give_back(self, n_bytes: int) -> None:
+        """Count so many bytes no longer."""
+        with self._lock:
+            self._held -= n_bytes
+
+    @property
+    def left(self) -> int | None:
+        """Bytes for which there is room; None without a limit."""
+        return None if self.limit is None else self.limit - self._held
 
 
 def describe_machine(n_cpus: int) -> str:

@@ -9,7 +9,6 @@ from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
     add_frame_arguments,
-    add_memory_argument,
     add_output_arguments,
     add_system_arguments,
     add_transform_arguments,
@@ -135,7 +134,6 @@ def add_rmsf(commands: Any) -> CommandParser:
         help="superpose each frame on the average structure, which a first pass finds, by these "
         "atoms [those of --select]",
     )
-    add_memory_argument(parser)
     parser.set_defaults(run=run_analysis_command, analysis_of=rmsf_of)
     return parser
 

@@ -207,8 +207,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
         if args.checkpoint is not None:
             # Until the results are where they were wanted: a disk may be full.
             kept = stack.enter_context(Checkpoint(args.checkpoint))
-        memory = {"max_memory": args.max_memory} if "max_memory" in args else {}
-        run_analysis(args, analysis, checkpoint=kept, **memory)
+        run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
         with saved_together(kept.finish if kept else None):
             with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
                 save_results(args, analysis.results)

@@ -230,6 +230,7 @@ def add_analysis_arguments(
     add_output_arguments(parser, files)
     add_worker_arguments(parser)
     add_checkpoint_argument(parser)
+    add_memory_argument(parser)
 
 
 def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> None:
@@ -408,13 +409,14 @@ def add_thread_argument(parser: CommandParser, meaning: str) -> None:
 
 
 def add_memory_argument(parser: CommandParser) -> None:
-    """Add the memory of analyses of several stages."""
+    """Add the memory that a run may hold."""
     parser.section("workers").add_argument(
         "--max-memory",
         type=memory,
         metavar="SIZE",
-        help="decoded frames that each process may keep for analyses that pass over them again, "
-        "such as 2GiB; 0 for none [while half of the memory is free]",
+        help="memory of each process for results, and for frames that are needed again, such as "
+        "2GiB: what exceeds it is in files without a name [1 GiB for each array of results; frames "
+        "while half of the memory is free]",
     )
 
 

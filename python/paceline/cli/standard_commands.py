@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cli.analysis_commands import run_analysis_command
-from paceline.cli.options import add_analysis_arguments, add_memory_argument, positive
+from paceline.cli.options import add_analysis_arguments, positive
 from paceline.cli.parser import CommandParser
 from paceline.errors import SelectionError, UnsupportedError
 
@@ -32,8 +32,6 @@ class Command:
     options : mapping
         Keywords of the class, with the arguments of their options; `flag` is the option's name
         where that is another.
-    stages : bool
-        True if it may pass over the frames several times.
     groups : sequence of str
         Help for --select-2 and so on, which must be given.
     files : sequence of str
@@ -52,7 +50,6 @@ class Command:
     description: str
     examples: Sequence[str]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    stages: bool = False
     groups: Sequence[str] = ()
     files: Sequence[str] = ()
     make: Make | None = None
@@ -77,8 +74,6 @@ class Command:
             parser.section("output").add_argument(
                 "--structures", type=Path, metavar="FILE", help=f"{self.structures}: .pdb or .xyz"
             )
-        if self.stages:
-            add_memory_argument(parser)
         for keyword, given in self.options.items():
             arguments = dict(given)
             flag = arguments.pop("flag", f"--{keyword.replace('_', '-')}")
@@ -481,7 +476,6 @@ COMMANDS = (
                 "help": "components that all frames are projected on [none]",
             },
         },
-        stages=True,
     ),
     Command(
         "contacts",

@@ -5,15 +5,18 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import IO, Any
 
 import numpy as np
 
-from paceline._util.files import writing_to
+from paceline._util.machine import MemoryLimit
 from paceline.analysis.interfaces import Receiver
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, joined, many
@@ -29,29 +32,71 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
 )
 
-#: Arrays larger than this are kept in a file that vanishes with them, bytes.
+#: Arrays larger than this are kept in a file that vanishes with them, where no limit is given,
+#: bytes.
 LARGE = 2**30
+#: Arrays that no limit counts, bytes: what a file takes is no less.
+SMALL = 2**20
+#: Advice where there is no room for results.
+_REMEDY = (
+    "analyse fewer frames or atoms, give a larger max_memory, or set TMPDIR to a folder with more "
+    "room"
+)
 #: Damaged frames that a notebook lists.
 LISTED = 10
+
+
+#: What the present run may hold.
+_memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
+
+
+@contextmanager
+def limited(limit: int | None) -> Iterator[MemoryLimit]:
+    """Limit the memory of all arrays that are allocated within it, bytes."""
+    memory = MemoryLimit(limit)
+    token = _memory.set(memory)
+    try:
+        yield memory
+    finally:
+        _memory.reset(token)
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype, in_memory: int | None = None) -> np.ndarray:
     """Allocate an array, not filled: in memory, or in a nameless file, its `file`, if it is large.
 
-    `in_memory` is the size of the largest one in memory, bytes; by default `LARGE`.
+    `in_memory` is the size of the largest one in memory, bytes, if the run has no limit; by default
+    `LARGE`. With 0 it is always in a file.
     """
-    limit = LARGE if in_memory is None else in_memory
-    if math.prod(shape) * dtype.itemsize <= limit:
-        return np.empty(shape, dtype)
-    return _in_file(tempfile.TemporaryFile(), shape, dtype)
+    array = _in_memory(shape, dtype, LARGE if in_memory is None else in_memory)
+    return _in_file(tempfile.TemporaryFile(), shape, dtype) if array is None else array
+
+
+def _in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarray | None:
+    """Allocate an array in memory; None if it is too large."""
+    memory, n_bytes = _memory.get(), math.prod(shape) * dtype.itemsize
+    if memory is None or memory.limit is None or not largest or n_bytes <= SMALL:
+        return np.empty(shape, dtype) if n_bytes <= largest else None
+    if not memory.take(n_bytes):
+        return None
+    array = np.empty(shape, dtype)
+    weakref.finalize(array, memory.give_back, n_bytes).atexit = False
+    return array
 
 
 def _in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Map an array to a nameless file, made as large as it."""
     if hasattr(os, "posix_fallocate"):
         # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
-        with writing_to(tempfile.gettempdir()):
-            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
+        folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
+        try:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}: results take {amount(n_bytes)} in a file of this folder, which "
+                f"has {amount(shutil.disk_usage(folder).free)} free; {_REMEDY}",
+                folder,
+            ) from None
     array = np.memmap(file, dtype=dtype, shape=shape)
     array.file = file  # type: ignore[attr-defined]
     return array
@@ -64,14 +109,19 @@ def check_room(sizes: Sequence[tuple[str, int]]) -> None:
     --------
     >>> check_room([("RMSD", 1000)])
     """
-    large = [(name, size) for name, size in sizes if size > LARGE]
+    memory, large = _memory.get(), []
+    left = memory.left if memory else None
+    for name, size in sizes:
+        if size <= (LARGE if left is None else max(left, SMALL)):
+            left = None if left is None else left - size
+        else:
+            large.append((name, size))
     needed, folder = sum(size for _, size in large), tempfile.gettempdir()
     if large and needed > (free := shutil.disk_usage(folder).free):
         names = joined([name for name, _ in large])
         raise UnsupportedError(
             f"{names}: the results take {amount(needed)}, and {amount(free)} are free in {folder}, "
-            "where large ones are kept: analyse fewer frames or atoms, or set TMPDIR to a folder "
-            "with more room"
+            f"where those are kept that memory may not hold: {_REMEDY}"
         )
 
 
@@ -364,8 +414,9 @@ def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
 class RecordLog:
     """Records of ranges of frames, in the order in which these come.
 
-    Up to `LARGE` they are in memory, and beyond it in a nameless file that grows with them. They
-    are copied once more if the ranges did not come in order.
+    They are in memory up to `LARGE`, or while the run's limit has room for them, and beyond it in a
+    nameless file that grows with them. They are copied once more if the ranges did not come in
+    order.
     """
 
     def __init__(self, analysis: WorkerAnalysis):
@@ -400,10 +451,13 @@ class RecordLog:
             return old
         size = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
         n_room = 2 * self._n_records
-        if self._file is None and n_room * size <= LARGE:
-            new = np.empty((n_room, *like.shape[1:]), like.dtype)
-        else:
-            n_room = self._n_records + LARGE // (4 * size)
+        new = None
+        if self._file is None:
+            new = _in_memory((n_room, *like.shape[1:]), like.dtype, LARGE)
+        if new is None:
+            memory = _memory.get()
+            limit = LARGE if memory is None or memory.limit is None else max(memory.limit, SMALL)
+            n_room = self._n_records + min(limit, LARGE) // (4 * size)
             is_new = self._file is None
             self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115
             new = _in_file(self._file, (n_room, *like.shape[1:]), like.dtype)

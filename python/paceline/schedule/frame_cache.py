@@ -30,7 +30,7 @@ class FrameCache:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, caching: FrameCaching):
-        self._limit = caching.limit
+        self._memory, self._is_last = caching.memory, False
         self._blocks: dict[int, DecodedBlock] = {}
         self._n_bytes = 0
 
@@ -40,7 +40,7 @@ class FrameCache:
         with cls._lock:
             cache = cls._of_runs.setdefault(caching.key, cls(caching))
         if caching.last:
-            cache._limit = 0
+            cache._is_last = True
         return cache
 
     @classmethod
@@ -48,7 +48,9 @@ class FrameCache:
         """Drop the caches of runs that have ended."""
         with cls._lock:
             for key in keys:
-                cls._of_runs.pop(key, None)
+                cache = cls._of_runs.pop(key, None)
+                if cache is not None:
+                    cache._memory.give_back(cache._n_bytes)
 
     @classmethod
     def drop_others(cls, keys: Collection[str]) -> None:
@@ -57,16 +59,13 @@ class FrameCache:
 
     def put(self, number: int, block: DecodedBlock) -> None:
         """Keep a block for the next stage, if there is memory for it."""
+        if self._is_last or (self._memory.limit is None and free_memory_fraction() <= LEAST_FREE):
+            return
         with self._lock:
-            n_bytes = self._n_bytes + block.frames.nbytes
-            if number not in self._blocks and self._has_room(n_bytes):
+            n_bytes = block.frames.nbytes
+            if number not in self._blocks and self._memory.take(n_bytes):
                 self._blocks[number] = block
-                self._n_bytes = n_bytes
-
-    def _has_room(self, n_bytes: int) -> bool:
-        if self._limit is None:
-            return free_memory_fraction() > LEAST_FREE
-        return n_bytes <= self._limit
+                self._n_bytes += n_bytes
 
     def get(self, number: int) -> DecodedBlock | None:
         """Get a block if it was kept."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from paceline._util.machine import MemoryLimit
 from paceline.analysis.interfaces import PerBlock, PerFrame, Ragged, Reduction
 from paceline.errors import AnalysisError
 from paceline.performance.records import BlockTiming
@@ -98,14 +99,14 @@ class FrameCaching:
     ----------
     key : str
         Name of the run over this trajectory.
-    limit : int or None
-        Bytes that each process may keep; None to keep frames while half of the memory is free.
+    memory : MemoryLimit
+        Counts what is kept; without a limit, frames are kept while half of the memory is free.
     last : bool
         True in the last stage, which keeps no more frames.
     """
 
     key: str
-    limit: int | None
+    memory: MemoryLimit
     last: bool = False
 
 

@@ -1,0 +1,135 @@
+"""One limit for all that a run holds: rows, records, series, matrices and frames."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+from test_failures import full_disk
+
+import paceline
+from paceline._util.machine import MemoryLimit
+from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.rms import RMSF
+from paceline.errors import UnsupportedError
+from paceline.schedule import collect
+from paceline.schedule.worker import Worker
+
+#: Bytes of the positions of all frames.
+POSITIONS = 98 * 3341 * 12
+
+
+@pytest.fixture(scope="module")
+def atoms(adk_xtc):
+    return paceline.Universe(*adk_xtc).atoms
+
+
+def positions(block):
+    return block.positions
+
+
+def high(block):
+    """Index and height of all atoms above the middle."""
+    rows, columns = np.nonzero(block.positions[:, :, 2] > 0)
+    counts = np.bincount(rows, minlength=len(block))
+    return counts, np.column_stack([columns, block.positions[rows, columns, 2]])
+
+
+def is_in_file(array):
+    while array is not None and not isinstance(array, np.memmap):
+        array = array.base
+    return array is not None
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_rows_beyond_the_limit_are_in_a_file(backend, atoms):
+    wanted = None
+    for limit, in_file in (
+        (0, (1, 1)),
+        (1.5 * POSITIONS, (0, 1)),
+        ("8 MB", (0, 0)),
+        (None, (0, 0)),
+    ):
+        every = [paceline.TimeSeries(positions, atoms) for _ in range(2)]
+        limit = limit if limit is None or isinstance(limit, str) else int(limit)
+        paceline.run(every, max_memory=limit, backend=backend)
+        found = [one.results.timeseries for one in every]
+        assert sorted(map(is_in_file, found)) == sorted(map(bool, in_file)), limit
+        wanted = found[0] if wanted is None else wanted
+        assert all(np.array_equal(one, wanted) for one in found)
+
+
+def test_records_beyond_the_limit_are_in_a_file(atoms):
+    runs = [paceline.RaggedTimeSeries(high, atoms).run(max_memory=limit) for limit in (0, None)]
+    limited, free = (one.results.records for one in runs)
+    assert limited.nbytes > 2 * collect.SMALL
+    assert (is_in_file(limited), is_in_file(free)) == (True, False)
+    assert np.array_equal(limited, free)
+
+
+def test_series_and_results_of_parts_beyond_the_limit_are_in_files(atoms):
+    runs = [EinsteinMSD(atoms).run(max_memory=limit, stop=40) for limit in ("1 MB", None)]
+    limited, free = (one.results.msds_by_particle for one in runs)
+    assert (is_in_file(limited), is_in_file(free)) == (True, False)
+    assert np.array_equal(limited, free)
+
+
+def test_frames_and_results_count_together(atoms):
+    """Frames are kept for a second pass, unless rows take the memory."""
+
+    def second_pass(*others):
+        one = RMSF(atoms, align=True)
+        paceline.run([*others, one], backend="serial", max_memory=int(1.5 * POSITIONS))
+        return sum(block.bytes for block in one.timings.blocks if block.job == 1)
+
+    assert second_pass() == 0
+    assert second_pass(paceline.TimeSeries(positions, atoms)) > 0
+
+
+def test_what_is_dropped_counts_no_longer():
+    with collect.limited(3 * collect.SMALL) as memory:
+        shape = (2 * collect.SMALL,), np.dtype(np.uint8)
+        first = collect.allocate(*shape)
+        view = first[10:]
+        assert not is_in_file(first)
+        del first
+        assert is_in_file(collect.allocate(*shape))
+        assert memory.left == collect.SMALL
+        del view
+        assert memory.left == 3 * collect.SMALL
+        assert not is_in_file(collect.allocate(*shape))
+
+
+def test_a_process_has_one_limit():
+    memory = MemoryLimit(1000)
+    assert pickle.loads(pickle.dumps(memory)) is memory
+    data = pickle.dumps(memory)
+    del memory
+    other, same = pickle.loads(data), pickle.loads(data)
+    assert (other is same, other.limit) == (True, 1000)
+
+
+def test_no_room_is_said_before_the_work(atoms, monkeypatch):
+    usage = collect.shutil.disk_usage("/")._replace(free=10**7)
+    monkeypatch.setattr(collect.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(Worker, "run", None)
+    matrix, frames = DistanceMatrix(atoms[:100]), np.arange(2000) % 98
+    words = (
+        r"DistanceMatrix: the results take \d+(\.\d+)? MB, and 10 MB are free .*max_memory.*TMPDIR"
+    )
+    with pytest.raises(UnsupportedError, match=words):
+        matrix.run(frames=frames, max_memory="2 MiB")
+    with pytest.raises(TypeError, match="not callable"):  # in memory there is room
+        matrix.run(frames=frames, max_memory="1 GiB", backend="serial")
+
+
+def test_a_full_disk_is_said_with_the_first_block(atoms, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    words = (
+        r"results take 3\.93 MB in a file of this folder, which has .* free; .*larger max_memory"
+    )
+    with full_disk(), pytest.raises(OSError, match=words) as caught:
+        paceline.TimeSeries(positions, atoms).run(max_memory=0, backend="serial")
+    assert re.search(re.escape(str(tmp_path)), str(caught.value))
+    assert list(tmp_path.iterdir()) == []
