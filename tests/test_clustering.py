@@ -344,7 +344,7 @@ def test_clusters_that_cannot_be(ca):
     with pytest.raises(ValueError, match="3 frames for 4 clusters"):
         few.run(stop=3)
     one = Clustering(ca, cutoff=1.5)
-    with pytest.raises(ValueError, match="run\\(\\) before"):
+    with pytest.raises(ValueError, match=r"call run\(\) first"):
         one.members(0)
     with pytest.raises(ValueError, match="no cluster 7: they are 0 to"):
         one.run(stop=5).members(7)
