@@ -92,7 +92,8 @@ def test_each_explains_itself(command, run):
 
 def test_options_reach_the_class(adk_xtc, tmp_path, run):
     path = tmp_path / "rg.npz"
-    assert run("gyration", *adk_xtc, "--compound", "residues", "-o", path, "--end", 2)[0] == 0
+    options = ["--compound", "residues", "--max-memory", "4GiB", "-o", path, "--end", 2]
+    assert run("gyration", *adk_xtc, *options)[0] == 0
     assert np.load(path)["rg"].shape == (2, 214)
 
 
