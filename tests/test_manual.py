@@ -74,6 +74,7 @@ NOT_RUN = {
     ("docs/layouts.md", "driver="): "HDF5 on MPI-IO",
     ("docs/formats/h5md.md", "driver="): "HDF5 on MPI-IO",
     ("docs/backends.md", "backends.MPI(MPI"): "test_mpi.py",
+    ("docs/drop-in.md", "-m jupyter"): "test_notebooks.py::test_a_notebook_runs_unchanged",
     ("docs/scaling.md", "#SBATCH"): "Slurm",
     ("docs/resuming.md", "#SBATCH"): "Slurm",
 }

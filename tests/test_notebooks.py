@@ -1,14 +1,20 @@
 """Paceline in a notebook: what cells show, and what the stop button leaves."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import start_new_kernel
 
 import paceline
+import paceline.__main__ as command
 from paceline.analysis.rms import RMSD
 
 ROOT = Path(__file__).parents[1]
@@ -138,6 +144,95 @@ n_before = len(leftovers()), len(psutil.Process().children(recursive=True))""")
         shown = kernel("paceline.TimeSeries(count, u.atoms).run(progress=True); None")
         assert "98" in shown
         assert kernel("paceline.TimeSeries(count, u.atoms).run(); None") == ""
+
+
+@pytest.fixture
+def jupyter(monkeypatch, tmp_path):
+    """Run `python -m paceline -m jupyter`; the kernel that Jupyter finds meanwhile."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("JUPYTER_PATH", "/of/the/user")
+    seen = []
+
+    def run_script(argv, *, module):
+        assert (argv, module) == (["jupyter", "lab"], True)
+        spec = KernelSpecManager().get_kernel_spec("python3")
+        seen.append((spec, os.environ["PACELINE_KERNEL_OPTIONS"]))
+        return 0
+
+    def run(*options):
+        assert command.main([*options, "--quiet", "-m", "jupyter", "lab"]) == 0
+        return seen[-1]
+
+    monkeypatch.setattr(command, "run_script", run_script)
+    return run
+
+
+def test_kernels_begin_with_paceline(jupyter):
+    """While `python -m paceline -m jupyter` runs, with its options; and not afterwards."""
+    plain = KernelSpecManager().get_kernel_spec("python3")
+    for _ in range(2):
+        ours, options = jupyter("-j", "3", "--strict")
+        assert ours.argv[:3] == ["python", "-m", "paceline"]
+        assert options == "--workers=3 --strict"
+        assert ours.metadata == plain.metadata, "such as whether messages are encrypted"
+        assert KernelSpecManager().get_kernel_spec("python3").argv == plain.argv
+        assert os.environ["JUPYTER_PATH"] == "/of/the/user"
+        assert "PACELINE_KERNEL_OPTIONS" not in os.environ
+
+
+def test_a_cache_that_cannot_be_written_is_named(jupyter, tmp_path, capsys):
+    (tmp_path / "cache").touch()
+    ours, _ = jupyter()
+    assert ours.argv[2] != "paceline"
+    assert str(tmp_path / "cache") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_kernel_takes_the_options_of_who_started_it(ranks, monkeypatch):
+    """On ranks of MPI as well: it is a process beside them."""
+    given = []
+    monkeypatch.setattr(command, "_run", lambda *arguments: given.append(arguments) or 0)
+    monkeypatch.setattr(command, "launched", lambda: (ranks, 0))
+    monkeypatch.setenv("PACELINE_KERNEL_OPTIONS", "--workers=3 --strict")
+    assert command.main(["--quiet", "-m", "ipykernel_launcher", "-f", "connection.json"]) == 0
+    ((argv, module, options),) = given
+    assert (argv, module) == (["ipykernel_launcher", "-f", "connection.json"], True)
+    assert (options.workers, options.strict, options.no_native) == (3, True, False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("program", [["jupyter", "nbconvert"], ["nbconvert"]], ids=" ".join)
+def test_a_notebook_runs_unchanged(program, tmp_path):
+    pytest.importorskip("nbconvert")
+    cells = [
+        "import MDAnalysis as mda\nimport warnings\nfrom MDAnalysis.analysis import rms",
+        "from MDAnalysisTests.datafiles import DCD, PSF\nwarnings.simplefilter('ignore')",
+        "u = mda.Universe(PSF, DCD)\ntype(u.trajectory).__module__",
+        "rms.RMSD(u, select='name CA').run().results.rmsd.shape",
+        "import paceline.registration\n[one.runs for one in paceline.registration._active]",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    path = tmp_path / "notebook.ipynb"
+    nbformat.write(notebook, path)
+    path_of_programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "paceline", "--quiet", "-m", *program),
+            *("--to", "notebook", "--execute", "--stdout", path),
+        ],
+        env=os.environ | {"PATH": path_of_programs, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    ran = nbformat.reads(done.stdout, as_version=4)
+    shown = [cell.outputs[-1].data["text/plain"] for cell in ran.cells if cell.outputs]
+    assert shown == [
+        "'paceline.trajectory.mdanalysis_reader'",
+        "(98, 3)",
+        "[[('RMSD', 'native')]]",
+    ]
 
 
 @pytest.mark.parametrize(

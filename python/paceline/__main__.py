@@ -2,23 +2,32 @@
 
     python -m paceline script.py [its arguments]
     python -m paceline -m module [its arguments]
+    python -m paceline -m jupyter nbconvert --to notebook --execute notebook.ipynb
     mpirun -n 64 python -m paceline script.py
 
 The script is not changed: `paceline.register` is in force while it runs. Under ``mpirun`` the first
-rank runs it, and all ranks work in its analyses.
+rank runs it, and all ranks work in its analyses. Jupyter runs notebooks in a process of their own,
+the kernel: it begins in the same way.
 """
 
 import argparse
 import ast
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import metadata
 from pathlib import Path
 
+from paceline._util.files import new_file
 from paceline._util.launcher import launched
 from paceline._util.script import BAD_ARGUMENTS, run_script
 
 _WITH_VALUE = ("-j", "--workers")
+
+#: Module of Jupyter's kernel for Python, and the environment variable with our options for it.
+_KERNEL, _KERNEL_OPTIONS = "ipykernel_launcher", "PACELINE_KERNEL_OPTIONS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The script's exit status.
     """
     ours, script, module = _split(sys.argv[1:] if argv is None else list(argv))
+    is_kernel = module and script[:1] == [_KERNEL]
+    if is_kernel:
+        ours = os.environ.get(_KERNEL_OPTIONS, "").split() + ours
     parser = _parser()
     options = parser.parse_args(ours)
     if not script:
@@ -44,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not module:
         # Functions of modules beside the script are imported where they are called.
         sys.path[0] = os.path.dirname(os.path.abspath(script[0]))
-    if launched()[0] == 1 or options.every_rank:
+    # A kernel that a rank starts is no rank.
+    if launched()[0] == 1 or options.every_rank or is_kernel:
         return _run(script, module, options)
     if not module and _uses_mpi(script[0]):
         print(
@@ -110,11 +123,64 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     registration = register(
         native=not options.no_native, n_workers=options.workers, strict=options.strict
     )
-    with registration:
+    given = [f"--workers={options.workers}"] if options.workers else []
+    given += ["--no-native"] * options.no_native + ["--strict"] * options.strict
+    with registration, kernels(given) if module else nullcontext():
         status = run_script(script, module=module)
     if not options.quiet:
         print(registration.summary(), file=sys.stderr)
     return status
+
+
+@contextmanager
+def kernels(options: Sequence[str]) -> Iterator[None]:
+    """Begin kernels of Jupyter that this process starts by this module, with these options."""
+    try:
+        folder = _kernel_folder()
+    except OSError as error:
+        print(f"paceline: Jupyter's kernels begin without paceline: {error}", file=sys.stderr)
+        folder = None
+    paths = [str(folder)] if folder else []
+    paths += [os.environ["JUPYTER_PATH"]] if os.environ.get("JUPYTER_PATH") else []
+    changed = {"JUPYTER_PATH": os.pathsep.join(paths), _KERNEL_OPTIONS: " ".join(options)}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _kernel_folder() -> Path | None:
+    """Folder of Jupyter's data with a kernel "python3" of this module; None without ipykernel.
+
+    It stays: the program may be replaced by another, as `jupyter` is, and end unseen.
+    """
+    from paceline.trajectory.open import cache_folder
+
+    try:
+        version = metadata.version("ipykernel")
+    except metadata.PackageNotFoundError:
+        return None
+    cache = cache_folder()
+    if cache is None:
+        return None
+    folder = cache / f"jupyter-{version}"
+    file = folder / "kernels" / "python3" / "kernel.json"
+    if not file.exists():
+        from ipykernel.kernelspec import get_kernel_dict
+
+        # Jupyter puts the interpreter that runs it in the place of "python".
+        ours = ["python", "-m", "paceline", "--quiet", "-m", _KERNEL, "-f", "{connection_file}"]
+        spec = get_kernel_dict() | {"argv": ours, "display_name": "Python 3 (paceline)"}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(file, overwrite=True) as target:
+            json.dump(spec, target, indent=1)
+    return folder
 
 
 def _uses_mpi(script: str) -> bool:
