@@ -163,22 +163,27 @@ def measure(job: Job, data: Dataset, seconds: float, repeats: int) -> dict[int, 
         _read(path)
         for n_workers, some in runs.items():
             others = OtherWork()
-            done = analysis.run(n_workers=n_workers, frames=frames, progress=False)
+            once = _timed(analysis, n_workers, frames)
             meanwhile = others.cpus()
-            again = analysis.run(n_workers=n_workers, frames=frames, progress=False)
+            again = _timed(analysis, n_workers, frames)
             some.append(
                 Run(
                     len(frames),
                     advice.t_total(n_workers, "memory"),
                     *advice.t_range(n_workers, "memory"),
-                    done.timings.t_total,
-                    again.timings.t_total,
+                    once,
+                    again,
                     advice.seconds,
                     advice.findings.others or 0.0,
                     meanwhile or 0.0,
                 )
             )
     return runs
+
+
+def _timed(analysis: Any, n_workers: int, frames: np.ndarray) -> float:
+    """Seconds of a run; a later one replaces the timings of the analysis."""
+    return analysis.run(n_workers=n_workers, frames=frames, progress=False).timings.t_total
 
 
 def row_of(job: str, machine: str, n_workers: int, runs: Sequence[Run]) -> tuple[str, ...]:
