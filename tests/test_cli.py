@@ -673,12 +673,12 @@ def test_keywords_become_options(message, shown):
     assert in_options(message) == shown
 
 
-def completed(line, folder):
+def completed(line, folder, **shell):
     """What a shell is offered for the last word of a command line, in this folder."""
     pytest.importorskip("argcomplete")
     answer = folder / "answer"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}
-    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "_ARGCOMPLETE_IFS": "\n"}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "_ARGCOMPLETE_IFS": "\n"} | shell
     code = "import sys; sys.argv[0] = 'paceline'; from paceline.cli import main; main()"
     subprocess.run([sys.executable, "-c", code], cwd=folder, env=os.environ | asked, check=True)
     return sorted(word.strip() for word in answer.read_text().split("\n"))
@@ -703,3 +703,21 @@ def test_shells_complete_commands_options_and_files(line, wanted, tmp_path):
     for name in ("md.tpr", "md.xtc", "index.ndx"):
         (tmp_path / name).touch()
     assert completed(line, tmp_path) == wanted
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_show_what_options_are_for(shell, tmp_path):
+    """With the variables that `register-python-argcomplete` sets for them."""
+    (tmp_path / "md.xtc").touch()
+    asked = {"_ARGCOMPLETE_SHELL": shell, "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+    between = ":" if shell == "zsh" else "\t"
+    if shell == "fish":
+        asked["_ARGCOMPLETE_DFS"] = between
+    (option,) = completed("paceline rmsd --sel", tmp_path, **asked)
+    assert option.startswith(f"--select{between}atoms, in MDAnalysis's words")
+    commands = completed("paceline re", tmp_path, **asked)
+    assert [one.partition(between)[0] for one in commands] == ["repack", "report"]
+    assert all(len(one.partition(between)[2]) > 10 for one in commands)
+    (file,) = completed("paceline rmsd md.x", tmp_path, **asked)
+    assert file.rstrip(":\t ") == "md.xtc"
