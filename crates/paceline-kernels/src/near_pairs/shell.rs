@@ -16,6 +16,10 @@ const BINS: usize = 16;
 const FEW_CELLS: f32 = 16.0;
 /// Added to a number, this rounds it to a whole one, of magnitudes below 2²².
 const TO_WHOLE: f32 = 12_582_912.0;
+/// Added to a whole number below 2¹⁶, this leaves it in the low bits.
+const TO_BITS: f32 = 8_388_608.0;
+/// Positions that are brought into the cell together.
+const LANES: usize = 16;
 /// Rows of bins around one, the nearest first.
 const ROWS: [[i32; 2]; 9] = [
     [0, 0],
@@ -34,6 +38,14 @@ const ROWS: [[i32; 2]; 9] = [
 struct Home {
     x: Point,
     part: [u16; 3],
+}
+
+/// Some positions on their way into the cell, and how many cells away they were.
+#[derive(Default)]
+struct Lanes {
+    x: [[f32; LANES]; 3],
+    part: [[f32; LANES]; 3],
+    away: [f32; LANES],
 }
 
 /// Atoms in bins, and marks of the parts of bins that may be near any.
@@ -70,7 +82,8 @@ impl Shell {
             return false;
         }
         let mut homes = std::mem::take(&mut self.homes);
-        let is_placed = self.place(of, at, &mut homes);
+        homes.clear();
+        let is_placed = self.place(of, at, |_, home| homes.push(home));
         if is_placed {
             self.mark(&homes);
             self.sort(of, &homes);
@@ -120,42 +133,70 @@ impl Shell {
         n.iter().all(|&n| n >= 2.0)
     }
 
-    /// Bring positions into the cell; false where one is too far away, or no number.
-    fn place(&self, some: &[u32], at: impl Fn(u32) -> Point, homes: &mut Vec<Home>) -> bool {
-        homes.clear();
-        homes.reserve(some.len());
+    /// Bring positions into the cell, and give them to `visit` with their places; false where one is
+    /// too far away, or no number.
+    fn place(
+        &self,
+        some: &[u32],
+        at: impl Fn(u32) -> Point,
+        mut visit: impl FnMut(u32, Home),
+    ) -> bool {
+        let mut lanes = Lanes::default();
+        for some in some.chunks(LANES) {
+            for (lane, &place) in some.iter().enumerate() {
+                for (axis, x) in lanes.x.iter_mut().zip(at(place)) {
+                    axis[lane] = x;
+                }
+            }
+            self.bring_home(&mut lanes);
+            for (lane, &place) in some.iter().enumerate() {
+                // No number is not near, either.
+                if !matches!(lanes.away[lane], 0.0..FEW_CELLS) {
+                    return false;
+                }
+                let low_bits = |part: f32| (part + TO_BITS).to_bits() as u16;
+                let home = Home {
+                    x: lanes.x.each_ref().map(|axis| axis[lane]),
+                    part: lanes.part.each_ref().map(|axis| low_bits(axis[lane])),
+                };
+                visit(place, home);
+            }
+        }
+        true
+    }
+
+    /// Bring positions into the cell. Without branches, so that several are computed at once.
+    fn bring_home(&self, lanes: &mut Lanes) {
         let sizes = self.n.map(|n| n as f32);
         let [a, b, c] = self.vectors;
-        let mut farthest = 0.0_f32;
-        let mut all_finite = true;
-        for &place in some {
-            let [x, y, z] = at(place);
+        for lane in 0..LANES {
+            let [x, y, z] = lanes.x.each_ref().map(|axis| axis[lane]);
             let mut whole = [0.0; 3];
-            let mut part = [0; 3];
-            let mut cells_away = 0.0;
+            let mut away = 0.0;
             for k in 0..3 {
                 let [u, v, w] = self.inverse[k];
                 let cells = u * x + v * y + w * z;
-                cells_away += cells.abs();
+                away += cells.abs();
                 let nearest = (cells + TO_WHOLE) - TO_WHOLE;
-                let below = if cells < nearest {
+                whole[k] = if cells < nearest {
                     nearest - 1.0
                 } else {
                     nearest
                 };
-                whole[k] = below;
-                part[k] = ((cells - below) * sizes[k]).min(sizes[k] - 1.0) as u16;
+                // Half less, rounded to the nearest, is the whole number below.
+                let part = ((cells - whole[k]) * sizes[k] - 0.5 + TO_WHOLE) - TO_WHOLE;
+                let part = if part < sizes[k] - 1.0 {
+                    part
+                } else {
+                    sizes[k] - 1.0
+                };
+                lanes.part[k][lane] = if part > 0.0 { part } else { 0.0 };
             }
-            farthest = farthest.max(cells_away);
-            all_finite &= cells_away < FEW_CELLS;
-            let x = [
-                x - (whole[0] * a[0] + whole[1] * b[0] + whole[2] * c[0]),
-                y - (whole[1] * b[1] + whole[2] * c[1]),
-                z - whole[2] * c[2],
-            ];
-            homes.push(Home { x, part });
+            lanes.away[lane] = away;
+            lanes.x[0][lane] = x - (whole[0] * a[0] + whole[1] * b[0] + whole[2] * c[0]);
+            lanes.x[1][lane] = y - (whole[1] * b[1] + whole[2] * c[1]);
+            lanes.x[2][lane] = z - whole[2] * c[2];
         }
-        all_finite && farthest < FEW_CELLS
     }
 
     fn part_index(&self, part: [u16; 3]) -> usize {
@@ -213,6 +254,12 @@ impl Shell {
         entries.clear();
         for (home, &place) in homes.iter().zip(of) {
             let bins = home.part.map(|part| usize::from(part) / PARTS);
+            if (0..3).all(|k| bins[k] > 0 && bins[k] + 3 < padded[k]) {
+                let [i, j, k] = bins.map(|bin| bin + 1);
+                let bin = i + padded[0] * (j + padded[1] * k);
+                entries.push((bin as u32, place, home.x));
+                continue;
+            }
             // In which images of the cell it is seen: the first, and those beyond a face.
             let images: [&[(usize, f32)]; 3] = std::array::from_fn(|k| {
                 if bins[k] == 0 {
@@ -271,23 +318,17 @@ impl Shell {
     /// Mark those of some `places` that are near any atom in the bins; false where one is too far
     /// away, or no number. What is about at the cutoff is asked `is_near`, with the atom.
     pub(super) fn find(
-        &mut self,
+        &self,
         places: &[u32],
         at: impl Fn(u32) -> Point,
         marks: &mut [bool],
         mut is_near: impl FnMut(u32, u32) -> bool,
     ) -> bool {
-        let mut homes = std::mem::take(&mut self.homes);
-        let is_placed = self.place(places, at, &mut homes);
-        if is_placed {
-            for (home, &place) in homes.iter().zip(places) {
-                if self.marks[self.part_index(home.part)] != 0 {
-                    marks[place as usize] = self.any_near(home, |atom| is_near(atom, place));
-                }
+        self.place(places, at, |place, home| {
+            if self.marks[self.part_index(home.part)] != 0 {
+                marks[place as usize] = self.any_near(&home, |atom| is_near(atom, place));
             }
-        }
-        self.homes = homes;
-        is_placed
+        })
     }
 
     fn any_near(&self, home: &Home, mut is_near: impl FnMut(u32) -> bool) -> bool {
@@ -307,12 +348,16 @@ impl Shell {
                 })
             };
             // Without branches, so that several are computed at once.
-            let least =
-                distances().fold(f32::INFINITY, |least, d| if d < least { d } else { least });
-            if least <= self.sure {
+            let (near, sure) = distances().fold((0, 0), |(near, sure), d| {
+                (
+                    near | u32::from(d <= self.most),
+                    sure | u32::from(d <= self.sure),
+                )
+            });
+            if sure != 0 {
                 return true;
             }
-            if least <= self.most {
+            if near != 0 {
                 let near = distances().zip(&self.places[some.clone()]);
                 let mut near = near.filter(|&(d, _)| d <= self.most);
                 if near.any(|(_, &atom)| is_near(atom)) {
