@@ -95,6 +95,11 @@ def test_radial_distribution(folder):
 
 
 @pytest.mark.full
+def test_matrix_of_rmsds(folder):
+    assert tools_of("matrix", "400", folder, only="5000") == {"measured"}
+
+
+@pytest.mark.full
 def test_analyses(folder):
     assert tools_of("analyses", "gyration", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
     assert tools_of("analyses", "rmsd-matrix", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
