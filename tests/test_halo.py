@@ -73,6 +73,23 @@ def test_other_analyses_see_their_own_frames(adk_xtc):
     assert sum(block.n_frames for block in series.timings.blocks) == 98
 
 
+def stayed(block):
+    """Number of atoms of a group that changes which were in it in the frame before, too."""
+    selected = block.selected
+    before = [selected[max(0, k - 1)] for k in range(len(block))]
+    return np.array([len(np.intersect1d(*two)) for two in zip(before, selected, strict=True)])
+
+
+def test_groups_that_change_are_found_in_the_halo(universe, theirs):
+    select = "name CA and around 8 resid 1-5"
+    group, same = (one.select_atoms(select, updating=True) for one in (universe, theirs))
+    found = paceline.TimeSeries(stayed, group, halo=(1, 0)).run(block_frames=1, n_workers=2)
+    members = [set(same.indices.tolist()) for _ in theirs.trajectory]
+    wanted = [len(members[max(0, k - 1)] & members[k]) for k in range(98)]
+    assert found.results.timeseries.tolist() == wanted
+    assert wanted != [len(one) for one in members]
+
+
 def near(block):
     """Whether an atom is near in this frame or the two before: numbers, whatever is missing."""
     heights = np.concatenate([np.full(2, np.inf), block.positions[:, 0, 2]])
