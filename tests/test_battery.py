@@ -6,6 +6,7 @@ import tomllib
 
 import MDAnalysis
 import numpy as np
+import pandas
 import pytest
 
 import paceline
@@ -223,6 +224,21 @@ def test_arrays_that_no_table_holds_are_saved(universe, tmp_path):
         wanted = battery.analyses[name].results[array]
         np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npz")[array], wanted)
         assert (tmp_path / f"{name}.csv").exists()
+
+
+def test_further_tables_are_saved_and_drawn(universe, tmp_path):
+    battery = Battery({"bonds": {"analysis": "hbonds", "select": "resid 1-60"}}, universe)
+    battery.run(stop=4).save(tmp_path)
+    found = pandas.read_csv(tmp_path / "bonds-frequent.csv", comment="#")
+    wanted = battery.analyses["bonds"].further_tables()["frequent"].columns
+    assert list(found["hydrogen bond"]) == list(wanted["hydrogen bond"])
+    np.testing.assert_allclose(found["fraction of frames"], wanted["fraction of frames"])
+    assert wanted["hydrogen bond"][0] in (tmp_path / "bonds-frequent.svg").read_text("utf-8")
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert page.count("<svg") == 2
+    assert 'href="bonds-frequent.csv"' in page
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written <= {path.name for path in battery.outputs(tmp_path)}
 
 
 def test_commands(file, adk_xtc, tmp_path, run):

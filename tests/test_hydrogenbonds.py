@@ -12,6 +12,7 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.results import further_results
 from paceline.errors import SelectionError, UnsupportedError
 
 CELLS = {
@@ -393,3 +394,34 @@ def test_bad_input_is_named(universe, adk_in_water):
         HydrogenBondAnalysis(
             paceline.Universe(*adk_in_water), hydrogens_sel="name HW1", acceptors_sel="name OW"
         )
+
+
+def test_the_most_frequent_bonds(universe, damaged):
+    bonds = HydrogenBondAnalysis(universe, between=["resid 1-60", "protein"]).run()
+    table = bonds.further_tables()["frequent"].columns
+    counted = bonds.count_by_ids()
+    assert 30 < len(counted) < 1000
+    np.testing.assert_array_equal(table["frames"], counted[:, 3])
+    np.testing.assert_array_equal(table["fraction of frames"], counted[:, 3] / 98)
+    rows = np.stack([table[name] for name in ("donor", "hydrogen", "acceptor")], axis=1)
+    hbonds = bonds.results.hbonds[:, 1:4]
+    for row, count in zip(rows[:30], table["frames"], strict=False):
+        assert (hbonds == row).all(axis=1).sum() == count
+    same = np.flatnonzero(np.diff(table["frames"]) == 0)
+    assert (rows[same, 0] <= rows[same + 1, 0]).all()  # equals in the order of atoms
+    donor, hydrogen, acceptor = (universe.atoms[index] for index in rows[0])
+    assert table["hydrogen bond"][0] == (
+        f"{donor.resname} {donor.resid} {donor.name}–{hydrogen.name} … "
+        f"{acceptor.resname} {acceptor.resid} {acceptor.name}"
+    )
+    system, frames = damaged
+    left = HydrogenBondAnalysis(paceline.Universe(*system), between=["resid 1-60", "protein"])
+    some = left.run(on_error="skip").further_tables()["frequent"].columns
+    np.testing.assert_allclose(some["fraction of frames"] * (98 - len(frames)), some["frames"])
+
+
+def test_no_bonds_are_no_frequent_ones(universe):
+    bonds = HydrogenBondAnalysis(universe, d_a_cutoff=1.1).run(stop=2)
+    results = further_results(bonds)["frequent"]
+    assert len(results.to_dataframe()) == 0
+    assert results.plot().get_xlabel() == "fraction of frames"

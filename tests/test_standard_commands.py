@@ -284,6 +284,26 @@ def test_dipoles_and_currents(tmp_path, run):
     assert "conductivity up to this time (S/m)" in figure.read_text(encoding="utf-8")
 
 
+def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):
+    table, figure = tmp_path / "frequent.csv", tmp_path / "frequent.svg"
+    given = ["--select", "resid 1-60", "-e", 3, "-o", tmp_path / "counts.csv"]
+    assert run("hbonds", *adk_xtc, *given, "--frequent", table) == (0, "", "")
+    atoms = paceline.Universe(*adk_xtc).select_atoms("resid 1-60")
+    bonds = HydrogenBondAnalysis(atoms).run(stop=3)
+    wanted = bonds.further_tables()["frequent"].columns
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")
+    assert list(found) == list(wanted)
+    np.testing.assert_array_equal(found["fraction of frames"], wanted["fraction of frames"])
+    assert "# analysis: HydrogenBondAnalysis" in table.read_text(encoding="utf-8")
+    given[-1] = tmp_path / "again.csv"
+    assert run("hbonds", *adk_xtc, *given, "--frequent", figure) == (0, "", "")
+    assert wanted["hydrogen bond"][0] in figure.read_text(encoding="utf-8")
+    status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", figure)
+    assert (status, "exists" in err) == (2, True)
+    status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", tmp_path / "a.txt")
+    assert (status, "a.txt" in err) == (2, True)
+
+
 def test_membranes(adk_xtc, tmp_path, run):
     path = shutil.copy(Martini_membrane_gro, tmp_path)
     table, figure = tmp_path / "leaflets.npz", tmp_path / "leaflets.svg"

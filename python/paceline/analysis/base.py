@@ -17,6 +17,7 @@ from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.interfaces import OverParts, PerBlock, PerFrame, Ragged, Reduction
 from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
@@ -120,6 +121,8 @@ class AnalysisBase:
     SHARED_RESULTS: tuple[str, ...] = ()
     #: Attributes that its methods need after a run, in the order in which they are set.
     SHARED_ATTRIBUTES: tuple[str, ...] = ()
+    #: Names of `further_tables`.
+    FURTHER_TABLES: tuple[str, ...] = ()
     start: int | None
     stop: int | None
     step: int | None
@@ -314,6 +317,16 @@ class AnalysisBase:
     def parallelizable(self) -> bool:
         """True: every analysis can be split."""
         return True
+
+    def further_tables(self) -> Mapping[str, Table]:
+        """Get tables of the last run beside that of the results, which batteries save and draw.
+
+        Returns
+        -------
+        mapping of str to Table
+            By the names `FURTHER_TABLES`.
+        """
+        return {}
 
     def record_counts(self, offsets: np.ndarray) -> np.ndarray:
         """Count the records of each frame of the last run.

@@ -13,7 +13,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase, describe_frames
-from paceline.analysis.results import kind_of
+from paceline.analysis.results import further_results, kind_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined
@@ -98,6 +98,8 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 LISTED = 20
 #: Of a figure on the page, inches.
 FIGURE_SIZE = (6.5, 2.8)
+#: Of that of a further table, whose rows have names.
+FURTHER_SIZE = (6.5, 3.6)
 
 #: An analysis of a file: its class, and its parameters as in Python.
 Description = Mapping[str, Any]
@@ -263,6 +265,9 @@ class Battery:
         names += [
             f"{name}{ending}" for name in self.analyses for ending in (".csv", ".npz", ".svg")
         ]
+        for name, analysis in self.analyses.items():
+            for further in analysis.FURTHER_TABLES:
+                names += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
         return [Path(folder) / name for name in names]
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
@@ -272,8 +277,9 @@ class Battery:
         ----------
         folder : path-like
             Made if it does not exist. Of each analysis it gets NAME.csv and NAME.svg, or NAME.npz
-            where the results are no table, or hold more than that; index.html, timings.html, and
-            battery.toml, which repeats it.
+            where the results are no table, or hold more than that; of further tables, as of the
+            most frequent hydrogen bonds, NAME-frequent.csv and NAME-frequent.svg; index.html,
+            timings.html, and battery.toml, which repeats it.
         overwrite : bool
             Replace existing files, and delete those of an earlier battery of these names that this
             one does not have.
@@ -294,6 +300,8 @@ class Battery:
             for name, analysis in self.analyses.items():
                 if analysis.results.has_table:
                     analysis.results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
+                for further, results in further_results(analysis).items():
+                    results.save_figure(folder / f"{name}-{further}.svg", overwrite=overwrite)
             with new_file(folder / "battery.toml", overwrite=overwrite) as file:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
@@ -329,6 +337,8 @@ class Battery:
             analysis.results.save(folder / saved[name], overwrite=overwrite)
             if table is not None and table.partial:
                 analysis.results.save(folder / f"{name}.npz", overwrite=overwrite)
+            for further, results in further_results(analysis).items():
+                results.save(folder / f"{name}-{further}.csv", overwrite=overwrite)
         return saved
 
     def _page(self, saved: Mapping[str, str]) -> str:
@@ -363,8 +373,13 @@ class Battery:
             else:
                 lines = [(key, kind_of(value)) for key, value in results.items()]
             title = f"{name}: {type(analysis).__name__}"
-            figures = [] if figure is None else [figure]
-            sections.append(ResultSection(title, parameters, figures, lines, [saved[name]]))
+            figures, files = [] if figure is None else [figure], [saved[name]]
+            for further, more in further_results(analysis).items():
+                with rc_context(STYLE):
+                    figures.append(Figure(figsize=FURTHER_SIZE, layout="constrained"))
+                    more.plot(figures[-1].subplots())
+                files.append(f"{name}-{further}.csv")
+            sections.append(ResultSection(title, parameters, figures, lines, files))
         title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
         return results_page(
             title,

@@ -7,14 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.correlation import check_presence, presence_correlation
 from paceline.analysis.interfaces import Ragged
+from paceline.analysis.kernels import CoreBonds
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
-from paceline.block import Block
+from paceline.analysis.table import Table, atom_labels, fractions_of_frames, names_of
 from paceline.errors import SelectionError, UnsupportedError
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
@@ -28,6 +27,8 @@ CRITERIA = {
 }
 #: Limits of MDAnalysis's criterion, if none are given: Å and degrees.
 D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
+#: Rows of the table of the most frequent bonds, at most.
+MOST_FREQUENT = 1000
 #: Words of selections that choose other atoms in each frame.
 CHANGING = frozenset(
     ("around", "sphlayer", "sphzone", "isolayer", "cyzone", "cylayer", "point", "x", "y", "z")
@@ -399,7 +400,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         within = float(self.d_h_cutoff) if self._is_searched else None
         numbers = CRITERIA.get(self.criterion, (float(self.d_a_cutoff), float(self.d_h_a_angle)))
         pairs = donors, hydrogens, within
-        return _Bonds(indices, (pairs, acceptors, self._parts(), (self.criterion, *numbers)))
+        return CoreBonds(indices, (pairs, acceptors, self._parts(), (self.criterion, *numbers)))
 
     def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Number donors and acceptors by the groups that they are in; which numbers may be bonded.
@@ -482,6 +483,20 @@ class HydrogenBondAnalysis(AnalysisBase):
         np.add.at(total, number.reshape(-1), counts)
         unique = np.concatenate([rows, total[:, None]], axis=1)
         return unique[unique[:, 3].argsort()[::-1]]
+
+    FURTHER_TABLES = ("frequent",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tabulate the bonds that are in most frames, at most 1,000, by names of their atoms."""
+        atoms, counts = self._unique([1, 2, 3])
+        order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
+        columns = dict(zip(("donor", "hydrogen", "acceptor"), atoms[order].T, strict=True))
+        donors, hydrogens, acceptors = (self.u.atoms[column] for column in columns.values())
+        names = zip(atom_labels(donors), names_of(hydrogens), atom_labels(acceptors), strict=True)
+        labels = [f"{donor}–{hydrogen} … {acceptor}" for donor, hydrogen, acceptor in names]
+        n_frames = self.n_frames - len(self.damaged)
+        table = fractions_of_frames("hydrogen bond", labels, columns, counts[order], n_frames)
+        return {"frequent": table}
 
     def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Find the different atoms in some columns, and the number of bonds of each."""
@@ -572,38 +587,6 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Raise errors where frames make no series in time."""
         _ = self.results.hbonds  # or `NotRunError`
         check_presence(self, "hydrogen bonds")
-
-
-class _Bonds:
-    """Worker's half: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
-
-    returns_new = True
-
-    def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
-        self._indices, self._arguments = indices, arguments
-        self._bound: tuple[_core.HydrogenBonds, np.ndarray] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
-
-    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        positions, columns = block.raw
-        if self._bound is None:
-            atoms = self._indices
-            if columns is not None:
-                atoms = np.zeros(positions.shape[1], np.int64)
-                atoms[columns] = self._indices
-            self._bound = _core.HydrogenBonds(columns, *self._arguments), atoms
-        core, atoms = self._bound
-        counts, found, refused = core.find(positions, block.dimensions)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
-        records = np.empty((len(found), 6))
-        records[:, 0] = np.repeat(block.frames, counts)
-        records[:, 1:4] = atoms[found[:, :3].astype(np.intp)]
-        records[:, 4:] = found[:, 3:]
-        return counts, records
 
 
 def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:

@@ -297,3 +297,36 @@ class CoreSitePairs:
     ) -> tuple[float, SparseCounts]:
         """Add what two neighbours counted."""
         return left[0] + right[0], merge_counts(left[1], right[1], self._n_counts)
+
+
+class CoreBonds:
+    """Hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
+
+    returns_new = True
+
+    def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
+        self._indices, self._arguments = indices, arguments
+        self._bound: tuple[_core.HydrogenBonds, np.ndarray] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Find the bonds of a block."""
+        positions, columns = block.raw
+        if self._bound is None:
+            atoms = self._indices
+            if columns is not None:
+                atoms = np.zeros(positions.shape[1], np.int64)
+                atoms[columns] = self._indices
+            self._bound = _core.HydrogenBonds(columns, *self._arguments), atoms
+        core, atoms = self._bound
+        counts, found, refused = core.find(positions, block.dimensions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        records = np.empty((len(found), 6))
+        records[:, 0] = np.repeat(block.frames, counts)
+        records[:, 1:4] = atoms[found[:, :3].astype(np.intp)]
+        records[:, 4:] = found[:, 3:]
+        return counts, records

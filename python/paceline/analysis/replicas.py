@@ -318,6 +318,11 @@ class Replicas:
             for group, k, name in self.analyses
             for ending in (".csv", ".npz")
         ]
+        own += [
+            folder / group / f"{k}" / f"{name}-{further}.csv"
+            for (group, k, name), analysis in self.analyses.items()
+            for further in analysis.FURTHER_TABLES
+        ]
         return [*(folder / name for name in self._shared_files), *own]
 
     @property

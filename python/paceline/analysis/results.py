@@ -398,6 +398,14 @@ def _cell(value: Any) -> str:
     return shortened(value) if isinstance(value, str) else f"{value}"
 
 
+def further_results(analysis: Any) -> dict[str, Results]:
+    """Further tables of an analysis that was run, to be saved and drawn with its provenance."""
+    tables = analysis.further_tables().items()
+    return {
+        name: Results(table=table, provenance=analysis.results.provenance) for name, table in tables
+    }
+
+
 def kind_of(value: Any) -> str:
     """Describe a result that is no column: an array by its shape."""
     if isinstance(value, np.ndarray):

@@ -28,6 +28,8 @@ LARGE, MOST_POINTS = 20_000, 200_000
 NAMED = 4
 #: Names along an abscissa that find room in their usual size.
 MANY_TICKS = 16
+#: Bars of a figure, at most.
+MOST_BARS = 20
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
 #: Letters of a legend that find room in their usual size.
@@ -81,7 +83,7 @@ class Table:
     of lines. Angles of a full turn and numbers of clusters have `no_mean`, and are points, too.
     `profile` is the table of means over frames, such as those of residues. Rows of several runs are
     compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
-    the abscissa counts rows that have these names.
+    the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -97,6 +99,7 @@ class Table:
     keys: Sequence[str] = ()
     partial: bool = False
     ticks: Sequence[str] = ()
+    bars: bool = False
 
     @property
     def is_series(self) -> bool:
@@ -127,6 +130,32 @@ def along_residues(residues: Any, values: Mapping[str, np.ndarray], label: str) 
     return Table(columns, "residue", {title: title.partition(" (")[0] for title in values}, label)
 
 
+def fractions_of_frames(
+    kind: str,
+    labels: Sequence[str],
+    columns: Mapping[str, np.ndarray],
+    counts: np.ndarray,
+    n_frames: int,
+) -> Table:
+    """Tabulate things of a kind by their labels, and in how many of the frames each is."""
+    title = "fraction of frames"
+    found = {kind: np.array(labels, dtype=str), **columns}
+    found |= {"frames": counts, title: counts / (n_frames or np.nan)}
+    return Table(found, kind, {title: title}, title, bars=True)
+
+
+def atom_labels(atoms: Any) -> list[str]:
+    """Name atoms by residue and name, as far as the topology tells, as "LYS 13 NZ"."""
+    parts = [getattr(atoms, name, None) for name in ("resnames", "resids")]
+    known = [part for part in parts if part is not None]
+    return [" ".join(map(str, one)) for one in zip(*known, names_of(atoms), strict=True)]
+
+
+def names_of(atoms: Any) -> Any:
+    """Names of atoms, or their indices where the topology has none."""
+    return getattr(atoms, "names", atoms.indices)
+
+
 def draw(table: Table, ax: Any) -> Any:
     """Draw a table into `matplotlib.axes.Axes`."""
     table = table.drawn or table
@@ -134,6 +163,8 @@ def draw(table: Table, ax: Any) -> Any:
         return _draw_states(table.columns[table.x], table.x, table.states, ax)
     if table.image is not None:
         return _draw_image(table.image, ax)
+    if table.bars:
+        return _draw_bars(table, ax)
     x = table.columns[table.x]
     width = len(x) // WINDOWS | 1
     points = table.points or table.no_mean  # lines would go through what is between
@@ -180,6 +211,19 @@ def draw(table: Table, ax: Any) -> Any:
             title=f"running mean of {width} frames" if has_mean else None,
             alignment="left",
         )
+    return ax
+
+
+def _draw_bars(table: Table, ax: Any) -> Any:
+    """Draw the values of names as bars, the first above."""
+    names, (title,) = table.columns[table.x][:MOST_BARS], table.y
+    places = np.arange(len(names))
+    ax.barh(places, table.columns[title][:MOST_BARS])
+    ax.set_yticks(places, names, fontsize="x-small")
+    ax.invert_yaxis()
+    ax.margins(y=0.02)
+    ax.set_xlabel(table.y_label)
+    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.analysis.results import check_ending, check_figure_ending
+from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
 from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.cli.options import Bound, given, hdf5_options
@@ -28,14 +28,27 @@ ROUNDING = 1e-6
 def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of the command, once its outputs are known to be possible."""
     structures = getattr(args, "structures", None)
-    check_distinct(args.output, args.plot, structures, args.report, args.checkpoint)
+    further = further_files(args)
+    check_distinct(
+        args.output, args.plot, structures, args.report, args.checkpoint, *further.values()
+    )
     check_outputs(args, args.output, getattr(args, "output_files", ()))
     if structures is not None:
         if structures.suffix.lower() not in STRUCTURES:
             raise UnsupportedError(f"{structures} must end in {' or '.join(STRUCTURES)}")
         check_output(structures, overwrite=args.overwrite)
+    for path in further.values():
+        if not _is_table(path):
+            check_figure_ending(path)
+        check_output(path, overwrite=args.overwrite)
     check_report(args)
     return system_of(args)
+
+
+def further_files(args: argparse.Namespace) -> dict[str, Path]:
+    """Files of further tables that are asked for, by the names of these."""
+    paths = {name: getattr(args, name) for name in getattr(args, "further", ())}
+    return {name: path for name, path in paths.items() if path is not None}
 
 
 def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
@@ -209,6 +222,10 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
             kept = stack.enter_context(Checkpoint(args.checkpoint))
         run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
         with saved_together(kept.finish if kept else None):
+            for name, path in further_files(args).items():
+                results = further_results(analysis)[name]
+                save = results.save if _is_table(path) else results.save_figure
+                save(path, overwrite=args.overwrite)
             with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
                 save_results(args, analysis.results)
             save_report(args, analysis.timings)

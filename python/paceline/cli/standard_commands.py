@@ -42,6 +42,8 @@ class Command:
         Help for --structures, where results are also saved as structures.
     updating : bool
         True if atoms are selected anew in each frame.
+    further : mapping
+        Names of further tables of the analysis, with the help of options that save them.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Command:
     make: Make | None = None
     structures: str = ""
     updating: bool = False
+    further: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
@@ -74,11 +77,17 @@ class Command:
             parser.section("output").add_argument(
                 "--structures", type=Path, metavar="FILE", help=f"{self.structures}: .pdb or .xyz"
             )
+        for name, explained in self.further.items():
+            parser.section("output").add_argument(
+                f"--{name}", type=Path, metavar="FILE", help=f"{explained}: .csv, or a figure"
+            )
         for keyword, given in self.options.items():
             arguments = dict(given)
             flag = arguments.pop("flag", f"--{keyword.replace('_', '-')}")
             parser.section("calculation").add_argument(flag, dest=keyword, **arguments)
-        parser.set_defaults(run=run_analysis_command, analysis_of=self.analysis_of)
+        parser.set_defaults(
+            run=run_analysis_command, analysis_of=self.analysis_of, further=[*self.further]
+        )
         return parser
 
     def analysis_of(self, args: argparse.Namespace) -> Any:
@@ -301,7 +310,7 @@ COMMANDS = (
         "acceptor, distance (Å) and angle (degrees). Donors are known by bonds, hydrogens and "
         "acceptors by mass and charge, of the selected atoms.",
         (
-            "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png",
+            "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png --frequent frequent.csv",
             'md.tpr md.xtc --select all --between protein "resname SOL" -o hbonds.npz',
         ),
         {
@@ -336,6 +345,7 @@ COMMANDS = (
                 "help": "another criterion, which has its own limits [%(default)s]",
             },
         },
+        further={"frequent": "write in which fraction of the frames each bond is"},
     ),
     Command(
         "selection",
