@@ -277,7 +277,8 @@ impl ApplyPbc {
     pub fn apply(&self, x: [f32; 3]) -> Option<[f32; 3]> {
         let mut near = x;
         if self.step(&mut near) {
-            return self.holds(near).then_some(near);
+            // It is within but for rounding, unless it is no number.
+            return (!near.iter().any(|x| x.is_nan())).then_some(near);
         }
         let mut far = x;
         for axis in [2, 1, 0] {
@@ -365,6 +366,19 @@ impl ApplyPbc {
 
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
 pub const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
+
+/// As `f64::round`, which without SSE4.1 is a call: the nearest whole number, of two the one
+/// farther from 0.
+#[inline]
+pub fn rounded(x: f64) -> f64 {
+    let near = (x + TO_WHOLE) - TO_WHOLE;
+    let away = if (x - near).abs() == 0.5 {
+        x + 0.5_f64.copysign(x)
+    } else {
+        near
+    };
+    away.copysign(x)
+}
 
 /// Squares of the shortest distances (Å²) in a cell with right angles, rounded as MDAnalysis does
 /// where it compares all pairs.
@@ -601,6 +615,27 @@ mod tests {
         assert_eq!(pbc.apply([10.0, 0.0, -12.0]), Some([0.0; 3]));
         // −1e-8 + 10 is 10 in single precision.
         assert_eq!(pbc.apply([-1e-8, 2.0, 3.0]), Some([0.0, 2.0, 3.0]));
+    }
+
+    #[test]
+    fn numbers_are_rounded_as_by_the_standard_library() {
+        let halves = [
+            0.0,
+            0.5,
+            1.5,
+            2.5,
+            0.499_999_999_999_999_94,
+            0.3,
+            1e9 + 0.5,
+            1e30,
+        ];
+        let mut random = Random(32);
+        let others = (0..1000).map(|_| 100.0 * random.number());
+        for x in halves.into_iter().chain(others) {
+            for x in [x, -x] {
+                assert_eq!(rounded(x).to_bits(), x.round().to_bits(), "{x}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::cell::{ApplyPbc, SLACK, square};
 use crate::qcp::Matrix3;
 
 /// Boxes, at most, for each atom that is sorted into them: where about as many are searched …
-const BOXES: usize = 16;
+const BOXES: usize = 48;
 /// … and where many more are, most of which are near none.
 const BOXES_OF_FEW: usize = 32;
 /// Atoms that are many more, by this factor.
@@ -169,7 +169,7 @@ impl Boxes {
     }
 
     /// The position in the cell, if there is one.
-    fn home(&self, x: Point) -> Result<Point, String> {
+    pub(super) fn home(&self, x: Point) -> Result<Point, String> {
         match &self.pbc {
             Some(pbc) => in_cell(pbc, x),
             None => Ok(x),
@@ -269,65 +269,68 @@ impl Boxes {
         (0..self.n[axis]).contains(&place)
     }
 
-    /// Give the atoms that may be near a position to `found`, some perhaps twice.
-    pub(super) fn search(&self, x: Point, mut found: impl FnMut(u32)) -> Result<(), String> {
-        let x = self.home(x)?;
-        let [i, j, k] = self.cell(x);
-        let image = |axis: usize, place: i64| match self.pbc {
-            Some(_) => (
-                place.div_euclid(self.n[axis]),
-                place.rem_euclid(self.n[axis]),
-            ),
-            None => (0, place),
-        };
-        let mut compare = |some: Range<u32>, x: Point| {
-            let some = some.start as usize..some.end as usize;
-            for (point, &place) in self.points[some.clone()].iter().zip(&self.places[some]) {
+    /// Give the places of atoms that may be near a position in the cell to `found`, and where in
+    /// the cell they are, some perhaps twice.
+    #[inline(always)]
+    pub(super) fn search(&self, x: Point, mut found: impl FnMut(u32, Point)) {
+        let at = self.cell(x);
+        let mut compare = |row: usize, boxes: Range<i64>, x: Point| {
+            let begin = self.begins[row + boxes.start as usize] as usize;
+            let some = begin..self.begins[row + boxes.end as usize] as usize;
+            for (&point, &place) in self.points[some.clone()].iter().zip(&self.places[some]) {
                 let [x, y, z] = std::array::from_fn(|k| point[k] - x[k]);
                 if x * x + y * y + z * z <= self.most {
-                    found(place);
+                    found(place, point);
                 }
             }
         };
-        let at = [i, j, k];
-        if (0..3).all(|k| at[k] >= self.reach[k] && at[k] + self.reach[k] < self.n[k]) {
-            let width = 2 * self.reach[0] as usize + 1;
-            for k in k - self.reach[2]..=k + self.reach[2] {
-                for j in j - self.reach[1]..=j + self.reach[1] {
-                    let first = self.index([i - self.reach[0], j, k]);
-                    compare(self.begins[first]..self.begins[first + width], x);
+        let is_inside = |axis: usize| {
+            at[axis] >= self.reach[axis] && at[axis] + self.reach[axis] < self.n[axis]
+        };
+        if is_inside(0) && is_inside(1) && is_inside(2) {
+            let boxes = at[0] - self.reach[0]..at[0] + self.reach[0] + 1;
+            for k in at[2] - self.reach[2]..=at[2] + self.reach[2] {
+                for j in at[1] - self.reach[1]..=at[1] + self.reach[1] {
+                    compare(self.index([0, j, k]), boxes.clone(), x);
                 }
             }
-            return Ok(());
+            return;
         }
-        for k in k - self.reach[2]..=k + self.reach[2] {
-            for j in j - self.reach[1]..=j + self.reach[1] {
-                if self.pbc.is_none() && !(self.holds(1, j) && self.holds(2, k)) {
-                    continue;
-                }
-                let ((b, j), (c, k)) = (image(1, j), image(2, k));
-                let row = self.index([0, j, k]);
-                let (mut low, high) = (i - self.reach[0], i + self.reach[0]);
-                let high = if self.pbc.is_none() {
-                    low = low.max(0);
-                    high.min(self.n[0] - 1)
-                } else {
-                    high
-                };
-                while low <= high {
-                    let (a, begin) = image(0, low);
-                    let end = (begin + high - low).min(self.n[0] - 1);
-                    low += end - begin + 1;
-                    let some =
-                        self.begins[row + begin as usize]..self.begins[row + end as usize + 1];
-                    if some.is_empty() {
-                        continue;
+        for (c, boxes_c) in self.runs(2, at[2]) {
+            for (b, boxes_b) in self.runs(1, at[1]) {
+                for (a, boxes_a) in self.runs(0, at[0]) {
+                    let x = self.shifted(x, [a, b, c]);
+                    for k in boxes_c.clone() {
+                        for j in boxes_b.clone() {
+                            compare(self.index([0, j, k]), boxes_a.clone(), x);
+                        }
                     }
-                    compare(some, self.shifted(x, [a, b, c]));
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Boxes within reach of a place along an axis, and the image of the cell that they are in.
+    fn runs(&self, axis: usize, place: i64) -> impl Iterator<Item = (i64, Range<i64>)> {
+        let (n, is_periodic) = (self.n[axis], self.pbc.is_some());
+        let (mut low, mut high) = (place - self.reach[axis], place + self.reach[axis] + 1);
+        if !is_periodic {
+            (low, high) = (low.max(0), high.min(n));
+        }
+        let mut image = match low {
+            _ if low >= 0 && low < n => 0,
+            _ if low >= -n && low < 0 => -1,
+            _ => low.div_euclid(n),
+        };
+        std::iter::from_fn(move || {
+            (low < high).then(|| {
+                let begin = low - image * n;
+                let end = (begin + high - low).min(n);
+                low += end - begin;
+                image += 1;
+                (image - 1, begin..end)
+            })
+        })
     }
 
     /// A position as seen from another image of the cell.

@@ -5,7 +5,7 @@
 //! for rounding; of the larger group only those are looked at whose box is near any of these. What
 //! may be near is then measured as MDAnalysis measures it.
 
-use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, square};
+use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, rounded, square};
 use super::qcp::Matrix3;
 use super::rdf::are_searched_by_cells;
 use super::rows::{Frames, RowKernel, cell_or_none};
@@ -104,10 +104,16 @@ impl Measure {
     /// # Errors
     /// One sentence where single precision cannot put it into the cell.
     fn placed(&self, x: Point) -> Result<Point, String> {
-        match (&self.pbc, &self.cell) {
-            (Some(pbc), Some(cell)) if cell.is_oblique() || self.lists.is_some() => in_cell(pbc, x),
+        match &self.pbc {
+            Some(pbc) if self.is_in_cell() => in_cell(pbc, x),
             _ => Ok(std::array::from_fn(|k| x[k] - self.origin[k])),
         }
+    }
+
+    /// True if distances are measured between positions in the cell.
+    fn is_in_cell(&self) -> bool {
+        let oblique = self.cell.as_ref().is_some_and(Cell::is_oblique);
+        self.pbc.is_some() && (oblique || self.lists.is_some())
     }
 
     /// Square of the distance between two positions that were placed, Å².
@@ -132,13 +138,18 @@ impl Measure {
 
     /// The distance of two positions, Å, if it is within the cutoff.
     pub(crate) fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
-        let square = self.square(self.placed(a)?, self.placed(b)?);
+        Ok(self.within_placed(self.placed(a)?, self.placed(b)?))
+    }
+
+    /// The distance of two positions that were placed, Å, if it is within the cutoff.
+    fn within_placed(&self, a: Point, b: Point) -> Option<f64> {
+        let square = self.square(a, b);
         let distance = square.sqrt();
         let is_within = match self.lists {
             Some(_) => square <= self.cutoff * self.cutoff,
             None => distance <= self.cutoff,
         };
-        Ok(is_within.then_some(distance))
+        is_within.then_some(distance)
     }
 
     /// The shortest image of the difference of two positions, as `calc_angles` rounds it.
@@ -157,7 +168,7 @@ impl Measure {
                 let d: [f64; 3] = plain(from, to);
                 std::array::from_fn(|k| {
                     let edges_apart = f64::from(1.0 / self.edges[k]) * d[k];
-                    f64::from(self.edges[k]) * (edges_apart - edges_apart.round())
+                    f64::from(self.edges[k]) * (edges_apart - rounded(edges_apart))
                 })
             }
             _ => plain(from, to),
@@ -498,23 +509,36 @@ impl Search {
         (self.boxes).fill(measure, few, is_sparse, |place| at(of_few, place))?;
         self.boxes
             .near(many, |place| at(of_many, place), &mut self.near)?;
-        for &place in &self.near {
-            let x = at(of_many, place);
-            self.boxes
-                .search(x, |other| self.found.push([place, other]))?;
-        }
-        if self.boxes.repeats {
-            self.found.sort_unstable();
-            self.found.dedup();
-        }
-        for &[many, few] in &self.found {
-            let [i, j] = if swapped { [few, many] } else { [many, few] };
-            let (a, b) = (at(columns[0], i), at(columns[1], j));
-            if let Some(distance) = measure.within(a, b)?
+        let (boxes, in_cell) = (&self.boxes, measure.is_in_cell());
+        let mut add = |[many, few]: [u32; 2], [of_many, of_few]: [Point; 2]| {
+            let ([i, j], [a, b]) = match swapped {
+                true => ([few, many], [of_few, of_many]),
+                false => ([many, few], [of_many, of_few]),
+            };
+            if let Some(distance) = measure.within_placed(a, b)
                 && least.is_none_or(|least| distance > least)
             {
                 pairs.push(Pair { i, j, distance });
             }
+        };
+        for &place in &self.near {
+            let x = boxes.home(at(of_many, place))?;
+            if in_cell && !boxes.repeats {
+                boxes.search(x, |other, point| add([place, other], [x, point]));
+            } else {
+                boxes.search(x, |other, _| self.found.push([place, other]));
+            }
+        }
+        if boxes.repeats {
+            self.found.sort_unstable();
+            self.found.dedup();
+        }
+        for &[many, few] in &self.found {
+            let positions = [
+                measure.placed(at(of_many, many))?,
+                measure.placed(at(of_few, few))?,
+            ];
+            add([many, few], positions);
         }
         Ok(())
     }
@@ -558,7 +582,8 @@ impl Search {
         let mut refused = Ok(());
         for &one in &self.near {
             let x = at(one);
-            self.boxes.search(x, |other| {
+            let home = self.boxes.home(x)?;
+            self.boxes.search(home, |other, _| {
                 let (from, place) = if places_are_few {
                     (x, other)
                 } else {
@@ -570,7 +595,7 @@ impl Search {
                         Err(reason) => refused = Err(reason),
                     }
                 }
-            })?;
+            });
         }
         refused
     }
