@@ -4,9 +4,9 @@
 
 FOLDER has the notebooks, as doc/source/examples/analysis of MDAnalysis's UserGuide; nothing in it
 is changed. PATTERN, as "rms*", chooses some by name. Each notebook runs unchanged in a plain
-kernel, and again in one in which `%load_ext paceline` has run. It prints a table for the manual:
-whether the outputs of all cells are equal, and the seconds that the cells took; --verbose shows the
-outputs that differ.
+kernel, and again in one that `python -m paceline -m jupyter` starts. It prints a table for the
+manual: whether the outputs of all cells are equal, and the seconds that the cells took; --verbose
+shows the outputs that differ.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import re
 import tempfile
 import time
 from base64 import b64decode
+from contextlib import nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ import numpy as np
 from matplotlib.image import imread
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+
+from paceline.__main__ import kernels
 
 #: Parts of outputs that differ from run to run: addresses, names of temporary files, seconds.
 CHANGING = re.compile(r"0x[0-9a-f]{6,}|/tmp/\S+|\d+(\.\d+)? ?m?s\b|\d+\.\d+ seconds|[0-9a-f]{32}")
@@ -45,12 +48,10 @@ class Outcome(NamedTuple):
     error: str
 
 
-def run(path: Path, extension: bool) -> Outcome:
+def run(path: Path, registered: bool) -> Outcome:
     """Run the cells of a notebook in a folder of its own."""
     notebook = nbformat.read(path, as_version=4)
-    if extension:
-        notebook.cells.insert(0, nbformat.v4.new_code_cell("%load_ext paceline"))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, kernels([]) if registered else nullcontext():
         client = NotebookClient(
             notebook,
             timeout=SECONDS_OF_A_CELL,
@@ -68,7 +69,7 @@ def run(path: Path, extension: bool) -> Outcome:
                     break
                 finally:
                     seconds += time.perf_counter() - start
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"][extension:]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     return Outcome([outputs_of(cell) for cell in cells], seconds, error)
 
 
@@ -140,12 +141,12 @@ def main() -> int:
     for path in sorted(arguments.folder.rglob("*.ipynb")):
         if not any(fnmatch(path.stem, pattern) for pattern in arguments.patterns):
             continue
-        plain = run(path, extension=False)
-        ours = run(path, extension=True) if not plain.error else plain
+        plain = run(path, registered=False)
+        ours = run(path, registered=True) if not plain.error else plain
         words, different = compare(plain, ours)
         if different:
             # Numbers by chance differ in every run.
-            _, by_chance = compare(plain, run(path, extension=False))
+            _, by_chance = compare(plain, run(path, registered=False))
             if set(different) <= set(by_chance):
                 words, different = "equal, but for what differs in each plain run, too", []
         times = f"{plain.seconds:.1f} | {ours.seconds:.1f}" if not plain.error else " | "
