@@ -326,9 +326,7 @@ def numbers(block):
 def test_own_functions_of_a_group_that_changes(wet):
     theirs, ours = (one.select_atoms("name OW and around 4 protein", updating=True) for one in wet)
     run = paceline.TimeSeries(depth, ours).run(n_workers=2, block_frames=1)
-    wanted = [
-        (np.sum(theirs.positions[:, 2], dtype=float), len(theirs)) for _ in wet[0].trajectory
-    ]
+    wanted = [(np.sum(theirs.positions[:, 2], dtype=float), len(theirs)) for _ in wet[0].trajectory]
     assert run.results.timeseries.tolist() == [list(row) for row in wanted]
     assert "around 4 protein" in run.parameters()["group"]
     records = paceline.RaggedTimeSeries(numbers, ours).run(backend="serial").results
