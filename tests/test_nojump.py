@@ -252,7 +252,7 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize("n_done", [4, 9, 10, 14])
-def test_a_run_resumes_in_either_pass(n_done, atoms, tmp_path, monkeypatch):
+def test_a_run_resumes_in_either_pass(n_done, atoms, tmp_path, monkeypatch, nothing_overdue):
     wanted = followed(atoms)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
