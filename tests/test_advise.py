@@ -475,6 +475,17 @@ def test_the_range_holds_nine_runs_of_ten(other_work):
     assert held >= 450
 
 
+@pytest.mark.parametrize(("n_rounds", "spread"), [(1, 0.22), (2, 0.28)])
+def test_the_range_of_few_measurements_allows_for_how_little_they_tell(n_rounds, spread):
+    random = np.random.default_rng(25)
+    forecast = Forecast(4000, lambda n_workers: 16)
+    held = 0
+    for _ in range(500):
+        low, high = forecast.t_range(pace_of(*1e-3 * np.exp(random.normal(0, spread, n_rounds))), 1)
+        held += low <= 4.0 * np.exp(random.normal(0, spread, 20)).mean() <= high
+    assert held >= 450
+
+
 def test_a_slow_round_counts_as_others_do():
     """Other work slows some rounds, and as large a part of the run."""
     forecast = Forecast(100_000, lambda n_workers: 16)

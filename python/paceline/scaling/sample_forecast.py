@@ -52,8 +52,9 @@ _USUAL_SPREAD, _WEIGHT = 0.1, 2
 _DRIFT = 0.5
 #: A prediction differs from the time of a run by about so much, however long is measured.
 _ACCURACY = 0.075
-#: Standard deviations from the middle of a range to its ends: nine of ten lie between them.
-_DEVIATIONS = 2.0
+#: Standard deviations from the middle of a range to its ends, nine of ten lie between them; and of
+#: one or two measurements, whose spread is less well known (Student's t).
+_DEVIATIONS, _OF_FEW = 2.0, (2.92, 2.35)
 #: A range is wide where its ends differ by more than this factor.
 WIDE = 1.5
 #: Where a frame takes longer, s, reading it from the disk is not measured.
@@ -206,7 +207,8 @@ class Forecast:
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
         of_both = variance * (1 / len(logs) + pace.part_of(seconds) + _DRIFT)
-        factor = math.exp(_DEVIATIONS * math.sqrt(of_both + _ACCURACY**2))
+        deviations = (*_OF_FEW, _DEVIATIONS)[min(len(logs) - 1, len(_OF_FEW))]
+        factor = math.exp(deviations * math.sqrt(of_both + _ACCURACY**2))
         return seconds / factor, seconds * factor
 
     def is_wide(self, pace: Pace) -> bool:
