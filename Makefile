@@ -6,8 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet
-# Processes that run tests side by side; tests/conftest.py says what stays in one of them.
-JOBS ?= 2
+# Processes that run tests side by side on two CPUs: one more, since many tests wait for others.
+# tests/conftest.py says what stays in one of them.
+JOBS ?= 3
 # Of `hunt`: another one each day.
 SEED ?= $(shell date +%Y%m%d)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15

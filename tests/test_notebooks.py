@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import nbformat
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import start_new_kernel
@@ -204,6 +203,7 @@ def test_a_kernel_takes_the_options_of_who_started_it(ranks, monkeypatch):
 @pytest.mark.parametrize("program", [["jupyter", "nbconvert"], ["nbconvert"]], ids=" ".join)
 def test_a_notebook_runs_unchanged(program, tmp_path):
     pytest.importorskip("nbconvert")
+    nbformat = pytest.importorskip("nbformat")
     cells = [
         "import MDAnalysis as mda\nimport warnings\nfrom MDAnalysis.analysis import rms",
         "from MDAnalysisTests.datafiles import DCD, PSF\nwarnings.simplefilter('ignore')",

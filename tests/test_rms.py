@@ -308,7 +308,6 @@ def test_groups_that_update_themselves_are_refused(universe):
         lambda: RMSF(near),
         lambda: RMSD(near),
         lambda: RMSD(universe, near),
-        lambda: paceline.TimeSeries(len, near),
     ):
         with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
             make()
