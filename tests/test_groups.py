@@ -312,6 +312,17 @@ def test_rows_tables_and_records(wet):
     assert SelectedAtoms(inner).parameters()["group"] == "'name OW' of ('around 3 protein')"
 
 
+def test_a_group_is_found_again_among_other_atoms(wet):
+    atoms = wet[1].atoms
+    run = SelectedAtoms(atoms.select_atoms("name OW and around 3 protein", updating=True))
+    alone = run.run(backend="serial").results.atoms
+    assert len(alone)
+    together = paceline.TimeSeries(lambda block: block.positions[:, 0, 0], atoms)
+    for others in [together], []:
+        paceline.run([run, *others], backend="serial")
+        assert run.results.atoms.tolist() == alone.tolist()
+
+
 def depth(block):
     """Mean z of the atoms of a group in each frame, and their number."""
     z = [rows[atoms, 2] for rows, atoms in zip(block.positions, block.selected, strict=True)]

@@ -58,7 +58,10 @@ class GroupFinder:
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
     #: Places of these among the atoms of a block, where that has others, too.
     places: np.ndarray | None = None
-    _bound: list[_core.SelectedAtoms] = field(default_factory=list, compare=False)
+    #: The core's half, and the columns of the run that it is for.
+    _bound: list[tuple[np.ndarray | None, _core.SelectedAtoms]] = field(
+        default_factory=list, compare=False
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bound": []}
@@ -70,13 +73,16 @@ class GroupFinder:
     def find(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Number of atoms in each frame, and indices of all: int64."""
         positions, columns = block.raw
-        if not self._bound:
+        core = next((core for of, core in self._bound if of is columns), None)
+        if core is None:
             places = self.places
             if places is not None and columns is not None:
                 places = columns[places]
             own = columns if places is None else places
-            self._bound.append(_core.SelectedAtoms(own, *self.arguments))
-        counts, found, refused = self._bound[0].find(positions, block.dimensions)
+            core = _core.SelectedAtoms(own, *self.arguments)
+            # Of an earlier run, in which blocks had other atoms, it is needed no longer.
+            self._bound[:] = [(columns, core)]
+        counts, found, refused = core.find(positions, block.dimensions)
         if refused is not None:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
