@@ -247,6 +247,28 @@ def test_frames_that_are_left_out_are_passed_over(block_frames, walk, tmp_path):
         assert np.array_equal(again, found, equal_nan=True)
 
 
+@pytest.mark.parametrize("backend", ["serial", "processes"])
+def test_frames_without_any_position_are_left_out(backend, walk, tmp_path):
+    universe = MDAnalysis.Universe(*walk[0])
+    path, gaps = str(tmp_path / "lost.dcd"), [0, 15, 16, 31, 40, 63]
+    with MDAnalysis.Writer(path, N_ATOMS) as writer:
+        for ts in universe.trajectory[:64]:
+            if ts.frame in gaps:
+                ts.positions[:] = np.nan
+            writer.write(universe.atoms)
+    atoms = paceline.Universe(walk[0][0], path).atoms
+    options = {"backend": backend, "block_frames": 16}
+    with pytest.raises(TransformError, match=r"frame \d+: no position is a finite number"):
+        followed(atoms, **options)
+    series = paceline.TimeSeries(positions, atoms)
+    with pytest.warns(PacelineWarning, match="6 frames left out"):
+        series.run(transforms=[nojump()], on_error="skip", **options)
+    assert [frame for frame, _ in series.damaged] == gaps
+    with pytest.warns(PacelineWarning):
+        same = followed(without_cells(walk, tmp_path, gaps), stop=64, on_error="skip")
+    np.testing.assert_allclose(series.results.timeseries, same, atol=1e-3)
+
+
 class Interrupted(Exception):
     pass
 

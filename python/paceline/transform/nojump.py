@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError
-from paceline.transform.base import Transform, WorkerTransform, describe, select
+from paceline.transform.base import Follower, Transform, WorkerTransform, describe, select
 
 
 def nojump(atomgroup: Any = None) -> Transform:
@@ -98,7 +98,7 @@ class CoreNoJump:
 
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
         """Refuse frames that cannot be followed; no atom moves."""
-        return self._core.check(positions, dimensions)
+        return _lost(positions, dimensions) + self._core.check(positions, dimensions)
 
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
@@ -108,11 +108,11 @@ class CoreNoJump:
         `state` has those in each frame, or in the first that can be read: int16, shape
         (n_frames, n_followed, 3) or (1, n_followed, 3).
         """
-        return self._core.move_to(state, positions, dimensions)
+        return _lost(positions, dimensions) + self._core.move_to(state, positions, dimensions)
 
-    def follower(self) -> _core.NoJumpFollower:
+    def follower(self) -> Follower:
         """Make what moves atoms to their images from the first frame of the trajectory on."""
-        return _core.NoJumpFollower(self._core)
+        return _Follower(_core.NoJumpFollower(self._core))
 
     def scan(
         self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray
@@ -154,6 +154,28 @@ class CoreNoJump:
         if images:
             found[np.searchsorted(wanted, images[5])] = images[6]
         return found
+
+
+class _Follower:
+    """Moves atoms to their images, block after block."""
+
+    def __init__(self, core: _core.NoJumpFollower):
+        self._core = core
+
+    def move_on(
+        self, positions: np.ndarray, dimensions: np.ndarray
+    ) -> tuple[list[tuple[int, str]], np.ndarray]:
+        """Move atoms in the next frames; those that cannot be followed, and the first images."""
+        lost = _lost(positions, dimensions)
+        refused, images = self._core.move_on(positions, dimensions)
+        return lost + refused, images
+
+
+def _lost(positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+    """Refuse frames that have a cell and no position, which the core takes for ones left out."""
+    rows = np.flatnonzero(np.isnan(positions[:, 0, 0]) & ~np.isnan(dimensions).all(axis=1))
+    rows = rows[np.isnan(positions[rows]).all(axis=(1, 2))]
+    return [(row, "no position is a finite number, which nojump needs") for row in rows.tolist()]
 
 
 def _counted(images: np.ndarray) -> np.ndarray:
