@@ -158,7 +158,7 @@ def test_files_are_recognised_by_content_and_else_by_name(tmp_path, path):
     (tmp_path / "REVCON").write_text("nothing\nof the kind\n")
     u = MDAnalysis.Universe.empty(3, trajectory=True)
     u = paceline.Universe(u._topology)
-    with pytest.raises(UnsupportedError, match=r"expected XTC.*CONFIG or HDF5, found"):
+    with pytest.raises(UnsupportedError, match=r"expected XTC.*CONFIG, LAMMPSDUMP or HDF5, found"):
         u.load_new(str(tmp_path / "REVCON"))
 
 

@@ -102,6 +102,8 @@ def files(tmp_path_factory) -> Path:
         "CONFIG": datafiles.DLP_CONFIG,
         "HISTORY": datafiles.DLP_HISTORY,
         "REVCON": datafiles.DLP_CONFIG,
+        "system.data": datafiles.LAMMPS_image_vf,
+        "run.lammpstrj": datafiles.LAMMPSDUMP_image_vf,
     }.items():
         shutil.copy(path, folder / name)
     write_protein(folder)

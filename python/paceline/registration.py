@@ -20,6 +20,7 @@ from MDAnalysis.coordinates.chain import ChainReader
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.DLPoly import ConfigReader, HistoryReader
 from MDAnalysis.coordinates.H5MD import H5MDReader
+from MDAnalysis.coordinates.LAMMPS import DumpReader
 from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
@@ -41,6 +42,7 @@ _FORMATS: dict[type, frozenset[str]] = {
     H5MDReader: frozenset({"H5MD"}),
     HistoryReader: frozenset({"HISTORY"}),
     ConfigReader: frozenset({"CONFIG"}),
+    DumpReader: frozenset({"LAMMPSDUMP"}),
 }
 #: Their arguments that mean nothing to ours.
 _MEANINGLESS = ("self", "mmap", "kwargs")

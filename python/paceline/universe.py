@@ -23,10 +23,10 @@ _USUAL_PARTS = (
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
-    XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY and CONFIG, and HDF5 (H5MD, MDTraj's, bare
-    datasets) are recognised by their content. Everything else is read by MDAnalysis's own reader,
-    as if the Universe were an ordinary one. Arguments are MDAnalysis's, but for those of HDF5
-    files.
+    XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD,
+    MDTraj's, bare datasets) are recognised by their content. Everything else is read by
+    MDAnalysis's own reader, as if the Universe were an ordinary one. Arguments are MDAnalysis's,
+    but for those of HDF5 files.
 
     Parameters
     ----------

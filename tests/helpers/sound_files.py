@@ -12,7 +12,7 @@ import MDAnalysis
 import numpy as np
 from MDAnalysisTests import datafiles
 
-from helpers import dlpoly_files, netcdf_bytes, netcdf_files, trajectory_bytes
+from helpers import dlpoly_files, lammps_files, netcdf_bytes, netcdf_files, trajectory_bytes
 from helpers.charmm_dcd import shape_matrix, write_dcd
 from helpers.h5md_files import numbers, write_gromacs, write_lammps, write_simple
 from helpers.trajectory_bytes import DcdVariant
@@ -139,6 +139,15 @@ def _joined_history():
         yield from dlpoly_files.frame_of(frame, frame % 3)
 
 
+def _lammps(columns: str, box: str) -> Callable[[Path], SoundFile]:
+    def made(folder: Path) -> SoundFile:
+        content = lammps_files.dump(columns, N_FRAMES, box=box).encode()
+        starts = [k for k in range(len(content)) if content.startswith(b"ITEM: TIMESTEP", k)]
+        return SoundFile("", "a.lammpsdump", content, (*starts, len(content)))
+
+    return made
+
+
 #: How each kind is made, in a folder of its own.
 MAKERS: dict[str, Callable[[Path], SoundFile]] = {
     "xtc": _xtc(N_ATOMS),
@@ -167,6 +176,8 @@ MAKERS: dict[str, Callable[[Path], SoundFile]] = {
     "history": _text("HISTORY", dlpoly_files.history, 72),
     "history, edited": _text("HISTORY", _joined_history, 0),
     "config": _text("CONFIG", dlpoly_files.config, 72),
+    "lammps": _lammps("id type x y z vx vy vz", lammps_files.ORTHOGONAL),
+    "lammps, scaled": _lammps("id xs ys zs", lammps_files.TRICLINIC),
 }
 
 

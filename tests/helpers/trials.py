@@ -30,7 +30,7 @@ MOST_FRAMES = 200
 #: Times (ps) beyond this are of no trajectory here.
 ABSURD = 1e9
 OPTIONS = {"h5md, lammps": {"units": "Angstrom, ps"}}
-TEXT = ("history", "history, edited", "config")
+TEXT = ("history", "history, edited", "config", "lammps", "lammps, scaled")
 #: Files that describe their atoms.
 TOPOLOGIES = ("h5md, gromacs", "hdf5, mdtraj", "history", "config")
 

@@ -97,6 +97,8 @@ pub struct Abilities {
     pub appends: bool,
     /// Lines of text.
     pub is_text: bool,
+    /// Times are numbers of steps: how long a step is, only the user can tell.
+    pub times_are_steps: bool,
 }
 
 /// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.

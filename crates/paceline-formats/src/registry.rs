@@ -1,7 +1,7 @@
 //! The formats of this crate, one line each.
 
 use crate::format::Registry;
-use crate::{dcd, dlpoly, netcdf3, trr, xtc};
+use crate::{dcd, dlpoly, lammps, netcdf3, trr, xtc};
 
 /// All formats of this crate, in the order in which messages list them.
 pub static STANDARD: Registry = Registry::new(&[
@@ -11,6 +11,7 @@ pub static STANDARD: Registry = Registry::new(&[
     &netcdf3::Netcdf3,
     &dlpoly::History,
     &dlpoly::Config,
+    &lammps::LammpsDump,
 ]);
 
 #[cfg(test)]
@@ -20,7 +21,7 @@ mod tests {
 
     #[test]
     fn formats_are_known_by_their_first_bytes() {
-        let known: [(&[u8], &str); 10] = [
+        let known: [(&[u8], &str); 13] = [
             (b"\x00\x00\x07\xcb", "XTC"),
             (b"\x00\x00\x07\xe7\x00\x00\x00\x2a", "XTC"),
             (b"\x00\x00\x07\xc9\0\0\0\x0d\0\0\0\x0c", "TRR"),
@@ -31,6 +32,9 @@ mod tests {
             (b"CDF\x01\0\0\0\0", "NetCDF"),
             (b"CDF\x02\xff\xff\xff\xff", "NetCDF"),
             (b"CDF\x05\0\0\0\0", "NetCDF"),
+            (b"ITEM: TIMESTEP\n0\n", "LAMMPSDUMP"),
+            (b"ITEM: TIME\r\n0.5\r\n", "LAMMPSDUMP"),
+            (b"ITEM: UNITS\nreal\n", "LAMMPSDUMP"),
         ];
         for (head, format) in known {
             let found = STANDARD.detect(head).map(Format::name);

@@ -97,6 +97,12 @@ impl FileFormat {
     fn is_text(&self) -> bool {
         self.abilities.is_text
     }
+
+    /// Times are numbers of steps: how long a step is, only the user can tell.
+    #[getter]
+    fn times_are_steps(&self) -> bool {
+        self.abilities.times_are_steps
+    }
 }
 
 /// The formats of the core, in the order in which messages list them.

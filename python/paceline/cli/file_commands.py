@@ -96,7 +96,7 @@ examples:
 
 #: Formats whose frames can be copied, and formats that are decoded.
 COPIED = "XTC, TRR, DCD or HISTORY"
-FORMATS = "XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5"
+FORMATS = "XTC, TRR, DCD, NetCDF, HISTORY, CONFIG, LAMMPSDUMP or HDF5"
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
 #: Reading that takesso many times the bytes that it took before is warned of.

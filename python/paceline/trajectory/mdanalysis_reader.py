@@ -32,6 +32,7 @@ from paceline.trajectory.source import (
     FORMATS,
     FileSpec,
     FrameSource,
+    StepTimeAxis,
     TimeAxis,
     TrajectoryFile,
     limit_open_files,
@@ -44,6 +45,12 @@ _ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.e
 
 #: Names of such files that have no ending.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
+
+#: Endings of compressed files, which MDAnalysis unpacks where they are text.
+_COMPRESSED = {".gz", ".bz2"}
+
+#: Options of MDAnalysis's reader of LAMMPS's dumps, which ours does not have.
+_LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
@@ -69,7 +76,8 @@ class Reader(ReaderBase):
     refresh_offsets : bool
         Make the frame index anew.
     dt : float, optional
-        Time between frames, ps, in place of what the file says.
+        Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
+        steps, the time between steps, as in MDAnalysis.
     n_atoms : int, optional
         Atoms that the topology has.
     continuous : bool
@@ -111,7 +119,7 @@ class Reader(ReaderBase):
         A file has another number of atoms than `n_atoms`, or than the first.
     UnsupportedError
         `convert_units` is False, or a file is of no format that we decode, or none has a whole
-        frame.
+        frame; or an option of MDAnalysis's reader of LAMMPS's dumps is given.
     """
 
     filename: str
@@ -153,6 +161,13 @@ class Reader(ReaderBase):
                 f"{self.filename}: convert_units=False is not supported; "
                 "positions are always in Å and times in ps"
             )
+        for name in _LAMMPS_OPTIONS:
+            value = kwargs.get(name)
+            if value is not None and value is not False and not _is_auto(value):
+                raise UnsupportedError(
+                    f"{self.filename}: {name}= is not supported; MDAnalysis.Universe has it, and "
+                    "paceline's analyses take such a Universe"
+                )
         if comm is not None and driver is None:
             raise UnsupportedError(f'{self.filename}: comm= is for driver="mpio"')
         if collective and comm is None:
@@ -184,13 +199,17 @@ class Reader(ReaderBase):
             )
             error.found = self.n_atoms
             raise error
-        self._time_axis = TimeAxis(self.chain.files[0].first, dt)
+        first = self.chain.files[0]
+        # Of LAMMPS's dumps, `dt` is the time between steps.
+        counts_steps = first.format in FORMATS and FORMATS[first.format].times_are_steps
+        axis = StepTimeAxis if counts_steps else TimeAxis
+        self._time_axis = axis(first.first, dt)
         self._frame = -1
         self._observed: list[str] = []
         self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
-        if dt is None:
-            self.ts.dt = self._file_dt()
+        if dt is None or counts_steps:
+            self.ts.dt = self._file_dt() * (1.0 if dt is None else dt)
         try:
             self._read_frame(0)
         except DamagedFileError as error:
@@ -495,12 +514,17 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     if not is_name(filename):
         return False
     if format is not None:
-        return isinstance(format, str) and format.upper() in _ENDINGS
+        is_packed = Path(filename).suffix.lower() in _COMPRESSED
+        return isinstance(format, str) and format.upper() in _ENDINGS and not is_packed
     if Path(filename).suffix[1:].upper() in _ENDINGS or Path(filename).name in _FILE_NAMES:
         return True
     if not os.path.isfile(filename):
         return False
     return is_hdf5(filename) or _core.detect_format(os.fspath(filename)) is not None
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def is_name(given: Any) -> bool:

@@ -98,6 +98,16 @@ class TimeAxis:
         return times + self.offset if self.offset else times
 
 
+class StepTimeAxis(TimeAxis):
+    """Times that the file counts in steps: `dt` is the time between steps, ps."""
+
+    def __call__(self, frames: Any, times: Any) -> Any:
+        """Times of frames, ps, given the steps in the file: arrays, or numbers of one frame."""
+        if self.dt is not None:
+            times = times * self.dt
+        return times + self.offset if self.offset else times
+
+
 #: What reading took: nanoseconds of reading and of decoding, bytes, calls; and the rows that could
 #: not be read, each with the reason.
 FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
@@ -362,7 +372,7 @@ class IndexedFileSpec:
 
 
 class IndexedFile(_core.Trajectory):
-    """A file of XTC, TRR, DCD, NetCDF-3, HISTORY or CONFIG, with its index: a `TrajectoryFile`.
+    """A file of a format that the core knows, with its index: a `TrajectoryFile`.
 
     Raises
     ------

@@ -17,10 +17,10 @@ use super::RECORD;
 use super::encode::FORCE;
 use super::frame_head::FrameHead;
 use super::header::{COMPRESSED, Kind, Layout, LineLengths, Widths, n_vectors};
-use super::lines::{Lines, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
+use crate::text_lines::{Lines, quoted, vector, words};
 
 /// Bytes of a name.
 pub const NAME: usize = 8;

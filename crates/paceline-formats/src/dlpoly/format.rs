@@ -16,8 +16,8 @@ use crate::error::{Error, Fault, Result};
 use crate::format::{self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times};
 use crate::index::fixed_size::{miscounted, read_each, read_head};
 use crate::index::header_scan::ScanProgress;
-use crate::index::header_scan::{Chain, Scan};
-use crate::index::scanned::{Scanner, load_or_scan, times_of};
+use crate::index::line_scan::{LineScanner, each_line, scan_lines};
+use crate::index::scanned::{load_or_scan, times_of};
 use crate::index::warnings;
 use crate::source::Source;
 use crate::{Decoder, Fields};
@@ -159,7 +159,7 @@ impl FileLayout for Layout {
             return regular_times(source, self, size, frames.len());
         };
         let watch = ScanProgress::new(&|_, _| ControlFlow::Continue(()), size);
-        let found = scan_lines(source, self, self.start(), size, &watch)?;
+        let found = scan_lines::<FrameLines>(source, self, self.start(), size, &watch)?;
         times_of(source, found, frames)
     }
 
@@ -194,10 +194,14 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         return Opened::computed(source, size, options, found);
     }
     let layout = head.layout.varying();
-    let scanner = LineScanner {
+    // As if its lines were no longer than DL_POLY's.
+    let n_lines = (layout.n_atoms() as u64).saturating_mul(layout.lines_of_atom());
+    let scanner = LineScanner::<FrameLines> {
         source,
-        layout,
+        layout: &layout,
+        start: layout.start(),
         size,
+        frame_size: n_lines.saturating_mul(RECORD),
         watch: ScanProgress::new(options.progress, size),
     };
     let mut opened = load_or_scan(source, format::Layout::new(layout), size, options, &scanner)?;
@@ -226,31 +230,6 @@ fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
         "{frames}: other lengths of lines than in the rest of the file; it was edited, or bytes were \
          lost or inserted, and numbers there may be wrong"
     ))
-}
-
-/// Scans a HISTORY line by line.
-struct LineScanner<'a> {
-    source: &'a dyn Source,
-    layout: Layout,
-    size: u64,
-    watch: ScanProgress<'a>,
-}
-
-impl Scanner for LineScanner<'_> {
-    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>> {
-        let from = end.unwrap_or(self.layout.start());
-        scan_lines(self.source, &self.layout, from, self.size, &self.watch).map(Some)
-    }
-
-    /// As if its lines were no longer than DL_POLY's.
-    fn frame_size(&self) -> u64 {
-        let n_lines = (self.layout.n_atoms() as u64).saturating_mul(self.layout.lines_of_atom());
-        n_lines.saturating_mul(RECORD)
-    }
-
-    fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
-        sample_lines(self.source, &self.layout, bytes, self.size, &self.watch)
-    }
 }
 
 /// The frames of a HISTORY, if all are as long as the first one.
@@ -457,7 +436,9 @@ fn counted(
 ) -> Result<Layout> {
     let mut n_lines = 0;
     let watch = ScanProgress::new(options.progress, size);
-    let unfinished = each_line(source, head.len, size, &watch, |_, _| n_lines += 1)?;
+    let unfinished = each_line(source, head.len..size, MAX_LINE, &watch, |_, _| {
+        n_lines += 1
+    })?;
     let damaged = |at, expected: &str, found: String| {
         let fault = Fault::bad(0, expected, found);
         Error::damaged(source.path(), Some(0), at, size, fault)
@@ -510,164 +491,4 @@ fn regular_times(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Res
         }
     }
     Ok(times)
-}
-
-// Finds the frames of a HISTORY whose lines have no fixed lengths, line by line.
-
-/// Bytes that are read at a time.
-const BUFFER: usize = 1 << 20;
-
-/// Meet every line from `from` on that is not blank, with its offset. One longer than any that
-/// DL_POLY knows is met without its text. Where the last line has no line feed it is not met, and
-/// its offset returned.
-///
-/// # Errors
-/// Errors of `watch` and of the source.
-fn each_line(
-    source: &dyn Source,
-    from: u64,
-    size: u64,
-    watch: &ScanProgress<'_>,
-    mut meet: impl FnMut(u64, &[u8]),
-) -> Result<Option<u64>> {
-    let mut buffer = vec![0; BUFFER];
-    // The line that goes on where the buffer ends: its offset, and bytes at the buffer's front.
-    let (mut line_at, mut held, mut too_long) = (from, 0, false);
-    let mut at = from;
-    while at < size {
-        watch.reached(at)?;
-        let n = (size - at).min((buffer.len() - held) as u64) as usize;
-        source.read_at(at, &mut buffer[held..held + n])?;
-        let bytes = &buffer[..held + n];
-        let (front, mut start) = (at - held as u64, 0);
-        for end in memchr::memchr_iter(b'\n', bytes) {
-            let line = &bytes[start..end];
-            if too_long {
-                meet(line_at, &[]);
-            } else if !is_blank(line) {
-                meet(line_at, line);
-            }
-            (start, too_long) = (end + 1, false);
-            line_at = front + start as u64;
-        }
-        let rest = start..bytes.len();
-        at += n as u64;
-        held = rest.len();
-        if too_long || held > MAX_LINE {
-            (held, too_long) = (0, true);
-        } else {
-            buffer.copy_within(rest, 0);
-        }
-    }
-    let unfinished = too_long || !is_blank(&buffer[..held]);
-    Ok(unfinished.then_some(line_at))
-}
-
-/// The frames of a file from `from` on, where one begins.
-///
-/// A frame ends where the next one begins, or with the file. It is damaged where it does not have
-/// as many lines as its beginning tells; the last one is cut then, if it has fewer.
-///
-/// # Errors
-/// Errors of `watch` and of the source.
-fn scan_lines(
-    source: &dyn Source,
-    layout: &Layout,
-    from: u64,
-    size: u64,
-    watch: &ScanProgress<'_>,
-) -> Result<Scan> {
-    let mut frames = LineFrames::of(layout);
-    let unfinished = each_line(source, from, size, watch, |at, line| {
-        match (line.starts_with(TIMESTEP), &mut frames.last) {
-            // Blank lines before the first frame belong to it.
-            (true, None) => frames.begin(from, line),
-            (true, Some(_)) => frames.begin(at, line),
-            (false, Some(last)) => last.add(line),
-            (false, None) => {}
-        }
-    })?;
-    Ok(frames.finish(unfinished, size))
-}
-
-/// Neighbouring frames among the `bytes` in the middle of a file, and where the last of them ends;
-/// nothing where the first one there is damaged, or none is whole.
-///
-/// # Errors
-/// Errors of `watch` and of the source.
-fn sample_lines(
-    source: &dyn Source,
-    layout: &Layout,
-    bytes: u64,
-    size: u64,
-    watch: &ScanProgress<'_>,
-) -> Result<Option<(Chain, u64)>> {
-    let from = (size - bytes) / 2;
-    let mut frames = LineFrames::of(layout);
-    let unfinished = each_line(source, from, from + bytes, watch, |at, line| {
-        match (line.starts_with(TIMESTEP), &mut frames.last) {
-            // What is met first is hardly ever a whole line.
-            (true, _) if at > from => frames.begin(at, line),
-            (false, Some(last)) => last.add(line),
-            _ => {}
-        }
-    })?;
-    let mut scan = frames.finish(unfinished, from + bytes);
-    if let Some(&damaged) = scan.damaged.first() {
-        while scan.chain.starts.len() as u64 > damaged {
-            scan.end = scan.chain.pop().unwrap_or(scan.end);
-        }
-    }
-    Ok((!scan.chain.starts.is_empty()).then_some((scan.chain, scan.end)))
-}
-
-/// The frames met so far.
-struct LineFrames<'a> {
-    layout: &'a Layout,
-    scan: Scan,
-    /// The lines of the last one.
-    last: Option<FrameLines>,
-}
-
-impl<'a> LineFrames<'a> {
-    fn of(layout: &'a Layout) -> Self {
-        LineFrames {
-            layout,
-            scan: Scan::default(),
-            last: None,
-        }
-    }
-
-    fn begin(&mut self, at: u64, line: &[u8]) {
-        self.close_last();
-        let frame = FrameLines::begin(self.layout, line);
-        let (time, step) = frame.moment().unwrap_or((f64::NAN, 0));
-        self.scan.chain.starts.push(at);
-        self.scan.chain.times.push(time);
-        self.scan.chain.steps.push(step);
-        self.last = Some(frame);
-    }
-
-    fn close_last(&mut self) {
-        if self
-            .last
-            .as_ref()
-            .is_some_and(|last| last.missing() != Some(0))
-        {
-            let number = self.scan.chain.starts.len() - 1;
-            self.scan.damaged.push(number as u64);
-        }
-    }
-
-    /// The last line may be `unfinished`: it belongs to the last frame where that misses lines.
-    fn finish(mut self, unfinished: Option<u64>, size: u64) -> Scan {
-        let missing = self.last.as_ref().and_then(FrameLines::missing);
-        self.scan.end = unfinished.unwrap_or(size);
-        if missing.is_some_and(|lines| lines > 0) {
-            self.scan.end = self.scan.chain.pop().unwrap_or(size);
-        } else {
-            self.close_last();
-        }
-        self.scan
-    }
 }

@@ -13,11 +13,12 @@
 //! ```
 
 use super::header::{COMPRESSED, Kind, Layout, LineLengths, fields};
-use super::lines::{Lines, is_blank, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
 use crate::frame::{check_time, possible_time};
+use crate::index::line_scan::LineFrame;
+use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector, words};
 
 /// Word that every frame of a HISTORY begins with.
 pub const TIMESTEP: &[u8] = b"timestep";
@@ -306,8 +307,16 @@ pub struct FrameLines {
     n_lines: u64,
 }
 
-impl FrameLines {
-    pub fn begin(layout: &Layout, line: &[u8]) -> Self {
+impl LineFrame for FrameLines {
+    type Layout = Layout;
+
+    const MAX_LINE: usize = MAX_LINE;
+
+    fn begins(_last: Option<&Self>, line: &[u8]) -> bool {
+        line.starts_with(TIMESTEP)
+    }
+
+    fn begin(layout: &Layout, line: &[u8]) -> Self {
         FrameLines {
             n_atoms: layout.n_atoms,
             compressed: layout.level == COMPRESSED,
@@ -317,21 +326,18 @@ impl FrameLines {
         }
     }
 
-    pub fn add(&mut self, line: &[u8]) {
+    fn add(&mut self, line: &[u8]) {
         self.n_lines += 1;
         if self.vectors.len() < LOOK {
             self.vectors.push(vector(line).is_some());
         }
     }
 
-    /// Time (ps) and step.
-    pub fn moment(&self) -> Option<(f64, i64)> {
+    fn moment(&self) -> Option<(f64, i64)> {
         self.header.map(|header| (header.time, header.step))
     }
 
-    /// Lines that the frame should have beyond those that were met, or 1 where it ends before that
-    /// can be told; negative where there are too many, nothing where its lines are no frame's.
-    pub fn missing(&self) -> Option<i64> {
+    fn missing(&self) -> Option<i64> {
         self.header?;
         let cell = match self.vectors.first() {
             Some(true) => 3,

@@ -11,9 +11,9 @@
 //! ```
 
 use super::frame_head::{ConfigLine, FrameHead, TIMESTEP, integers};
-use super::lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 use crate::Fields;
 use crate::error::Fault;
+use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 
 /// The head of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]

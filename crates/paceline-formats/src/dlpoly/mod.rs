@@ -11,7 +11,6 @@ pub mod encode;
 mod format;
 mod frame_head;
 mod header;
-mod lines;
 
 use self::atoms::Walk;
 use self::encode::FORCE;
@@ -28,7 +27,7 @@ pub use self::format::{Config, History};
 pub use self::frame_head::{FrameHead, FrameLines, Header, TIMESTEP};
 pub use self::header::{Head, counts, detect};
 pub use self::header::{Kind, Layout};
-pub use self::lines::{MAX_LINE, is_blank};
+pub use crate::text_lines::{MAX_LINE, is_blank};
 
 /// Bytes of a line of DL_POLY's, its end included.
 const RECORD: u64 = 73;

@@ -85,7 +85,7 @@ impl Chain {
     }
 
     /// An entry for bytes that hold no header: its time is not known.
-    fn push_unknown(&mut self, at: u64) {
+    pub fn push_unknown(&mut self, at: u64) {
         self.starts.push(at);
         self.times.push(f64::NAN);
         self.steps.push(0);

@@ -11,6 +11,7 @@
 mod cache;
 pub mod fixed_size;
 pub mod header_scan;
+pub mod line_scan;
 pub mod scanned;
 #[cfg(test)]
 mod tests;
@@ -121,9 +122,14 @@ fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
         };
     }
     let begin = head[..head.len().min(SHOWN)].escape_ascii();
+    let advice = match head {
+        [0x1f, 0x8b, ..] => "; it is compressed with gzip: unpack it first",
+        [b'B', b'Z', b'h', ..] => "; it is compressed with bzip2: unpack it first",
+        _ => "",
+    };
     unsupported(
         path,
-        format!("expected {known}, found a file that begins with \"{begin}\""),
+        format!("expected {known}, found a file that begins with \"{begin}\"{advice}"),
     )
 }
 

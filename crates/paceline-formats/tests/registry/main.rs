@@ -223,6 +223,7 @@ fn names() -> Vec<(String, &'static str)> {
         "DCD" => "dcd",
         "NetCDF" => "netcdf3",
         "HISTORY" | "CONFIG" => "dlpoly",
+        "LAMMPSDUMP" => "lammps",
         _ => panic!("{name} is new: name its folder here"),
     };
     let mut names = Vec::new();

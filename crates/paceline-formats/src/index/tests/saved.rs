@@ -413,11 +413,11 @@ fn what_is_no_trajectory_is_refused_by_name() {
     };
     assert_eq!(
         message(b""),
-        "<memory>: byte 0: expected a trajectory (XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5), found an empty file"
+        "<memory>: byte 0: expected a trajectory (XTC, TRR, DCD, NetCDF, HISTORY, CONFIG, LAMMPSDUMP or HDF5), found an empty file"
     );
     assert_eq!(
         message(b"ATOM      1  N   MET"),
-        "<memory>: expected XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5, found a file that begins with \"ATOM      1 \""
+        "<memory>: expected XTC, TRR, DCD, NetCDF, HISTORY, CONFIG, LAMMPSDUMP or HDF5, found a file that begins with \"ATOM      1 \""
     );
     let cut = message(&xtc(1)[..40]);
     assert!(

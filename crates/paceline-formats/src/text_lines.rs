@@ -10,10 +10,14 @@ pub const MAX_LINE: usize = 1024;
 
 /// The lines of a file or of a frame, one after another. Blank ones are passed over.
 #[derive(Debug, Clone)]
-pub(super) struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     bytes: &'a [u8],
     total: u64,
     at: usize,
+    /// Bytes that a line may have.
+    max: usize,
+    /// True if the last line may lack its line feed.
+    open_end: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -24,7 +28,23 @@ impl<'a> Lines<'a> {
 
     /// Return the lines from `at` on, which is not behind the bytes.
     pub fn behind(bytes: &'a [u8], total: u64, at: usize) -> Self {
-        Lines { bytes, total, at }
+        Lines {
+            bytes,
+            total,
+            at,
+            max: MAX_LINE,
+            open_end: false,
+        }
+    }
+
+    /// The same lines, which may have up to `max` bytes, and of which the last may lack its line
+    /// feed.
+    pub fn up_to(self, max: usize) -> Self {
+        Lines {
+            max,
+            open_end: true,
+            ..self
+        }
     }
 
     /// Return the offset of the bytes that no line was taken of yet.
@@ -64,21 +84,21 @@ impl<'a> Lines<'a> {
 
     fn line(&mut self) -> Result<Option<&'a [u8]>, Fault> {
         let rest = self.rest();
-        if let Some(len) = memchr(b'\n', &rest[..rest.len().min(MAX_LINE)]) {
+        if let Some(len) = memchr(b'\n', &rest[..rest.len().min(self.max)]) {
             self.at += len + 1;
             return Ok(Some(&rest[..len]));
         }
-        if rest.len() >= MAX_LINE {
-            let expected = format!("a line of at most {MAX_LINE} bytes");
+        if rest.len() >= self.max {
+            let expected = format!("a line of at most {} bytes", self.max);
             return Err(Fault::bad(self.at, expected, quoted(rest)));
         }
         if (self.bytes.len() as u64) < self.total {
-            let needed = ((self.at + MAX_LINE) as u64).min(self.total) as usize;
+            let needed = ((self.at + self.max) as u64).min(self.total) as usize;
             return Err(Fault::Short { needed });
         }
-        if is_blank(rest) {
+        if is_blank(rest) || self.open_end {
             self.at = self.bytes.len();
-            return Ok(None);
+            return Ok(Some(rest).filter(|rest| !is_blank(rest)));
         }
         let expected = "a line feed at the end of the last line (add one where the line is whole)";
         Err(Fault::bad(self.bytes.len(), expected, quoted(rest)))
@@ -94,13 +114,13 @@ pub fn is_blank(line: &[u8]) -> bool {
 }
 
 /// The words of a line.
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
 }
 
 /// The three numbers of a line that has three words.
-pub(super) fn vector(line: &[u8]) -> Option<[f64; 3]> {
+pub(crate) fn vector(line: &[u8]) -> Option<[f64; 3]> {
     three_g20_10(line).or_else(|| three_words(line))
 }
 
@@ -111,7 +131,7 @@ fn three_words(mut line: &[u8]) -> Option<[f64; 3]> {
 }
 
 /// The beginning of a line, for messages.
-pub(super) fn quoted(line: &[u8]) -> String {
+pub(crate) fn quoted(line: &[u8]) -> String {
     const SHOWN: usize = 80;
     let shown = line[..line.len().min(SHOWN)].trim_ascii_end();
     let more = if line.len() > SHOWN { "…" } else { "" };

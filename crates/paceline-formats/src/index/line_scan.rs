@@ -1,0 +1,219 @@
+//! Finds the frames of a text file line by line, where lines have any length.
+
+use std::ops::Range;
+
+use super::header_scan::{Chain, Scan, ScanProgress};
+use super::scanned::Scanner;
+use crate::error::Result;
+use crate::source::Source;
+use crate::text_lines::is_blank;
+
+/// Bytes that are read at a time.
+const BUFFER: usize = 1 << 20;
+
+/// The lines of one frame as they are met, from its first on, without blank ones.
+pub trait LineFrame: Sized {
+    type Layout;
+
+    /// Bytes of a line whose text is looked at.
+    const MAX_LINE: usize;
+
+    /// True if a frame begins with this line, behind the lines of the `last` one.
+    fn begins(last: Option<&Self>, line: &[u8]) -> bool;
+
+    fn begin(layout: &Self::Layout, line: &[u8]) -> Self;
+
+    fn add(&mut self, line: &[u8]);
+
+    /// Time (ps) and step, where they are known.
+    fn moment(&self) -> Option<(f64, i64)>;
+
+    /// True for a line without a line feed, at the end of the file, that is the whole last line of
+    /// the frame.
+    fn ends_with(&self, _line: &[u8]) -> bool {
+        false
+    }
+
+    /// Lines that the frame should have beyond those that were met, or 1 where it ends before that
+    /// can be told; negative where there are too many, nothing where its lines are no frame's.
+    fn missing(&self) -> Option<i64>;
+}
+
+/// Scans a file whose frames consist of such lines.
+pub struct LineScanner<'a, F: LineFrame> {
+    pub source: &'a dyn Source,
+    pub layout: &'a F::Layout,
+    /// Offset of the first frame.
+    pub start: u64,
+    pub size: u64,
+    /// Bytes that a frame has, about.
+    pub frame_size: u64,
+    pub watch: ScanProgress<'a>,
+}
+
+impl<F: LineFrame> Scanner for LineScanner<'_, F> {
+    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>> {
+        let from = end.unwrap_or(self.start);
+        scan_lines::<F>(self.source, self.layout, from, self.size, &self.watch).map(Some)
+    }
+
+    fn frame_size(&self) -> u64 {
+        self.frame_size
+    }
+
+    /// Nothing also where the first frame among these bytes is damaged.
+    fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
+        let from = (self.size - bytes) / 2;
+        let mut frames = LineFrames::<F>::of(self.layout);
+        let range = from..from + bytes;
+        let unfinished = each_line(self.source, range, F::MAX_LINE, &self.watch, |at, line| {
+            match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
+                // What is met first is hardly ever a whole line.
+                (true, _) if at > from => frames.begin(at, line),
+                (false, Some(last)) => last.add(line),
+                _ => {}
+            }
+        })?;
+        let mut scan = frames.finish(unfinished, from + bytes);
+        if let Some(&damaged) = scan.damaged.first() {
+            while scan.chain.starts.len() as u64 > damaged {
+                scan.end = scan.chain.pop().unwrap_or(scan.end);
+            }
+        }
+        Ok((!scan.chain.starts.is_empty()).then_some((scan.chain, scan.end)))
+    }
+}
+
+/// The frames of a file from `from` on, where one begins.
+///
+/// A frame ends where the next one begins, or with the file. It is damaged where it does not have
+/// as many lines as its beginning tells; the last one is cut then, if it has fewer.
+///
+/// # Errors
+/// Errors of `watch` and of the source.
+pub fn scan_lines<F: LineFrame>(
+    source: &dyn Source,
+    layout: &F::Layout,
+    from: u64,
+    size: u64,
+    watch: &ScanProgress<'_>,
+) -> Result<Scan> {
+    let mut frames = LineFrames::<F>::of(layout);
+    let mut unfinished = each_line(source, from..size, F::MAX_LINE, watch, |at, line| {
+        match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
+            // Blank lines before the first frame belong to it.
+            (true, None) => frames.begin(from, line),
+            (true, Some(_)) => frames.begin(at, line),
+            (false, Some(last)) => last.add(line),
+            (false, None) => {}
+        }
+    })?;
+    if let (Some(at), Some(last)) = (unfinished, &mut frames.last)
+        && last.missing() == Some(1)
+        && size - at <= F::MAX_LINE as u64
+    {
+        let mut line = vec![0; (size - at) as usize];
+        source.read_at(at, &mut line)?;
+        if last.ends_with(&line) {
+            last.add(&line);
+            unfinished = None;
+        }
+    }
+    Ok(frames.finish(unfinished, size))
+}
+
+/// Meet every line of a range that is not blank, with its offset. One of more than `max` bytes is
+/// met without its text. Where the last line has no line feed it is not met, and its offset
+/// returned.
+///
+/// # Errors
+/// Errors of `watch` and of the source.
+pub fn each_line(
+    source: &dyn Source,
+    range: Range<u64>,
+    max: usize,
+    watch: &ScanProgress<'_>,
+    mut meet: impl FnMut(u64, &[u8]),
+) -> Result<Option<u64>> {
+    let mut buffer = vec![0; BUFFER];
+    // The line that goes on where the buffer ends: its offset, and bytes at the buffer's front.
+    let (mut line_at, mut held, mut too_long) = (range.start, 0, false);
+    let mut at = range.start;
+    while at < range.end {
+        watch.reached(at)?;
+        let n = (range.end - at).min((buffer.len() - held) as u64) as usize;
+        source.read_at(at, &mut buffer[held..held + n])?;
+        let bytes = &buffer[..held + n];
+        let (front, mut start) = (at - held as u64, 0);
+        for end in memchr::memchr_iter(b'\n', bytes) {
+            let line = &bytes[start..end];
+            if too_long {
+                meet(line_at, &[]);
+            } else if !is_blank(line) {
+                meet(line_at, line);
+            }
+            (start, too_long) = (end + 1, false);
+            line_at = front + start as u64;
+        }
+        let rest = start..bytes.len();
+        at += n as u64;
+        held = rest.len();
+        if too_long || held > max {
+            (held, too_long) = (0, true);
+        } else {
+            buffer.copy_within(rest, 0);
+        }
+    }
+    let unfinished = too_long || !is_blank(&buffer[..held]);
+    Ok(unfinished.then_some(line_at))
+}
+
+/// The frames met so far.
+struct LineFrames<'a, F: LineFrame> {
+    layout: &'a F::Layout,
+    scan: Scan,
+    /// The lines of the last one.
+    last: Option<F>,
+}
+
+impl<'a, F: LineFrame> LineFrames<'a, F> {
+    fn of(layout: &'a F::Layout) -> Self {
+        LineFrames {
+            layout,
+            scan: Scan::default(),
+            last: None,
+        }
+    }
+
+    fn begin(&mut self, at: u64, line: &[u8]) {
+        self.close_last();
+        self.scan.chain.push_unknown(at);
+        self.last = Some(F::begin(self.layout, line));
+    }
+
+    fn close_last(&mut self) {
+        let Some(last) = &self.last else {
+            return;
+        };
+        let number = self.scan.chain.starts.len() - 1;
+        if let Some((time, step)) = last.moment() {
+            self.scan.chain.times[number] = time;
+            self.scan.chain.steps[number] = step;
+        }
+        if last.missing() != Some(0) {
+            self.scan.damaged.push(number as u64);
+        }
+    }
+
+    /// The last line may be `unfinished`: it belongs to the last frame where that misses lines.
+    fn finish(mut self, unfinished: Option<u64>, size: u64) -> Scan {
+        let missing = self.last.as_ref().and_then(F::missing);
+        self.scan.end = unfinished.unwrap_or(size);
+        if missing.is_some_and(|lines| lines > 0) {
+            self.scan.end = self.scan.chain.pop().unwrap_or(size);
+        } else {
+            self.close_last();
+        }
+        self.scan
+    }
+}

@@ -1,0 +1,161 @@
+//! A dump as a format of the registry: its frames are found by a scan.
+
+use std::any::Any;
+use std::ops::ControlFlow;
+
+use super::columns::{convention_name, names_of_positions};
+use super::layout::FrameLines;
+use super::{ATOM_MIN, FrameHead, Ids, LammpsDecoder, Layout};
+use crate::atom_set::Atoms;
+use crate::error::{Fault, Result};
+use crate::format::{
+    self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times, unsupported,
+};
+use crate::index::fixed_size::read_head;
+use crate::index::header_scan::ScanProgress;
+use crate::index::line_scan::{LineScanner, scan_lines};
+use crate::index::scanned::{load_or_scan, times_of};
+use crate::source::Source;
+use crate::{Decoder, Fields};
+
+/// The format of LAMMPS's text dumps.
+#[derive(Debug)]
+pub struct LammpsDump;
+
+/// Bytes of an atom's line, about: only to guess how long a frame is.
+const ATOM: u64 = 40;
+
+impl Format for LammpsDump {
+    fn name(&self) -> &'static str {
+        "LAMMPSDUMP"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["lammpsdump", "lammpstrj", "dump"]
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            reads: Fields::ALL,
+            is_text: true,
+            times_are_steps: true,
+            ..Abilities::default()
+        }
+    }
+
+    /// "ITEM: TIME" is also the beginning of "ITEM: TIMESTEP".
+    fn probe(&self, head: &[u8]) -> bool {
+        head.starts_with(b"ITEM: TIME") || head.starts_with(b"ITEM: UNITS")
+    }
+
+    fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
+        let head = read_head(source, size, parse_first)?;
+        let Some(layout) = Layout::of(&head) else {
+            let expected = match head.cell {
+                None => known_cells(),
+                Some(_) => names_of_positions(),
+            };
+            let what = format!("the first frame has no {expected}");
+            return Err(unsupported(source.path(), what));
+        };
+        let layout = read_head(source, size, |bytes, size| layout.with_ids(bytes, size))?;
+        let scanner = LineScanner::<FrameLines> {
+            source,
+            layout: &layout,
+            start: 0,
+            size,
+            frame_size: ATOM.saturating_mul(head.n_atoms),
+            watch: ScanProgress::new(options.progress, size),
+        };
+        let saved = format::Layout::new(layout);
+        let mut opened = load_or_scan(source, saved, size, options, &scanner)?;
+        if opened.frames.len() > 0 && lacks_line_feed(source, size, &opened)? {
+            let note = "the last line has no line feed: its last number may be cut";
+            opened.notes.push(note.into());
+        }
+        if layout.ids == Ids::None {
+            let note = "atoms have no ids: they are taken in the order of their lines, which LAMMPS \
+                        may change from frame to frame";
+            opened.notes.insert(0, note.into());
+        }
+        Ok(opened)
+    }
+
+    fn code(&self) -> u8 {
+        6
+    }
+
+    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
+        Layout::from_bytes(bytes).map(format::Layout::new)
+    }
+}
+
+/// True if the last frame ends with the file, in the midst of a line or at the end of one.
+fn lacks_line_feed(source: &dyn Source, size: u64, opened: &Opened) -> Result<bool> {
+    let (start, len) = opened.frames.extent(opened.frames.len() - 1);
+    let mut end = [0];
+    source.read_at(size - 1, &mut end)?;
+    Ok(start + len == size && !end[0].is_ascii_whitespace())
+}
+
+/// Parse the head of the first frame of a file of `size` bytes, if these can hold its atoms.
+fn parse_first(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
+    let head = FrameHead::parse(bytes, size)?;
+    let room = size / ATOM_MIN;
+    if head.n_atoms > room {
+        let expected = format!("from 1 to {room} atoms, which {size} bytes can hold");
+        return Err(Fault::bad(head.len, expected, head.n_atoms));
+    }
+    Ok(head)
+}
+
+/// Words for the cells of which a frame must have one.
+pub(super) fn known_cells() -> String {
+    "orthogonal cell (BOX BOUNDS pp pp pp) or restricted triclinic one (BOX BOUNDS xy xz yz pp pp \
+     pp); general triclinic ones (abc origin) are not supported"
+        .into()
+}
+
+impl FileLayout for Layout {
+    fn format(&self) -> &'static dyn Format {
+        &LammpsDump
+    }
+
+    fn n_atoms(&self) -> usize {
+        self.n_atoms()
+    }
+
+    fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    fn traits(&self) -> Vec<(&'static str, String)> {
+        let ids = match self.ids {
+            Ids::None => "none".into(),
+            Ids::Dense => format!("1 to {}", self.n_atoms),
+            Ids::Others(digest) => format!("with gaps ({digest:016x})"),
+        };
+        vec![
+            ("positions", convention_name(self.convention)),
+            ("ids", ids),
+        ]
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes()
+    }
+
+    fn decoder(&self, atoms: Atoms, wanted: Fields) -> Result<Box<dyn Decoder>> {
+        Ok(Box::new(LammpsDecoder::new(*self, &atoms, wanted)))
+    }
+
+    fn times(&self, source: &dyn Source, size: u64, frames: &Frames) -> Result<Times> {
+        let watch = ScanProgress::new(&|_, _| ControlFlow::Continue(()), size);
+        let found = scan_lines::<FrameLines>(source, self, 0, size, &watch)?;
+        times_of(source, found, frames)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,214 @@
+//! The head of a frame: its step, its cell and what its atoms' columns are.
+//!
+//! ```text
+//! ITEM: UNITS            in some files, before the first frame
+//! real
+//! ITEM: TIME             in some files, in LAMMPS's unit of time
+//! 0.5
+//! ITEM: TIMESTEP
+//! 500
+//! ITEM: NUMBER OF ATOMS
+//! 1728
+//! ITEM: BOX BOUNDS pp pp pp          or   xy xz yz pp pp pp, with a tilt behind each line
+//! -11.2 11.2
+//! -11.2 11.2
+//! -11.2 11.2
+//! ITEM: ATOMS id type x y z          then a line for each atom
+//! ```
+
+use super::MAX_LINE;
+use super::columns::Columns;
+use crate::cell::triclinic_box;
+use crate::error::Fault;
+use crate::fortran_text::{take_integer, take_real};
+use crate::frame::check_time;
+use crate::text_lines::{Lines, is_blank, quoted, words};
+
+const UNITS: &str = "ITEM: UNITS";
+const TIME: &str = "ITEM: TIME";
+const TIMESTEP: &str = "ITEM: TIMESTEP";
+const N_ATOMS: &str = "ITEM: NUMBER OF ATOMS";
+const BOUNDS: &str = "ITEM: BOX BOUNDS";
+pub(super) const ATOMS: &str = "ITEM: ATOMS";
+
+/// The head of a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameHead {
+    /// Step of the simulation.
+    pub step: i64,
+    pub n_atoms: u64,
+    /// Nothing where it is stated in a way that is not read.
+    pub cell: Option<Bounds>,
+    /// Nothing where atoms have no positions.
+    pub columns: Option<Columns>,
+    /// Bytes before the first atom.
+    pub len: usize,
+}
+
+/// The cell as MDAnalysis gives it, and the corner that positions count from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    pub origin: [f64; 3],
+    /// All zero where it has no volume.
+    pub dimensions: [f32; 6],
+}
+
+impl FrameHead {
+    /// Parse the head of the frame that `bytes` begin with, which has `size` bytes.
+    ///
+    /// # Errors
+    /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
+    pub fn parse(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
+        let mut lines = Lines::new(bytes, size).up_to(MAX_LINE);
+        let mut n_before = 0;
+        loop {
+            let at = lines.at();
+            let line = lines.next(TIMESTEP)?.trim_ascii_end();
+            match line {
+                _ if line == TIMESTEP.as_bytes() => break,
+                _ if n_before < 2 && is_before(line) => n_before += 1,
+                _ => return Err(Fault::bad(at, TIMESTEP, quoted(line))),
+            }
+            lines.next("a line behind this item")?;
+        }
+        let at = lines.at();
+        let step = integer(&mut lines, "a step, a whole number")?;
+        check_time(at, step as f64)?;
+        item(&mut lines, N_ATOMS)?;
+        let at = lines.at();
+        let n_atoms = integer(&mut lines, "a number of atoms")?;
+        if !(1..=i64::from(i32::MAX)).contains(&n_atoms) {
+            return Err(Fault::bad(at, "at least 1 atom, fewer than 2^31", n_atoms));
+        }
+        let n_atoms = n_atoms as u64;
+        let cell = Bounds::take(&mut lines)?;
+        let columns = Columns::parse(item(&mut lines, ATOMS)?);
+        Ok(FrameHead {
+            step,
+            n_atoms,
+            cell,
+            columns,
+            len: lines.at(),
+        })
+    }
+}
+
+/// True for the name of an item that stands before the step.
+fn is_before(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    line == UNITS.as_bytes() || line == TIME.as_bytes()
+}
+
+/// Tell a line that a frame may begin with, and whether it is that of the step.
+pub(super) fn begins_frame(line: &[u8]) -> Option<bool> {
+    let is_step = line.trim_ascii_end() == TIMESTEP.as_bytes();
+    (is_step || is_before(line)).then_some(is_step)
+}
+
+/// What follows the name of an item, which must be the next line.
+fn item<'a>(lines: &mut Lines<'a>, name: &str) -> Result<&'a [u8], Fault> {
+    let at = lines.at();
+    let line = lines.next(name)?;
+    let rest = line.strip_prefix(name.as_bytes());
+    let rest = rest.filter(|rest| rest.first().is_none_or(u8::is_ascii_whitespace));
+    rest.ok_or_else(|| Fault::bad(at, name, quoted(line)))
+}
+
+fn integer(lines: &mut Lines<'_>, what: &str) -> Result<i64, Fault> {
+    let at = lines.at();
+    let line = lines.next(what)?;
+    let mut rest = line;
+    let value = take_integer(&mut rest).filter(|_| is_blank(rest));
+    value.ok_or_else(|| Fault::bad(at, what, quoted(line)))
+}
+
+impl Bounds {
+    fn take(lines: &mut Lines<'_>) -> Result<Option<Bounds>, Fault> {
+        let mut kinds: Vec<&[u8]> = words(item(lines, BOUNDS)?).take(7).collect();
+        let tilted = kinds.starts_with(&[b"xy", b"xz", b"yz"]);
+        if tilted {
+            kinds.drain(..3);
+        }
+        let is_boundary = |kind: &&[u8]| kind.iter().all(|letter| b"pfsm".contains(letter));
+        if !matches!(kinds.len(), 0 | 3) || !kinds.iter().all(is_boundary) {
+            for _ in 0..3 {
+                lines.next("bounds of the cell")?;
+            }
+            return Ok(None);
+        }
+        let at = lines.at();
+        let rows = [
+            row(lines, tilted)?,
+            row(lines, tilted)?,
+            row(lines, tilted)?,
+        ];
+        let found = match tilted {
+            true => triclinic(rows),
+            false => orthogonal(rows),
+        };
+        match found {
+            Some(bounds) => Ok(Some(bounds)),
+            None => Err(Fault::bad(
+                at,
+                "bounds of a cell, the lower first",
+                format!("{rows:?}"),
+            )),
+        }
+    }
+}
+
+/// The bounds in one direction, and its tilt.
+fn row(lines: &mut Lines<'_>, tilted: bool) -> Result<[f64; 3], Fault> {
+    let what = match tilted {
+        true => "two bounds and a tilt",
+        false => "two bounds",
+    };
+    let at = lines.at();
+    let line = lines.next(what)?;
+    let mut rest = line;
+    let mut number = || take_real(&mut rest).filter(|value| value.is_finite());
+    let numbers = number().zip(number()).and_then(|(low, high)| {
+        let tilt = if tilted { number()? } else { 0.0 };
+        Some([low, high, tilt])
+    });
+    let numbers = numbers.filter(|_| is_blank(rest));
+    numbers.ok_or_else(|| Fault::bad(at, what, quoted(line)))
+}
+
+fn orthogonal(rows: [[f64; 3]; 3]) -> Option<Bounds> {
+    let lengths = rows.map(|[low, high, _]| (high - low) as f32);
+    if !lengths
+        .iter()
+        .all(|&length| length >= 0.0 && length.is_finite())
+    {
+        return None;
+    }
+    let [x, y, z] = lengths;
+    Some(Bounds {
+        origin: rows.map(|[low, ..]| low),
+        dimensions: match lengths.contains(&0.0) {
+            true => [0.0; 6],
+            false => [x, y, z, 90.0, 90.0, 90.0],
+        },
+    })
+}
+
+/// As LAMMPS's manual has it (Howto_triclinic): the bounds are those of the box around the cell.
+fn triclinic(rows: [[f64; 3]; 3]) -> Option<Bounds> {
+    let [
+        [x_low, x_high, xy],
+        [y_low, y_high, xz],
+        [z_low, z_high, yz],
+    ] = rows;
+    let least = |values: &[f64]| values.iter().copied().fold(0.0, f64::min);
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let x_low = x_low - least(&[xy, xz, xy + xz]);
+    let x_high = x_high - most(&[xy, xz, xy + xz]);
+    let (y_low, y_high) = (y_low - least(&[yz]), y_high - most(&[yz]));
+    let lengths = [x_high - x_low, y_high - y_low, z_high - z_low];
+    let [x, y, z] = lengths;
+    lengths.iter().all(|&length| length >= 0.0).then(|| Bounds {
+        origin: [x_low, y_low, z_low],
+        dimensions: triclinic_box([x, 0.0, 0.0], [xy, y, 0.0], [xz, yz, z]),
+    })
+}

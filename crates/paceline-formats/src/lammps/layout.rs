@@ -1,0 +1,229 @@
+//! How a dump is laid out, as its first frame shows it, and how its frames are found line by line.
+
+use super::columns::N_CONVENTIONS;
+use super::frame_head::{ATOMS, begins_frame};
+use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
+use crate::Fields;
+use crate::error::Fault;
+use crate::index::line_scan::LineFrame;
+use crate::text_lines::words;
+
+/// All that must be known of a file to decode its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    pub(super) n_atoms: u32,
+    pub(super) ids: Ids,
+    /// Number of the columns of positions: see `columns.rs`.
+    pub(super) convention: u8,
+    /// Fields that all frames hold.
+    pub(super) fields: Fields,
+}
+
+/// Ids of the atoms of a file, which are the same in all frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ids {
+    None,
+    /// From 1 to the number of atoms.
+    Dense,
+    /// Others, and what tells them.
+    Others(u64),
+}
+
+impl Layout {
+    /// The layout that a frame shows, apart from ids; nothing where it cannot be read.
+    pub fn of(head: &FrameHead) -> Option<Layout> {
+        let columns = head.columns?;
+        head.cell?;
+        Some(Layout {
+            n_atoms: u32::try_from(head.n_atoms).ok()?,
+            ids: match columns.id {
+                None => Ids::None,
+                Some(_) => Ids::Dense,
+            },
+            convention: columns.convention,
+            fields: columns.fields(),
+        })
+    }
+
+    /// The same with the ids of the first frame, which `bytes` begin with, of a file of `size`
+    /// bytes. Where the first frame's have gaps, the second one is asked too: one of them may be
+    /// damaged.
+    ///
+    /// # Errors
+    /// [`Fault::Short`] where more bytes are needed.
+    pub fn with_ids(self, bytes: &[u8], size: u64) -> Result<Layout, Fault> {
+        if self.ids == Ids::None {
+            return Ok(self);
+        }
+        let mut ids = Ids::Dense;
+        if let Some((first @ Ids::Others(_), end)) = unless_bad(ids_of(bytes, size))? {
+            let second = ids_of(bytes.get(end..).unwrap_or_default(), size - end as u64);
+            let second = unless_bad(second.map_err(|fault| fault.behind(end)))?;
+            ids = match second {
+                Some((Ids::Dense, _)) => Ids::Dense,
+                _ => first,
+            };
+        }
+        Ok(Layout { ids, ..self })
+    }
+
+    pub fn n_atoms(&self) -> usize {
+        self.n_atoms as usize
+    }
+
+    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (kind, digest) = match self.ids {
+            Ids::None => (0, 0),
+            Ids::Dense => (1, 0),
+            Ids::Others(digest) => (2, digest),
+        };
+        let mut bytes = vec![self.convention, self.fields.bits(), kind];
+        bytes.extend(self.n_atoms.to_le_bytes());
+        bytes.extend(digest.to_le_bytes());
+        bytes
+    }
+
+    /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
+        let (&[convention, fields, kind], rest) = bytes.split_first_chunk()?;
+        let (&n_atoms, rest) = rest.split_first_chunk()?;
+        let digest = u64::from_le_bytes(rest.try_into().ok()?);
+        let layout = Layout {
+            n_atoms: u32::from_le_bytes(n_atoms),
+            ids: match kind {
+                0 => Ids::None,
+                1 => Ids::Dense,
+                _ => Ids::Others(digest),
+            },
+            convention,
+            fields: Fields::from_bits(fields),
+        };
+        let is_sound = (1..=i32::MAX as u32).contains(&layout.n_atoms)
+            && convention < N_CONVENTIONS
+            && layout.fields.positions;
+        (is_sound && layout.to_bytes() == bytes).then_some(layout)
+    }
+}
+
+/// Ids of the frame that `bytes` begin with, of `size` bytes and others behind it, and where it
+/// ends.
+fn ids_of(bytes: &[u8], size: u64) -> Result<(Ids, usize), Fault> {
+    let head = FrameHead::parse(bytes, size)?;
+    let Some(columns) = head.columns.filter(|columns| columns.id.is_some()) else {
+        return Ok((Ids::None, head.len));
+    };
+    let mut found = Vec::new();
+    let mut lines = AtomLines::within(bytes, size, head.len);
+    lines.take_ids(&columns, head.n_atoms as usize, &mut found)?;
+    let is_dense = found.last().is_some_and(|&(last, _)| last == head.n_atoms);
+    let ids = match is_dense {
+        true => Ids::Dense,
+        false => Ids::Others(digest_of(&found)),
+    };
+    Ok((ids, lines.at()))
+}
+
+/// Nothing for what is damaged.
+fn unless_bad<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Fault::Bad { .. }) => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Bytes of a frame's head: of longer ones, nothing more is looked at.
+const HEAD_MAX: usize = 64 << 10;
+
+/// The lines of one frame, from its first on, without blank ones.
+#[derive(Debug, Clone)]
+pub struct FrameLines {
+    /// Lines up to that of the columns.
+    head: Vec<u8>,
+    /// True where the name of the step's item is still to come.
+    awaits_step: bool,
+    state: State,
+    step: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Head {
+        n_atoms: u64,
+    },
+    /// Lines that are missing; negative where there are too many.
+    Atoms {
+        missing: i64,
+        n_columns: usize,
+    },
+    /// No head of a frame of this file.
+    Other,
+}
+
+impl LineFrame for FrameLines {
+    type Layout = Layout;
+
+    const MAX_LINE: usize = MAX_LINE;
+
+    fn begins(last: Option<&Self>, line: &[u8]) -> bool {
+        begins_frame(line).is_some() && last.is_none_or(|last| !last.awaits_step)
+    }
+
+    fn begin(layout: &Layout, line: &[u8]) -> Self {
+        let mut frame = FrameLines {
+            head: Vec::new(),
+            awaits_step: true,
+            state: State::Head {
+                n_atoms: u64::from(layout.n_atoms),
+            },
+            step: None,
+        };
+        frame.add(line);
+        frame
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        match &mut self.state {
+            State::Atoms { missing, .. } => *missing -= 1,
+            State::Other => {}
+            &mut State::Head { n_atoms } => {
+                self.head.extend(line);
+                self.head.push(b'\n');
+                self.awaits_step &= begins_frame(line) != Some(true);
+                if line.starts_with(ATOMS.as_bytes()) {
+                    self.awaits_step = false;
+                    let head = FrameHead::parse(&self.head, self.head.len() as u64);
+                    self.step = head.as_ref().ok().map(|head| head.step);
+                    self.state = match head {
+                        Ok(head) if head.n_atoms == n_atoms => State::Atoms {
+                            missing: n_atoms as i64,
+                            n_columns: head.columns.map_or(0, |columns| columns.n),
+                        },
+                        _ => State::Other,
+                    };
+                } else if self.head.len() > HEAD_MAX {
+                    self.awaits_step = false;
+                    self.state = State::Other;
+                }
+            }
+        }
+    }
+
+    fn moment(&self) -> Option<(f64, i64)> {
+        self.step.map(|step| (step as f64, step))
+    }
+
+    fn ends_with(&self, line: &[u8]) -> bool {
+        let n_words = words(line).count();
+        matches!(self.state, State::Atoms { n_columns, .. } if n_columns == n_words)
+    }
+
+    fn missing(&self) -> Option<i64> {
+        match self.state {
+            State::Head { .. } => Some(1),
+            State::Atoms { missing, .. } => Some(missing),
+            State::Other => None,
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! LAMMPS's text dumps of atoms (`dump atom`, `dump custom`).
+//!
+//! Each frame has a head (see `frame_head.rs`) and a line for each atom, whose words are those of
+//! the columns that the head names (`columns.rs`). Atoms carry ids and stand in any order: they are
+//! given in that of their ids. Numbers are MDAnalysis's: nothing is converted, and positions count
+//! from the corner of the cell.
+
+mod columns;
+mod format;
+mod frame_head;
+mod layout;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::columns::{Columns, WantedColumns};
+use self::frame_head::Bounds;
+use crate::atom_set::Atoms;
+use crate::cell::triclinic_vectors;
+use crate::error::Fault;
+use crate::text_lines::{Lines, quoted};
+use crate::{Decoder, Fields, FrameOut, Run};
+
+pub use self::format::LammpsDump;
+pub use self::frame_head::FrameHead;
+pub use self::layout::{Ids, Layout};
+
+/// Bytes of a line, which may have many columns.
+pub const MAX_LINE: usize = 16 << 10;
+
+/// Bytes that the line of an atom has at least: three numbers.
+const ATOM_MIN: u64 = 6;
+
+/// Decodes what is wanted of one file.
+#[derive(Debug)]
+pub struct LammpsDecoder {
+    layout: Layout,
+    wanted: Fields,
+    n_wanted: usize,
+    /// Where each atom goes, in the order of ids; [`UNWANTED`] for the others.
+    targets: Vec<u32>,
+    /// The whole of a frame, as large as the last one that was asked for.
+    whole: [Run; 1],
+    /// One bit for each atom that was met in a frame.
+    seen: Vec<u64>,
+    /// Id and offset of each atom of a frame, where ids have gaps.
+    found: Vec<(u64, usize)>,
+}
+
+const UNWANTED: u32 = u32::MAX;
+
+impl LammpsDecoder {
+    /// # Panics
+    /// If `atoms` are not chosen out of `layout.n_atoms()`.
+    pub fn new(layout: Layout, atoms: &Atoms, wanted: Fields) -> Self {
+        assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
+        let mut targets = vec![UNWANTED; layout.n_atoms()];
+        let places = atoms.runs().iter().flat_map(|&(first, n)| first..first + n);
+        for (place, target) in places.zip(0..) {
+            targets[place] = target;
+        }
+        LammpsDecoder {
+            layout,
+            wanted,
+            n_wanted: atoms.len(),
+            targets,
+            whole: [Run { start: 0, len: 0 }],
+            seen: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    fn check_room(&self, size: u64, bytes: &[u8], out: &FrameOut<'_>) -> Result<(), Fault> {
+        if bytes.len() as u64 != size {
+            let expected = format!("{size} bytes of the frame");
+            return Err(Fault::bad(0, expected, bytes.len()));
+        }
+        let (wanted, width) = (self.wanted, 3 * self.n_wanted);
+        let room = |wanted: bool, values: &[f32]| !wanted || values.len() == width;
+        if room(wanted.positions, out.positions)
+            && room(wanted.velocities, out.velocities)
+            && room(wanted.forces, out.forces)
+        {
+            return Ok(());
+        }
+        let expected = format!("room for {} atoms", self.n_wanted);
+        Err(Fault::bad(0, expected, "room for others"))
+    }
+
+    /// The cell and the columns of a frame that has the same atoms as the first one.
+    fn check_head(&self, head: &FrameHead) -> Result<(Bounds, Columns), Fault> {
+        let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
+        if head.n_atoms != self.layout.n_atoms() as u64 {
+            let expected = format!("a frame of {} atoms", self.layout.n_atoms());
+            return bad(expected, &format!("{}", head.n_atoms));
+        }
+        let Some(cell) = head.cell else {
+            return bad(format::known_cells(), "another cell");
+        };
+        let Some(columns) = head.columns else {
+            return bad(columns::names_of_positions(), "none");
+        };
+        match columns.check_like(&self.layout) {
+            Ok(()) => Ok((cell, columns)),
+            Err(expected) => bad(expected, "others"),
+        }
+    }
+
+    /// Decode atoms where each line tells the place of its atom: by ids from 1 to the number of
+    /// atoms, or by the order of lines where there are none.
+    fn decode_by_place(
+        &mut self,
+        mut lines: AtomLines<'_>,
+        frame: &FrameNumbers,
+        out: &mut FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        let n_atoms = self.targets.len();
+        self.seen.clear();
+        self.seen.resize(n_atoms.div_ceil(64), 0);
+        for k in 0..n_atoms {
+            let (at, line) = lines.next()?;
+            let id = frame.columns.id_of(at, line)?;
+            let place = id.map_or(k, |id| usize::try_from(id - 1).unwrap_or(usize::MAX));
+            let Some(&target) = self.targets.get(place) else {
+                let expected = format!("ids from 1 to {n_atoms}, each once");
+                return Err(Fault::bad(at, expected, quoted(line)));
+            };
+            let (word, bit) = (&mut self.seen[place / 64], 1 << (place % 64));
+            if *word & bit != 0 {
+                return Err(twice(at, place as u64 + 1));
+            }
+            *word |= bit;
+            if target != UNWANTED {
+                frame.store(at, line, target, out)?;
+            }
+        }
+        lines.end()
+    }
+
+    /// Decode atoms whose ids have gaps, as those of a group do.
+    fn decode_by_rank(
+        &mut self,
+        lines: AtomLines<'_>,
+        digest: u64,
+        frame: &FrameNumbers,
+        out: &mut FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        let mut walk = lines.clone();
+        walk.take_ids(&frame.columns, self.targets.len(), &mut self.found)?;
+        walk.end()?;
+        if digest_of(&self.found) != digest {
+            let ids = (self.found.first(), self.found.last());
+            let (Some((first, _)), Some((last, _))) = ids else {
+                return Ok(());
+            };
+            let found = format!("others, from {first} to {last}");
+            return Err(Fault::bad(lines.at(), "the ids of the first frame", found));
+        }
+        for (&(_, at), &target) in self.found.iter().zip(&self.targets) {
+            if target != UNWANTED {
+                let (at, line) = lines.from(at).next()?;
+                frame.store(at, line, target, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for LammpsDecoder {
+    fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
+        self.whole[0].len = size;
+        &self.whole
+    }
+
+    fn decode(
+        &mut self,
+        _frame: u64,
+        size: u64,
+        bytes: &[u8],
+        mut out: FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        self.check_room(size, bytes, &out)?;
+        let head = FrameHead::parse(bytes, size)?;
+        let (cell, columns) = self.check_head(&head)?;
+        let frame = FrameNumbers::new(columns, cell, self.wanted, head.len)?;
+        let lines = AtomLines::behind(bytes, head.len);
+        match self.layout.ids {
+            Ids::Others(digest) => self.decode_by_rank(lines, digest, &frame, &mut out)?,
+            Ids::None | Ids::Dense => self.decode_by_place(lines, &frame, &mut out)?,
+        }
+        *out.dimensions = cell.dimensions;
+        *out.time = head.step as f64;
+        *out.step = head.step;
+        *out.fields = self.layout.fields;
+        Ok(())
+    }
+}
+
+/// How the words of a frame's lines become numbers.
+struct FrameNumbers {
+    columns: Columns,
+    wanted: WantedColumns,
+    origin: [f64; 3],
+    /// The cell, where positions are parts of it.
+    scale: Option<[[f32; 3]; 3]>,
+}
+
+impl FrameNumbers {
+    fn new(columns: Columns, cell: Bounds, wanted: Fields, at: usize) -> Result<Self, Fault> {
+        let scale = match columns.is_scaled() {
+            false => None,
+            true => match triclinic_vectors(&cell.dimensions) {
+                None => return Err(Fault::bad(at, "a cell, for scaled positions", "none")),
+                vectors => vectors,
+            },
+        };
+        Ok(FrameNumbers {
+            columns,
+            wanted: columns.wanted(wanted),
+            origin: cell.origin,
+            scale,
+        })
+    }
+
+    /// Put the numbers of an atom's line where they are wanted.
+    fn store(
+        &self,
+        at: usize,
+        line: &[u8],
+        target: u32,
+        out: &mut FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        let numbers = self.wanted.read(at, line)?.map(|number| number as f32);
+        let [x, y, z, velocity @ .., fx, fy, fz] = numbers;
+        let position = self.position([x, y, z]);
+        for (values, vector) in [
+            (&mut *out.positions, position),
+            (&mut *out.velocities, velocity),
+            (&mut *out.forces, [fx, fy, fz]),
+        ] {
+            let start = 3 * target as usize;
+            if let Some(values) = values.get_mut(start..start + 3) {
+                values.copy_from_slice(&vector);
+            }
+        }
+        Ok(())
+    }
+
+    /// Å from the corner of the cell. Operations and their precision are MDAnalysis's
+    /// (`transform_StoR` and `DumpReader`), so that the same float32 numbers come out.
+    fn position(&self, found: [f32; 3]) -> [f32; 3] {
+        let position = match &self.scale {
+            None => found,
+            Some(vectors) => std::array::from_fn(|axis| {
+                let terms = found.iter().zip(vectors);
+                terms.fold(0.0, |sum: f32, (&part, vector)| {
+                    (f64::from(sum) + f64::from(part) * f64::from(vector[axis])) as f32
+                })
+            }),
+        };
+        std::array::from_fn(|axis| (f64::from(position[axis]) - self.origin[axis]) as f32)
+    }
+}
+
+/// The lines of atoms.
+#[derive(Debug, Clone)]
+struct AtomLines<'a> {
+    bytes: &'a [u8],
+    lines: Lines<'a>,
+}
+
+impl<'a> AtomLines<'a> {
+    fn behind(bytes: &'a [u8], at: usize) -> Self {
+        AtomLines::within(bytes, bytes.len() as u64, at)
+    }
+
+    /// Return the lines from `at` on of `size` bytes, of which `bytes` may be the first ones.
+    fn within(bytes: &'a [u8], size: u64, at: usize) -> Self {
+        let lines = Lines::behind(bytes, size, at).up_to(MAX_LINE);
+        AtomLines { bytes, lines }
+    }
+
+    /// Return the lines from another offset on.
+    fn from(&self, at: usize) -> Self {
+        AtomLines::behind(self.bytes, at)
+    }
+
+    fn at(&self) -> usize {
+        self.lines.at()
+    }
+
+    /// Offset and line of the next atom.
+    fn next(&mut self) -> Result<(usize, &'a [u8]), Fault> {
+        let line = self.lines.next("the line of an atom")?;
+        Ok((self.offset(line), line))
+    }
+
+    /// Make sure that nothing follows.
+    fn end(&mut self) -> Result<(), Fault> {
+        match self.lines.next_if_any()? {
+            None => Ok(()),
+            Some(line) => {
+                let at = self.offset(line);
+                Err(Fault::bad(at, "no line behind the last atom", quoted(line)))
+            }
+        }
+    }
+
+    /// Offset of a line that was taken.
+    fn offset(&self, line: &[u8]) -> usize {
+        line.as_ptr().addr() - self.bytes.as_ptr().addr()
+    }
+
+    /// Take the ids of `n_atoms` atoms and their offsets, in the order of ids.
+    fn take_ids(
+        &mut self,
+        columns: &Columns,
+        n_atoms: usize,
+        found: &mut Vec<(u64, usize)>,
+    ) -> Result<(), Fault> {
+        found.clear();
+        for _ in 0..n_atoms {
+            let (at, line) = self.next()?;
+            found.push((columns.id_of(at, line)?.unwrap_or(0), at));
+        }
+        found.sort_unstable();
+        match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(twice(pair[1].1, pair[1].0)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn twice(at: usize, id: u64) -> Fault {
+    Fault::bad(at, "each atom once in a frame", format!("atom {id} again"))
+}
+
+/// A number that tells a set of ids.
+fn digest_of(ids: &[(u64, usize)]) -> u64 {
+    let each = ids.iter().map(|(id, _)| xxh3_64(&id.to_le_bytes()));
+    each.fold(0, u64::wrapping_add)
+}
