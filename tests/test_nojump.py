@@ -162,7 +162,7 @@ def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
 
 
 def test_workers_that_wait_are_released(atoms, monkeypatch):
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     def failing(self, task):
         raise Interrupted
@@ -173,9 +173,9 @@ def test_workers_that_wait_are_released(atoms, monkeypatch):
     )
     with pytest.raises(Interrupted):
         followed(atoms, n_workers=4, block_frames=16)
-    for thread in threading.enumerate()[before:]:
+    for thread in set(threading.enumerate()) - before:
         thread.join(10)
-    assert threading.active_count() == before
+        assert not thread.is_alive(), thread
 
 
 def test_a_group_is_followed_and_the_others_stay(walk, atoms):

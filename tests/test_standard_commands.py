@@ -298,6 +298,9 @@ def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):
     given[-1] = tmp_path / "again.csv"
     assert run("hbonds", *adk_xtc, *given, "--frequent", figure) == (0, "", "")
     assert wanted["hydrogen bond"][0] in figure.read_text(encoding="utf-8")
+    tabs = tmp_path / "frequent.tsv"
+    assert run("hbonds", *adk_xtc, *given, "--frequent", tabs, "--overwrite") == (0, "", "")
+    assert "hydrogen bond\t" in tabs.read_text(encoding="utf-8")
     status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", figure)
     assert (status, "exists" in err) == (2, True)
     status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", tmp_path / "a.txt")

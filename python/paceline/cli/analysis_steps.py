@@ -21,6 +21,8 @@ from paceline.performance.figure_style import need_matplotlib
 
 #: Endings of files of several structures.
 STRUCTURES = (".pdb", ".xyz")
+#: Endings of further tables.
+FURTHER = (".csv", ".tsv")
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
 
@@ -38,7 +40,7 @@ def open_universe(args: argparse.Namespace) -> Any:
             raise UnsupportedError(f"{structures} must end in {' or '.join(STRUCTURES)}")
         check_output(structures, overwrite=args.overwrite)
     for path in further.values():
-        if not _is_table(path):
+        if path.suffix.lower() not in FURTHER:
             check_figure_ending(path)
         check_output(path, overwrite=args.overwrite)
     check_report(args)
@@ -224,7 +226,8 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
         with saved_together(kept.finish if kept else None):
             for name, path in further_files(args).items():
                 results = further_results(analysis)[name]
-                save = results.save if _is_table(path) else results.save_figure
+                is_table = path.suffix.lower() in FURTHER
+                save = results.save if is_table else results.save_figure
                 save(path, overwrite=args.overwrite)
             with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
                 save_results(args, analysis.results)

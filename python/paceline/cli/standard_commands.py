@@ -79,7 +79,7 @@ class Command:
             )
         for name, explained in self.further.items():
             parser.section("output").add_argument(
-                f"--{name}", type=Path, metavar="FILE", help=f"{explained}: .csv, or a figure"
+                f"--{name}", type=Path, metavar="FILE", help=f"{explained}: .csv, .tsv, or a figure"
             )
         for keyword, given in self.options.items():
             arguments = dict(given)

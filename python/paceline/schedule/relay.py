@@ -69,11 +69,11 @@ class Relay:
         """Wait for all blocks before one; return the task of the first if it takes long."""
         with self._changed:
             while self._next < number:
-                before = self._next
-                in_time = self._changed.wait(LATE)
                 if self._closed:
                     raise WorkerError("the run has ended")
-                if not in_time and self._next == before and before in self._tasks:
+                before = self._next
+                in_time = self._changed.wait(LATE)
+                if not (in_time or self._closed) and before == self._next and before in self._tasks:
                     return self._tasks[before]
             return None
 
