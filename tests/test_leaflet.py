@@ -192,3 +192,7 @@ def test_what_is_refused(tmp_path):
     lipids[3, 1] = np.nan
     with pytest.raises(AnalysisError, match="frame 0: positions are not all finite"):
         LeafletSeries(made(tmp_path, [lipids]), "name P").run()
+    # Kernels leave out frames of nothing but NaN: such a one is no single component.
+    lost = np.full_like(lipids, np.nan)
+    with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
+        LeafletSeries(made(tmp_path, [bilayer(2), lost]), "name P").run()

@@ -42,6 +42,10 @@ class CoreRows:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
         if self._dtype is not None:
+            lost = np.flatnonzero(np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
+            if len(lost):
+                frame = block.frames[lost[0]]
+                raise ValueError(f"frame {frame}: positions are not all finite numbers")
             # Rows of frames that were left out are filled in the end.
             out = np.nan_to_num(out, copy=False).astype(self._dtype)
         return out if self._shape is None else out.reshape(len(out), *self._shape)
