@@ -120,8 +120,10 @@ def test_the_table_and_the_record(tmp_path):
 def test_frames_that_have_none_are_named(tmp_path):
     frames = [[[1, 1, 1], [2, 1, 1]], [[1, 1, 1], [2, np.nan, 1]]]
     for make_whole in (True, False):
-        with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
-            DielectricConstant(made(tmp_path, frames).atoms, make_whole=make_whole).run()
+        for lost in (frames[1], np.full((2, 3), np.nan)):
+            atoms = made(tmp_path, [frames[0], lost]).atoms
+            with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
+                DielectricConstant(atoms, make_whole=make_whole).run()
         atoms = made(tmp_path, frames[:1], cell=None).atoms
         with pytest.raises(AnalysisError, match="frame 0: the frame has no cell"):
             DielectricConstant(atoms, make_whole=make_whole).run()

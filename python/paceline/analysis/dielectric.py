@@ -338,6 +338,15 @@ class _Moments:
         self._rows, self._whole = rows, whole
 
     def compute(self, block: Block) -> np.ndarray:
+        rows = self._compute(block)
+        # The kernel leaves out frames of nothing but NaN.
+        lost = np.flatnonzero(np.isnan(rows[:, 0]) & (block.held != 0))
+        if len(lost):
+            frame = block.frames[lost[0]]
+            raise ValueError(f"frame {frame}: positions are not all finite numbers")
+        return rows
+
+    def _compute(self, block: Block) -> np.ndarray:
         if self._whole is None:
             return self._rows.compute(block)
         decoded, columns = block.raw
