@@ -126,19 +126,32 @@ impl Correlation {
         let first = (0..self.n_frames)
             .find(|frame| self.gaps.binary_search(frame).is_err())
             .unwrap_or(0);
+        let origin = |axis: usize| match self.correlated {
+            Correlated::Displacement => values[first * stride + axis].into(),
+            Correlated::Product => 0.0,
+        };
         scratch.axes.resize(self.axes.len(), Vec::new());
-        for (&axis, copy) in self.axes.iter().zip(&mut scratch.axes) {
-            let origin = match self.correlated {
-                Correlated::Displacement => values[first * stride + axis].into(),
-                Correlated::Product => 0.0,
-            };
-            copy.clear();
-            copy.extend(
-                values[axis..]
-                    .iter()
-                    .step_by(stride)
-                    .map(|&x| x.into() - origin),
-            );
+        for copy in &mut scratch.axes {
+            copy.resize(self.n_frames, 0.0);
+        }
+        if let ([i, j, k], [x, y, z]) = (&self.axes[..], &mut scratch.axes[..]) {
+            // In one pass: a frame's numbers of a particle are side by side.
+            let origins = [origin(*i), origin(*j), origin(*k)];
+            let copies = x.iter_mut().zip(y).zip(z);
+            for (value, ((x, y), z)) in values.chunks(stride).zip(copies) {
+                *x = value[*i].into() - origins[0];
+                *y = value[*j].into() - origins[1];
+                *z = value[*k].into() - origins[2];
+            }
+        } else {
+            for (&axis, copy) in self.axes.iter().zip(&mut scratch.axes) {
+                let origin = origin(axis);
+                for (x, value) in copy.iter_mut().zip(values[axis..].iter().step_by(stride)) {
+                    *x = (*value).into() - origin;
+                }
+            }
+        }
+        for copy in &mut scratch.axes {
             for &gap in &self.gaps {
                 copy[gap] = 0.0;
             }
@@ -190,33 +203,47 @@ impl Correlation {
         scratch: &mut Scratch,
         out: &mut [f64],
     ) -> Result<()> {
-        let Scratch { axes, work, .. } = scratch;
-        transforms.correlate(axes, work, out)?;
-        if self.correlated == Correlated::Displacement {
-            let squares = &mut scratch.squares;
-            squares.clear();
-            squares.resize(self.n_frames, 0.0);
+        let Scratch {
+            axes,
+            squares,
+            work,
+        } = scratch;
+        let sums = transforms.correlate(axes, work)?;
+        let products = sums.iter().map(|sum| sum / transforms.len as f64);
+        let places = out.iter_mut().zip(&self.n_pairs).zip(products);
+        if self.correlated == Correlated::Product {
+            for ((out, n_pairs), product) in places {
+                *out = product / n_pairs;
+            }
+            return Ok(());
+        }
+        squares.clear();
+        squares.resize(self.n_frames, 0.0);
+        if let [x, y, z] = &axes[..] {
+            for (square, ((x, y), z)) in squares.iter_mut().zip(x.iter().zip(y).zip(z)) {
+                *square = x * x + y * y + z * z;
+            }
+        } else {
             for series in &*axes {
                 for (square, x) in squares.iter_mut().zip(series) {
                     *square += x * x;
                 }
             }
-            // Σ |x(t)|² + |x(t + lag)|², from the longest distance, so that nothing is subtracted.
-            let mut both = 0.0;
-            for lag in (0..self.n_frames).rev() {
-                both += squares[self.n_frames - 1 - lag] + squares[lag];
-                let mut alone = 0.0;
-                for &gap in &self.gaps {
-                    alone += gap.checked_sub(lag).map_or(0.0, |i| squares[i]);
-                    alone += squares.get(gap + lag).copied().unwrap_or(0.0);
-                }
-                out[lag] = (both - alone) - 2.0 * out[lag];
+        }
+        // Σ |x(t)|² + |x(t + lag)|², from the longest distance, so that nothing is subtracted.
+        let mut both = 0.0;
+        let ends = squares.iter().zip(squares.iter().rev()).enumerate();
+        for (((out, n_pairs), product), (k, (early, late))) in places.rev().zip(ends) {
+            both += early + late;
+            let lag = self.n_frames - 1 - k;
+            let mut alone = 0.0;
+            for &gap in &self.gaps {
+                alone += gap.checked_sub(lag).map_or(0.0, |i| squares[i]);
+                alone += squares.get(gap + lag).copied().unwrap_or(0.0);
             }
-            out[0] *= 0.0; // which keeps NaN
+            *out = ((both - alone) - 2.0 * product) / n_pairs;
         }
-        for (out, n_pairs) in out.iter_mut().zip(&self.n_pairs) {
-            *out /= n_pairs;
-        }
+        out[0] *= 0.0; // which keeps NaN
         Ok(())
     }
 }
@@ -233,6 +260,7 @@ struct Work {
     padded: Vec<f64>,
     spectrum: Vec<realfft::num_complex::Complex<f64>>,
     powers: Vec<realfft::num_complex::Complex<f64>>,
+    scratch: Vec<realfft::num_complex::Complex<f64>>,
 }
 
 impl Transforms {
@@ -246,32 +274,41 @@ impl Transforms {
         }
     }
 
-    /// Σ x(t) x(t + lag) over all axes, of each lag.
-    fn correlate(&self, axes: &[Vec<f64>], work: &mut Work, out: &mut [f64]) -> Result<()> {
+    /// Σ x(t) x(t + lag) over all axes, of each lag, times the length of the transform.
+    fn correlate<'a>(&self, axes: &[Vec<f64>], work: &'a mut Work) -> Result<&'a [f64]> {
         let failed = |error| Error::Argument(format!("a Fourier transform failed: {error}"));
         let Work {
             padded,
             spectrum,
             powers,
+            scratch,
         } = work;
         let zero = realfft::num_complex::Complex::default();
         spectrum.resize(self.len / 2 + 1, zero);
         powers.clear();
         powers.resize(self.len / 2 + 1, zero);
+        padded.resize(self.len, 0.0);
+        let [forward, inverse] = [
+            self.forward.get_scratch_len(),
+            self.inverse.get_scratch_len(),
+        ];
+        scratch.resize(forward.max(inverse), zero);
         for series in axes {
-            padded.clear();
-            padded.extend_from_slice(series);
-            padded.resize(self.len, 0.0);
-            self.forward.process(padded, spectrum).map_err(failed)?;
+            // The transform before has left its numbers behind.
+            let (begin, rest) = padded.split_at_mut(series.len());
+            begin.copy_from_slice(series);
+            rest.fill(0.0);
+            self.forward
+                .process_with_scratch(padded, spectrum, scratch)
+                .map_err(failed)?;
             for (power, value) in powers.iter_mut().zip(&*spectrum) {
                 power.re += value.re * value.re + value.im * value.im;
             }
         }
-        self.inverse.process(powers, padded).map_err(failed)?;
-        for (out, sum) in out.iter_mut().zip(&*padded) {
-            *out = sum / self.len as f64;
-        }
-        Ok(())
+        self.inverse
+            .process_with_scratch(powers, padded, scratch)
+            .map_err(failed)?;
+        Ok(&padded[..axes[0].len()])
     }
 }
 
