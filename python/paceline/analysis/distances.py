@@ -731,7 +731,7 @@ class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
         The neighbours, of the same Universe; without it, the other atoms of the first group.
     cutoff : float
         Å; neighbours at this distance count.
-    exclude_same : {"residue", "segment", "fragment"}, optional
+    exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Do not count atoms in the same one. An atom is never its own neighbour.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.

@@ -4,7 +4,7 @@ Imports no MDAnalysis.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,8 +56,6 @@ class GroupFinder:
 
     read: np.ndarray
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
-    #: Places of these among the atoms of a block, where that has others, too.
-    places: np.ndarray | None = None
     #: The core's half, and the columns of the run that it is for.
     _bound: list[tuple[np.ndarray | None, _core.SelectedAtoms]] = field(
         default_factory=list, compare=False
@@ -66,20 +64,12 @@ class GroupFinder:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bound": []}
 
-    def among(self, indices: np.ndarray) -> "GroupFinder":
-        """Make one for blocks of these atoms, increasing, of which it reads some."""
-        return replace(self, places=np.searchsorted(indices, self.read), _bound=[])
-
     def find(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Number of atoms in each frame, and indices of all: int64."""
         positions, columns = block.raw
         core = next((core for of, core in self._bound if of is columns), None)
         if core is None:
-            places = self.places
-            if places is not None and columns is not None:
-                places = columns[places]
-            own = columns if places is None else places
-            core = _core.SelectedAtoms(own, *self.arguments)
+            core = _core.SelectedAtoms(columns, *self.arguments)
             # Of an earlier run, in which blocks had other atoms, it is needed no longer.
             self._bound[:] = [(columns, core)]
         counts, found, refused = core.find(positions, block.dimensions)

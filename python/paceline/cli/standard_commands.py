@@ -418,7 +418,7 @@ COMMANDS = (
                 "help": "largest distance of neighbours, Å [%(default)s]",
             },
             "exclude_same": {
-                "choices": ("residue", "segment", "fragment"),
+                "choices": ("residue", "segment", "chain", "fragment"),
                 "default": None,
                 "help": "do not count atoms in the same one",
             },
