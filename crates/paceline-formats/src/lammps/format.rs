@@ -69,7 +69,7 @@ impl Format for LammpsDump {
         };
         let saved = format::Layout::new(layout);
         let mut opened = load_or_scan(source, saved, size, options, &scanner)?;
-        if opened.frames.len() > 0 && lacks_line_feed(source, size, &opened)? {
+        if !opened.frames.is_empty() && lacks_line_feed(source, size, &opened)? {
             let note = "the last line has no line feed: its last number may be cut";
             opened.notes.push(note.into());
         }
