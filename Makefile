@@ -89,7 +89,7 @@ check-rust: cargo lint-tools
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
 	  --target-dir target/slowfs -- -D warnings
 
-check-python: $(VENV)/with-check
+check-python: $(VENV)/built
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/mypy
@@ -166,14 +166,14 @@ $(BIN)/python:
 	name one with: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-# The package, and what its tests and the demo need.
+# The package, and what its checks, its tests and the demo need.
 $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(QUICK_INSTALL) --editable '.[test]'
+	$(QUICK_INSTALL) --editable '.[check,test]'
 	@touch $@ $(VENV)/with-demo
 
 # The same compiled as for a release, with what benchmarks need; other installations undo it.
 $(VENV)/with-bench: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(PIP) --editable '.[test,bench]'
+	$(PIP) --editable '.[bench,check,test]'
 	@touch $@ $(VENV)/built $(VENV)/with-demo
 
 # The package and what the demo needs, which `built` has too.

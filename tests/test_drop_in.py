@@ -57,6 +57,7 @@ def centre(universe: mda.Universe, frame: int) -> list[float]:
     return [universe.trajectory.ts.time, *universe.atoms.center_of_geometry()]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("start", ["fork", "spawn", "joblib", "threads of joblib"])
 @pytest.mark.parametrize("copied", [False, True])
 def test_universes_in_other_processes(start, copied) -> None:

@@ -43,6 +43,7 @@ def whole(theirs):
     return universe
 
 
+@pytest.mark.one_in(2)
 def test_rmsd_is_from_the_first_frame_made_whole(ours, whole, where):
     rmsd = RMSD(ours, select=CA, groupselections=[f"{CA} and resid 1-29"])
     rmsd.run(transforms=[transform.unwrap()], **where)

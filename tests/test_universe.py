@@ -315,6 +315,7 @@ def test_mdanalysis_distances(ours, theirs):
     on_both(ours, theirs, analyse)
 
 
+@pytest.mark.one_in(3)
 def test_mdanalysis_multiprocessing(files, ours, theirs):
     def analyse(universe):
         return [rms.RMSD(universe, select="name CA").run(**backend).results.rmsd]
