@@ -30,6 +30,7 @@ from paceline.cli.options import (
 )
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
@@ -353,8 +354,8 @@ def _cells(path: str, finding: "Finding") -> tuple[Any, ...]:
 def _summary(verdict: "Verdict") -> str:
     remarks = len(verdict.remarks)
     return (
-        f"{verdict.path}: {verdict.n_frames} frames, {len(verdict.bad)} bad, "
-        f"{remarks} remark{'s' * (remarks != 1)}, {format_size(verdict.size)} "
+        f"{verdict.path}: {many(verdict.n_frames, 'frame')}, {len(verdict.bad)} bad, "
+        f"{many(remarks, 'remark')}, {format_size(verdict.size)} "
         f"in {verdict.seconds:.1f} s"
     )
 
@@ -488,7 +489,7 @@ def run_convert(args: argparse.Namespace) -> None:
     save_report(args, analysis.timings)
     results = analysis.results
     print(
-        f"{args.output}: {results.n_written} frames of {len(atoms)} atoms, "
+        f"{args.output}: {many(results.n_written, 'frame')} of {len(atoms)} atoms, "
         f"{format_size(results.n_bytes)}",
         file=sys.stderr,
     )
