@@ -155,7 +155,9 @@ def test_interrupting_ends_all(adk):
     assert err.count("Traceback") == 0
     # Where they are all at the same thing, the first rank cannot leave it alone.
     status, out, err = mpirun(3, *script("endless"), *adk, "interrupt")
-    assert (status != 0, out) == (True, "begun\n")
+    assert status != 0
+    # After it the launcher may tell of ranks that it killed.
+    assert out.startswith("begun\n")
     assert err.count("paceline: error: rank 0: KeyboardInterrupt") == 1
 
 
