@@ -58,11 +58,22 @@ def numbers(where, **options):
     ]
 
 
+def moved(block):
+    """Moves since two frames before, or since the first."""
+    before = np.maximum(np.arange(len(block)) - 2, 0)
+    return block.positions - block.positions[before]
+
+
 def followed(where, **options):
-    """Positions in two passes: what one rank finds in the first, others go on from."""
-    series = paceline.TimeSeries(lambda block: block.positions, oxygens)
-    series.run(backend=where, transforms=[nojump()], start=1, block_frames=2, **options)
-    return series.results.timeseries.tobytes()
+    """Positions in two passes: what one rank finds in the first, others go on from; and moves."""
+    found = []
+    for one in (
+        paceline.TimeSeries(lambda block: block.positions, oxygens),
+        paceline.TimeSeries(moved, oxygens, halo=(2, 1)),
+    ):
+        one.run(backend=where, transforms=[nojump()], start=1, block_frames=2, **options)
+        found.append(one.results.timeseries.tobytes())
+    return found
 
 
 def written(where, name):
