@@ -390,6 +390,7 @@ def _center(group):
 
 
 SCRIPT = """
+import gc
 import sys
 import MDAnalysis as mda
 from MDAnalysis.analysis import rms
@@ -398,6 +399,9 @@ from beside import SELECTION
 universe = mda.Universe(sys.argv[1], sys.argv[2])
 rmsd = rms.RMSD(universe, select=SELECTION).run().results.rmsd
 print(type(universe.trajectory).__name__, rmsd.shape)
+# Before a script, no commands are imported, and libraries are put apart from what is collected.
+assert "paceline.cli" not in sys.modules
+assert gc.isenabled() and gc.get_freeze_count() > 10_000
 if len(sys.argv) > 3:
     sys.exit(int(sys.argv[3]))
 """
