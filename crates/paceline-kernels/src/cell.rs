@@ -364,14 +364,20 @@ impl ApplyPbc {
     }
 }
 
-/// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
-pub const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
+/// The nearest whole number, of two the even one, as NumPy and MDAnalysis have it, of magnitudes up
+/// to 2⁵¹; of others a large one, or none.
+#[inline(always)]
+pub fn whole(x: f64) -> f64 {
+    const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
+    // Without SSE4.1, `round_ties_even` is a call. Here the spacing of the sum's numbers is 1.
+    (x + TO_WHOLE) - TO_WHOLE
+}
 
 /// As `f64::round`, which without SSE4.1 is a call: the nearest whole number, of two the one
 /// farther from 0.
 #[inline]
 pub fn rounded(x: f64) -> f64 {
-    let near = (x + TO_WHOLE) - TO_WHOLE;
+    let near = whole(x);
     let away = if (x - near).abs() == 0.5 {
         x + 0.5_f64.copysign(x)
     } else {
@@ -388,7 +394,7 @@ pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     move |d| {
         square(std::array::from_fn(|i| {
             let edges_apart = d[i] * inverse[i];
-            edges[i] * (edges_apart - ((edges_apart + TO_WHOLE) - TO_WHOLE))
+            edges[i] * (edges_apart - whole(edges_apart))
         }))
     }
 }
@@ -635,6 +641,15 @@ mod tests {
             for x in [x, -x] {
                 assert_eq!(rounded(x).to_bits(), x.round().to_bits(), "{x}");
             }
+        }
+    }
+
+    #[test]
+    fn halves_go_to_the_even_number() {
+        for x in [
+            0.5, 1.5, -0.5, -1.5, -2.5, 0.499_999, 7.0, -32_767.0, 32_767.4, 0.0, -0.0, 1e9,
+        ] {
+            assert_eq!(whole(x), x.round_ties_even(), "{x}");
         }
     }
 

@@ -53,6 +53,7 @@ mod histogram;
 pub mod instructions;
 pub mod moments;
 pub mod near_pairs;
+mod nearest_images;
 pub mod nojump;
 pub mod order;
 pub mod projection;

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::cell::{Cell, TO_WHOLE};
+use super::cell::{Cell, whole};
 use super::instructions::by_widest;
 use super::transform::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
@@ -487,14 +487,6 @@ fn is_counted(image: f32) -> bool {
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
 const TO_WHOLE_F32: f32 = 12_582_912.0;
 
-/// The nearest whole number, of two the even one, as NumPy and MDAnalysis have it, of magnitudes up
-/// to 2⁵¹; of others a large one, or none.
-#[inline(always)]
-fn whole(x: f64) -> f64 {
-    // Without SSE4.1, `round_ties_even` is a call. Here the spacing of the sum's numbers is 1.
-    (x + TO_WHOLE) - TO_WHOLE
-}
-
 by_widest! {
     /// Move atoms by whole numbers of the cell's vectors, as [`Cell::shifted`].
     fn shift(atoms: &[usize], frame: &mut [f32], cell: &Cell, places: &[Places]) {
@@ -663,15 +655,6 @@ mod tests {
         let mut positions = vec![1.0; 6];
         let refused = task.apply(&mut positions, &[0.0; 6]).expect("a frame");
         assert_eq!(refused[0].1, "the frame has no cell, which nojump needs");
-    }
-
-    #[test]
-    fn halves_go_to_the_even_number() {
-        for x in [
-            0.5, 1.5, -0.5, -1.5, -2.5, 0.499_999, 7.0, -32_767.0, 32_767.4, 0.0, -0.0, 1e9,
-        ] {
-            assert_eq!(whole(x), x.round_ties_even(), "{x}");
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Pairs of a nitrogen and an oxygen of a backbone that are near each other.
 
-use crate::cell::{Cell, TO_WHOLE, square};
+use crate::cell::{Cell, square, whole};
 
 /// Residues that are compared with as many others after one test of their centres.
 const RUN: usize = 8;
@@ -76,8 +76,7 @@ impl Apart {
         let mut rest = d;
         for axis in [2, 1, 0] {
             let vector = cell.vectors()[axis];
-            let number = rest[axis] / vector[axis];
-            let number = (number + TO_WHOLE) - TO_WHOLE;
+            let number = whole(rest[axis] / vector[axis]);
             rest = std::array::from_fn(|i| rest[i] - number * vector[i]);
         }
         match square(rest) > reach * reach {

@@ -1,0 +1,195 @@
+//! Nearest images of differences of positions in a cell of any angles, many at a time.
+
+use super::cell::{Cell, square, whole};
+use super::instructions::by_widest;
+use super::rows::cell_or_none;
+
+/// Images that are compared with their neighbours side by side.
+const FAR: usize = 32;
+
+/// Makes the nearest image of a difference of positions, Å.
+pub enum Images {
+    /// Without a cell.
+    Plain,
+    /// With right angles: edges and their inverses.
+    Rectangular([f64; 3], [f64; 3]),
+    Oblique(Box<Oblique>),
+}
+
+impl Images {
+    /// In the frame's cell if distances are periodic and it has one.
+    pub fn new(dimensions: [f32; 6], periodic: bool) -> Result<Self, String> {
+        if !periodic {
+            return Ok(Images::Plain);
+        }
+        Ok(match cell_or_none(dimensions, "pbc=True")? {
+            None => Images::Plain,
+            Some(cell) if cell.is_oblique() => Images::Oblique(Box::new(Oblique::new(&cell))),
+            Some(cell) => {
+                let edges: [f64; 3] = std::array::from_fn(|i| cell.vectors()[i][i]);
+                Images::Rectangular(edges, edges.map(|edge| 1.0 / edge))
+            }
+        })
+    }
+
+    pub fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
+        match self {
+            Images::Plain => d,
+            Images::Rectangular(edges, inverse) => folded(d, edges, inverse),
+            Images::Oblique(cell) => cell.nearest(cell.folded(d)),
+        }
+    }
+
+    /// Fill `out` with the squares of distances (Å²), given the difference of each pair.
+    #[inline(always)]
+    pub fn squares(&self, out: &mut [f64], difference: impl Fn(usize) -> [f64; 3]) {
+        match self {
+            Images::Plain => {
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(difference(k));
+                }
+            }
+            // Copies of the cell: what `out` might change would be read again for each distance.
+            Images::Rectangular(edges, inverse) => {
+                let (edges, inverse) = (*edges, *inverse);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(folded(difference(k), &edges, &inverse));
+                }
+            }
+            Images::Oblique(cell) => {
+                let (vectors, over) = (cell.vectors, cell.over);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(folded_aslant(difference(k), &vectors, &over));
+                }
+                let mut far = Far::default();
+                for k in 0..out.len() {
+                    if out[k] >= cell.near {
+                        far.push(k, cell.folded(difference(k)));
+                        if far.n == FAR {
+                            far.shorten(cell, out);
+                        }
+                    }
+                }
+                far.shorten(cell, out);
+            }
+        }
+    }
+}
+
+/// A cell with oblique angles: what [`Cell::nearest_images`] does, for many differences.
+pub struct Oblique {
+    /// Leaning over at most half of those before them.
+    vectors: [[f64; 3]; 3],
+    /// Inverses of their lengths along the axes.
+    over: [f64; 3],
+    /// As [`Cell::near`].
+    near: f64,
+    /// The 26 neighbours of a cell, and the squares of their distances (Å²), without opposite ones.
+    neighbours: [([f64; 3], f64); 13],
+}
+
+impl Oblique {
+    fn new(cell: &Cell) -> Self {
+        let cell = cell.reduced();
+        let vectors = *cell.vectors();
+        let neighbours = std::array::from_fn(|k| {
+            // From 14 on, numbers to the base of 3 begin with the middle digit or a larger one.
+            let digits = [(k + 14) / 9, (k + 14) / 3 % 3, (k + 14) % 3];
+            let vector = cell.shifted([0.0; 3], digits.map(|digit| digit as f64 - 1.0));
+            (vector, square(vector))
+        });
+        Oblique {
+            vectors,
+            over: std::array::from_fn(|i| 1.0 / vectors[i][i]),
+            near: cell.near(),
+            neighbours,
+        }
+    }
+
+    /// The image that comes nearest vector by vector; if it is near, of all.
+    #[inline(always)]
+    fn folded(&self, d: [f64; 3]) -> [f64; 3] {
+        folded_aslant(d, &self.vectors, &self.over)
+    }
+
+    /// The nearest of a folded image and its 26 neighbours.
+    fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
+        if square(d) < self.near {
+            return d;
+        }
+        let (mut most, mut by) = (0.0, [0.0; 3]);
+        for (vector, square_of) in &self.neighbours {
+            let along = d[0] * vector[0] + d[1] * vector[1] + d[2] * vector[2];
+            let gain = 2.0 * along.abs() - square_of;
+            if gain > most {
+                most = gain;
+                by = vector.map(|x| if along > 0.0 { -x } else { x });
+            }
+        }
+        std::array::from_fn(|i| d[i] + by[i])
+    }
+}
+
+/// Folded images that are not near, and may have nearer neighbours.
+#[derive(Default)]
+struct Far {
+    n: usize,
+    places: [usize; FAR],
+    /// x, y and z of each.
+    images: [[f64; FAR]; 3],
+}
+
+impl Far {
+    #[inline(always)]
+    fn push(&mut self, place: usize, image: [f64; 3]) {
+        self.places[self.n] = place;
+        for (numbers, x) in self.images.iter_mut().zip(image) {
+            numbers[self.n] = x;
+        }
+        self.n += 1;
+    }
+
+    /// Replace their squares in `out` by those of the nearest neighbours, and forget them.
+    fn shorten(&mut self, cell: &Oblique, out: &mut [f64]) {
+        shorten(self, cell, out);
+        self.n = 0;
+    }
+}
+
+by_widest! {
+    /// As [`Far::shorten`].
+    ///
+    /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: what is folded to something else than its
+    /// nearest image is about half a cell away.
+    fn shorten(far: &Far, cell: &Oblique, out: &mut [f64]) {
+        let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
+        let mut changes = [0.0; FAR];
+        let changes = &mut changes[..far.n];
+        for (vector, square_of) in &cell.neighbours {
+            for (i, change) in changes.iter_mut().enumerate() {
+                let along = x[i] * vector[0] + y[i] * vector[1] + z[i] * vector[2];
+                let by = square_of - 2.0 * along.abs();
+                *change = if by < *change { by } else { *change };
+            }
+        }
+        for (&place, change) in far.places.iter().zip(changes) {
+            out[place] += *change;
+        }
+    }
+}
+
+/// The image in a cell with oblique angles that comes nearest vector by vector.
+#[inline(always)]
+fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
+    let w = whole(z * over[2]);
+    let [x, y, z] = [x - w * c[0], y - w * c[1], z - w * c[2]];
+    let v = whole(y * over[1]);
+    let [x, y] = [x - v * b[0], y - v * b[1]];
+    [x - whole(x * over[0]) * a[0], y, z]
+}
+
+/// The nearest image in a cell with right angles.
+#[inline(always)]
+fn folded(d: [f64; 3], edges: &[f64; 3], inverse: &[f64; 3]) -> [f64; 3] {
+    std::array::from_fn(|i| d[i] - edges[i] * whole(d[i] * inverse[i]))
+}
