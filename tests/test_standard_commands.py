@@ -31,7 +31,6 @@ from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
     CenterDistance,
-    CoordinationNumbers,
     DistanceMap,
     DistanceMatrixSeries,
     MinimumDistance,
@@ -43,6 +42,7 @@ from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.neighbors import CoordinationNumbers
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA

@@ -17,10 +17,8 @@ from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
     CenterDistance,
-    CoordinationNumbers,
     DistanceMatrixSeries,
     MinimumDistance,
-    NeighborList,
 )
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.groups import SelectedAtoms
@@ -28,6 +26,7 @@ from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s

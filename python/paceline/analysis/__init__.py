@@ -13,8 +13,12 @@ from types import ModuleType
 from typing import Any
 
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
-#: Classes that MDAnalysis has in a module of their own, and our modules of them.
-_ELSEWHERE = {"atomicdistances.AtomicDistances": "distances"}
+#: Classes in modules of MDAnalysis, and of our earlier versions, and our modules of them.
+_ELSEWHERE = {
+    "atomicdistances.AtomicDistances": "distances",
+    "distances.CoordinationNumbers": "neighbors",
+    "distances.NeighborList": "neighbors",
+}
 
 
 class _Finder(MetaPathFinder, Loader):

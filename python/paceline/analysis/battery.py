@@ -30,7 +30,7 @@ NAMES = {
     "cluster": "clustering.Clustering",
     "contact-map": "contacts.ContactMap",
     "contacts": "contacts.Contacts",
-    "coordination": "distances.CoordinationNumbers",
+    "coordination": "neighbors.CoordinationNumbers",
     "density": "density.DensityAnalysis",
     "dielectric": "dielectric.DielectricConstant",
     "dihedrals": "dihedrals.Dihedral",

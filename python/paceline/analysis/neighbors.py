@@ -1,0 +1,350 @@
+"""Neighbours of atoms within a cutoff: lists of pairs, and coordination numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis.base import shared_labels
+from paceline.analysis.distances import GroupsAnalysis
+from paceline.analysis.interfaces import PerFrame, Ragged
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
+from paceline.block import Block
+
+#: A pair of atoms: their indices, and the distance between them, Å.
+PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+
+
+class NeighborList(GroupsAnalysis):
+    """Pairs of atoms within a cutoff, listed for each frame.
+
+    The time grows with the number of atoms, not of pairs of them. Distances are rounded as
+    MDAnalysis's `capped_distance` rounds them, so that the pairs are the same.
+
+    Parameters
+    ----------
+    ag1 : AtomGroup
+        First group.
+    ag2 : AtomGroup, optional
+        Second group, of the same Universe; without it, each pair of the first is listed once.
+    cutoff : float
+        Å; pairs at this distance count.
+    exclude_same : {"residue", "segment", "chain", "fragment"}, optional
+        Leave out pairs of atoms in the same one. A pair of an atom with itself is always left out.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.pairs : numpy.ndarray of records, shape (n_pairs,)
+        Of each pair the fields `first` and `second`, indices of the atoms, int32, and `distance`,
+        float64, Å; in the order of frames, and in each frame in that of the groups. More than
+        1 GiB are in a nameless file.
+    results.counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of pairs in each frame. If damaged frames were left out it is of float64, and NaN
+        for these, which have no pairs.
+    results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
+        Index of each frame's first pair, and of the end.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms.
+    UnsupportedError
+        A group updates itself, the groups are of two Universes, or `exclude_same` needs
+        what the topology lacks.
+    ValueError
+        A cutoff that is no length, or an unknown `exclude_same`. In the run, as `AnalysisError`: a
+        position that is NaN, or a cell that is impossible or lower than the cutoff.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> acidic = u.select_atoms("resname ASP GLU and name OE* OD*")
+    >>> basic = u.select_atoms("resname ARG LYS and name NH* NZ")
+    >>> bridges = NeighborList(acidic, basic, cutoff=4.0).run(stop=3)
+    >>> bridges.results.counts
+    array([61, 65, 68])
+    >>> bridges.count_by_residue()[:2]
+    [(21, 205, 3), (32, 35, 3)]
+    >>> bridges.count_by_type("resnames")[0]
+    ('ASP', 'ARG', 63)
+    """
+
+    def __init__(
+        self,
+        ag1: Any,
+        ag2: Any = None,
+        cutoff: float = 4.5,
+        *,
+        exclude_same: str | None = None,
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
+        self.cutoff, self.exclude_same = float(cutoff), exclude_same
+        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
+            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        self._labels = None
+        if exclude_same is not None:
+            of_groups = [shared_labels(one, exclude_same) for one in self._groups.values()]
+            numbers = np.unique(np.concatenate(of_groups), return_inverse=True)[1].reshape(-1)
+            self._labels = np.split(numbers, [len(of_groups[0])])[: len(of_groups)]
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        given = {"cutoff": self.cutoff, "exclude_same": self.exclude_same or "none"}
+        return {**super().parameters(), **given}
+
+    def prepare(self) -> Ragged:
+        """Number the atoms of both groups, and what they may not share."""
+        indices = [group.indices for group in self._groups.values()]
+        return _NearPairs(indices, self._labels, self._sizes, self.cutoff, self.pbc)
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Keep the pairs, and count them."""
+        offsets, pairs = value
+        if pairs.dtype != PAIR:  # no frame could be read
+            pairs = np.empty(0, PAIR)
+        counts = self.record_counts(offsets)
+        columns = {"frame": self.frames, "time (ps)": self.times, "pairs": counts}
+        label = f"pairs within {self.cutoff:g} Å"
+        self.results = Results(
+            table=Table(columns, "time (ps)", {"pairs": "pairs"}, label, partial=True),
+            provenance=self.record(),
+            pairs=pairs,
+            counts=counts,
+            offsets=offsets,
+            frames=self.frames,
+            times=self.times,
+        )
+
+    def count_by_type(self, attribute: str = "types") -> list[tuple[str, str, int]]:
+        """Count the pairs of all frames by an attribute of their atoms.
+
+        Parameters
+        ----------
+        attribute : str
+            That of an AtomGroup: "types", "names", "resnames", "elements", ….
+
+        Returns
+        -------
+        list of (str, str, int)
+            Values of the first and of the second atom, and the number of pairs; the most frequent
+            first, and of equals in alphabetical order. Of one group, the lesser value comes first.
+        """
+        values = getattr(self.atomgroup.universe.atoms, attribute)
+        kinds, numbers = np.unique(np.asarray(values).astype(str), return_inverse=True)
+        pairs, counts = self._unique(numbers.reshape(-1), per_frame=False)
+        found = [
+            (str(kinds[i]), str(kinds[j]), int(n)) for (i, j), n in zip(pairs, counts, strict=True)
+        ]
+        return sorted(found, key=lambda one: (-one[2], one[:2]))
+
+    def count_by_residue(self) -> list[tuple[int, int, int]]:
+        """Count the frames in which two residues have a pair: a fingerprint of their interactions.
+
+        Returns
+        -------
+        list of (int, int, int)
+            Indices of the residues (`resindices`) of the first and of the second atom, and the
+            number of frames; the most frequent first, and of equals the lowest. Of one group, the
+            lower index comes first.
+        """
+        numbers = self.atomgroup.universe.atoms.resindices
+        pairs, counts = self._unique(numbers, per_frame=True)
+        found = [(int(i), int(j), int(n)) for (i, j), n in zip(pairs, counts, strict=True)]
+        return sorted(found, key=lambda one: (-one[2], one[:2]))
+
+    def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Count pairs of numbers of the atoms; each once a frame, with `per_frame`."""
+        pairs, offsets = self.results.pairs, self.results.offsets
+        ends = np.column_stack([numbers[pairs["first"]], numbers[pairs["second"]]]).astype(np.int64)
+        if len(self._groups) == 1:
+            ends.sort(axis=1)
+        n = int(numbers.max()) + 1
+        keys = ends[:, 0] * n + ends[:, 1]
+        if per_frame:
+            rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            known, keys = np.unique(keys, return_inverse=True)
+            once = np.unique(keys.reshape(-1) * len(offsets) + rows)
+            keys = known[once // len(offsets)]
+        keys, counts = np.unique(keys, return_counts=True)
+        return np.column_stack(np.divmod(keys, n)), counts
+
+
+class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
+    """Number of neighbours of each atom within a cutoff, in each frame.
+
+    Pairs are those of `NeighborList`.
+
+    Parameters
+    ----------
+    ag1 : AtomGroup
+        Atoms whose neighbours are counted.
+    ag2 : AtomGroup, optional
+        The neighbours, of the same Universe; without it, the other atoms of the first group.
+    cutoff : float
+        Å; neighbours at this distance count.
+    exclude_same : {"residue", "segment", "chain", "fragment"}, optional
+        Do not count atoms in the same one. An atom is never its own neighbour.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.coordination : numpy.ndarray of int32, shape (n_frames, n_atoms)
+        Neighbours of each atom of `ag1`. If damaged frames were left out it is of float64, and NaN
+        for these.
+    results.mean : numpy.ndarray of float64, shape (n_frames,)
+        Mean over these atoms.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms.
+    UnsupportedError
+        As of `NeighborList`.
+    ValueError
+        As of `NeighborList`.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> charged, polar = u.select_atoms("name NZ and resid 1-30"), u.select_atoms("name O*")
+    >>> shells = CoordinationNumbers(charged, polar, cutoff=4.0).run(stop=2)
+    >>> shells.results.coordination
+    array([[3, 4],
+           [3, 3]], dtype=int32)
+    """
+
+    @property
+    def row_bytes(self) -> int:  # type: ignore[override]
+        """Bytes of a frame's row."""
+        return 4 * self._sizes[0]
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of all rows.
+
+        Parameters
+        ----------
+        n_frames : int
+            Number of frames.
+
+        Returns
+        -------
+        int
+            Four for each atom and frame.
+        """
+        return self.row_bytes * n_frames
+
+    def prepare(self) -> PerFrame:  # type: ignore[override]
+        """Number the atoms of both groups, and what they may not share."""
+        return _Neighbours(super().prepare(), self._sizes)  # type: ignore[arg-type]
+
+    def finish(self, value: np.ndarray) -> None:  # type: ignore[override]
+        """Keep the numbers, with frames and times."""
+        mean = value.mean(axis=1, dtype=np.float64)
+        name = "mean coordination number"
+        columns = {"frame": self.frames, "time (ps)": self.times, name: mean}
+        label = f"neighbours within {self.cutoff:g} Å"
+        self.results = Results(
+            table=Table(columns, "time (ps)", {name: name}, label, partial=True),
+            provenance=self.record(),
+            coordination=value,
+            mean=mean,
+            frames=self.frames,
+            times=self.times,
+        )
+
+
+class _NearPairs:
+    """Worker's half of `NeighborList`: indices and labels of the atoms of each group."""
+
+    returns_new = True
+
+    def __init__(
+        self,
+        indices: list[np.ndarray],
+        labels: list[np.ndarray] | None,
+        sizes: tuple[int, ...],
+        cutoff: float,
+        periodic: bool,
+    ):
+        # The first group's again if there is one.
+        self._indices = indices[0], indices[-1]
+        self._labels = None if labels is None else (labels[0], labels[-1])
+        self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
+        self._bound: _core.NearPairs | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def find(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of the pairs of a block, places of both atoms in their groups, and distances, Å."""
+        positions, columns = block.raw
+        if self._bound is None:
+            first = np.arange(self._sizes[0])
+            second = None
+            if len(self._sizes) == 2:
+                second = np.arange(self._sizes[0], sum(self._sizes))
+            self._bound = _core.NearPairs(columns, first, second, self._cutoff, self._periodic)
+        counts, found, refused = self._bound.find(positions, block.dimensions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        i, j = found[:, :2].astype(np.intp).T
+        first, second = self._indices[0][i], self._indices[1][j]
+        kept = first != second
+        if self._labels is not None:
+            kept &= self._labels[0][i] != self._labels[1][j]
+        rows = np.repeat(np.arange(len(block)), counts)
+        return rows[kept], i[kept], j[kept], found[kept, 2]
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        rows, i, j, distances = self.find(block)
+        records = np.empty(len(rows), PAIR)
+        records["first"], records["second"] = self._indices[0][i], self._indices[1][j]
+        records["distance"] = distances
+        return np.bincount(rows, minlength=len(block)), records
+
+
+class _Neighbours:
+    """Worker's half of `CoordinationNumbers`, by that of `NeighborList`."""
+
+    returns_new = True
+
+    def __init__(self, pairs: _NearPairs, sizes: tuple[int, ...]):
+        self._pairs, self._sizes = pairs, sizes
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Count the neighbours of each atom: int32, shape (n_frames, n_atoms)."""
+        n_atoms = self._sizes[0]
+        counts = np.zeros((len(block), n_atoms), np.int32)
+        readable = np.flatnonzero(block.held)
+        if len(readable) == 0:
+            return counts
+        rows, i, j, _ = self._pairs.find(block if len(readable) == len(block) else block[readable])
+        places = [rows * n_atoms + i]
+        if len(self._sizes) == 1:
+            places.append(rows * n_atoms + j)
+        found = np.bincount(np.concatenate(places), minlength=len(readable) * n_atoms)
+        counts[readable] = found.reshape(len(readable), n_atoms)
+        return counts
