@@ -8,6 +8,7 @@ import MDAnalysis
 import numpy as np
 import pandas
 import pytest
+from MDAnalysisTests.datafiles import TPR, TRR
 
 import paceline
 from paceline.analysis.battery import DEFAULTS, NAMES, Battery
@@ -200,8 +201,11 @@ NEEDED = {
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_can_be_described(name, adk_in_water):
     """By selections alone."""
-    universe = paceline.Universe(*adk_in_water)
-    universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
+    if name in ("velocity-autocorrelation", "current-autocorrelation"):
+        universe = paceline.Universe(TPR, TRR)
+    else:
+        universe = paceline.Universe(*adk_in_water)
+        universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
     if name in ("dielectric", "dipole-autocorrelation", "order"):
         universe.add_TopologyAttr("bonds", [(4, 5)])  # of the first CA and its hydrogen
     given = NEEDED.get(name, {"select": "protein and resid 1-40"})

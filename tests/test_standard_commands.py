@@ -1,4 +1,4 @@
-"""Commands of analyses that come from one table."""
+"""Commands of structures, of liquids and of membranes."""
 
 import itertools
 import shutil
@@ -47,8 +47,9 @@ from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
-from paceline.cli.standard_commands import COMMANDS
+from paceline.cli import liquid_commands, structure_commands
 
+COMMANDS = (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)
 CLASSES = {
     "gyration": Gyration,
     "ramachandran": Ramachandran,

@@ -31,6 +31,7 @@ NAMES = {
     "contact-map": "contacts.ContactMap",
     "contacts": "contacts.Contacts",
     "coordination": "neighbors.CoordinationNumbers",
+    "current-autocorrelation": "correlation.CurrentAutocorrelation",
     "density": "density.DensityAnalysis",
     "dielectric": "dielectric.DielectricConstant",
     "dihedrals": "dihedrals.Dihedral",
@@ -54,6 +55,7 @@ NAMES = {
     "sasa": "sasa.SASA",
     "selection": "groups.SelectedAtoms",
     "survival": "waterdynamics.SurvivalProbability",
+    "velocity-autocorrelation": "correlation.VelocityAutocorrelation",
 }
 #: Tables of all series of groups: of each replica, of each group, and of groups beside the first.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")

@@ -1,6 +1,8 @@
-"""Commands of analyses: rmsd, rmsf and rdf, and surface of their results."""
+"""Commands of analyses: how one is described; rmsd, rmsf, rdf, align; surface of their results."""
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,134 @@ examples:
 """
 
 
+#: Options that several commands have.
+REF = {
+    "default": "0",
+    "metavar": "FRAME|FILE",
+    "help": "reference: a frame number of the trajectory, or a structure file, taken as it is "
+    "[%(default)s]",
+}
+PBC = {
+    "flag": "--no-pbc",
+    "action": "store_false",
+    "default": True,
+    "help": "take positions as they are, and no nearest images",
+}
+MASS = {
+    "flag": "--mass",
+    "action": "store_const",
+    "const": "mass",
+    "default": None,
+    "help": "weigh atoms by their masses",
+}
+TEMPERATURE = {
+    "type": float,
+    "default": 300.0,
+    "metavar": "K",
+    "help": "temperature of the simulation, K [%(default)g]",
+}
+
+#: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
+Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and the analysis that it runs.
+
+    Attributes
+    ----------
+    name : str
+        Name of the command, and of the analysis in a battery.
+    select : str
+        Atoms by default; empty where they must be given.
+    summary, description : str
+        What it computes, in a line and in a few.
+    examples : sequence of str
+        Arguments of example calls.
+    options : mapping
+        Keywords of the class, with the arguments of their options; `flag` is the option's name
+        where that is another.
+    groups : sequence of str
+        Help for --select-2 and so on, which must be given.
+    files : sequence of str
+        Endings of other files than tables that -o may have.
+    make : callable, optional
+        Makes the analysis, where it takes more than the atoms and the options.
+    structures : str
+        Help for --structures, where results are also saved as structures.
+    updating : bool
+        True if atoms are selected anew in each frame.
+    further : mapping
+        Names of further tables of the analysis, with the help of options that save them.
+    """
+
+    name: str
+    select: str
+    summary: str
+    description: str
+    examples: Sequence[str]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Sequence[str] = ()
+    files: Sequence[str] = ()
+    make: Make | None = None
+    structures: str = ""
+    updating: bool = False
+    further: Mapping[str, str] = field(default_factory=dict)
+
+    def add(self, commands: Any) -> CommandParser:
+        """Add the command and its arguments."""
+        lines = [f"  paceline {self.name} {example}" for example in self.examples]
+        parser: CommandParser = commands.add_parser(
+            self.name,
+            help=self.summary,
+            description=self.description,
+            epilog="\n".join(["examples:", *lines]) + "\n",
+        )
+        add_analysis_arguments(parser, select=self.select, files=self.files)
+        for number, explained in enumerate(self.groups, start=2):
+            parser.section("atoms").add_argument(
+                f"--select-{number}", required=True, metavar="TEXT", help=explained
+            )
+        if self.structures:
+            parser.section("output").add_argument(
+                "--structures", type=Path, metavar="FILE", help=f"{self.structures}: .pdb or .xyz"
+            )
+        for name, explained in self.further.items():
+            parser.section("output").add_argument(
+                f"--{name}", type=Path, metavar="FILE", help=f"{explained}: .csv, .tsv, or a figure"
+            )
+        for keyword, given in self.options.items():
+            add_option(parser, keyword, given)
+        parser.set_defaults(
+            run=run_analysis_command, analysis_of=self.analysis_of, further=[*self.further]
+        )
+        return parser
+
+    def analysis_of(self, args: argparse.Namespace) -> Any:
+        """Open the Universe, and make the analysis that arguments ask for."""
+        from paceline.analysis.battery import class_of
+        from paceline.cli.analysis_steps import open_universe, selected
+
+        universe = open_universe(args)
+        options = {name: getattr(args, name) for name in self.options}
+        texts = [
+            args.select or "all",
+            *(getattr(args, f"select_{k + 2}") for k in range(len(self.groups))),
+        ]
+        groups = [selected(universe, text, updating=self.updating) for text in texts]
+        if self.make is not None:
+            return self.make(universe, args, groups, options)
+        return class_of(self.name)(*groups, **options)
+
+
+def add_option(parser: CommandParser, keyword: str, given: Mapping[str, Any]) -> None:
+    """Add the option of a keyword: arguments of argparse, and `flag` where its name is another."""
+    arguments = dict(given)
+    flag = arguments.pop("flag", f"--{keyword.replace('_', '-')}")
+    parser.section("calculation").add_argument(flag, dest=keyword, **arguments)
+
+
 def run_analysis_command(args: argparse.Namespace) -> None:
     """Run the analysis that `args.analysis_of` makes, and write its results."""
     from paceline.cli.analysis_steps import run_and_report
@@ -84,7 +214,7 @@ def add_rmsd(commands: Any) -> CommandParser:
         epilog=RMSD_EXAMPLES,
     )
     add_analysis_arguments(parser, select="protein and name CA")
-    add_reference_argument(parser)
+    add_option(parser, "ref", REF)
     add = parser.section("calculation").add_argument
     add("--mass", action="store_true", help="weigh atoms by their masses")
     add(
@@ -161,17 +291,6 @@ def add_rdf(commands: Any) -> CommandParser:
     add_pair_arguments(parser.section("calculation"))
     parser.set_defaults(run=run_analysis_command, analysis_of=rdf_analysis_of)
     return parser
-
-
-def add_reference_argument(parser: CommandParser) -> None:
-    """Add the reference structure."""
-    parser.section("calculation").add_argument(
-        "--ref",
-        default="0",
-        metavar="FRAME|FILE",
-        help="reference: a frame number of the trajectory, or a structure file, taken as it is "
-        "[%(default)s]",
-    )
 
 
 def add_pair_arguments(section: Any) -> None:
@@ -284,15 +403,8 @@ def add_align(commands: Any) -> CommandParser:
     add_system_arguments(parser, select="protein and name CA")
     add_frame_arguments(parser)
     add_transform_arguments(parser)
-    add_reference_argument(parser)
-    add = parser.section("calculation").add_argument
-    add(
-        "--mass",
-        action="store_const",
-        const="mass",
-        dest="weights",
-        help="weigh atoms by their masses",
-    )
+    add_option(parser, "ref", REF)
+    add_option(parser, "weights", MASS)
     add = parser.section("output").add_argument
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="trajectory to write")
     add("--rmsd", type=Path, metavar="FILE", help=f"table of RMSDs (Å): {TABLE_ENDINGS}")
@@ -359,13 +471,7 @@ def add_surface(commands: Any) -> CommandParser:
             help=f"series of the {which} table, by its title or the beginning of that [its first"
             f"{', or second if there is one table' if axis == 'y' else ''}]",
         )
-    add(
-        "--temperature",
-        type=float,
-        default=300.0,
-        metavar="K",
-        help="temperature of the simulation, K [%(default)g]",
-    )
+    add_option(parser, "temperature", TEMPERATURE)
     add(
         "--bins",
         nargs="+",

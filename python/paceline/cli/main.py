@@ -13,7 +13,7 @@ from typing import Any
 
 from paceline._core import __version__
 from paceline._util.launcher import launched
-from paceline.cli import standard_commands
+from paceline.cli import liquid_commands, structure_commands
 from paceline.cli.analysis_commands import add_align, add_rdf, add_rmsd, add_rmsf, add_surface
 from paceline.cli.battery_commands import add_battery, add_run
 from paceline.cli.file_commands import (
@@ -36,7 +36,7 @@ COMMANDS = (
     add_rmsd,
     add_rmsf,
     add_rdf,
-    *(command.add for command in standard_commands.COMMANDS),
+    *(command.add for command in (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)),
     add_align,
     add_battery,
     add_run,
