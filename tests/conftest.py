@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items):
 def run(capsys):
     """Run the command here: status, what it wrote, and what it said beside."""
 
-    from paceline.cli.main import main
+    from paceline.cli import main
 
     def run(*arguments):
         try:

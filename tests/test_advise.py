@@ -19,7 +19,7 @@ from paceline._util.machine import OtherWork
 from paceline._util.page_cache import cached_share, drop_from_cache
 from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
 from paceline.scaling import advise, sample_forecast, sample_run

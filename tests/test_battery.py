@@ -15,7 +15,7 @@ from paceline.analysis.battery import DEFAULTS, NAMES, Battery
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import SelectionError, UnsupportedError
 
 FILE = """

@@ -19,7 +19,7 @@ from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between, frames_of
-from paceline.cli.main import in_options
+from paceline.cli.command_line import in_options
 from paceline.cli.options import bound
 from paceline.cli.parser import SECTIONS
 

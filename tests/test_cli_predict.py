@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from paceline.cli.main import main
+from paceline.cli import main
 
 JOB = shlex.split(
     "predict --frames 100000 --bytes 12kB --read 0.1ms --decode 0.2ms --compute 0.1ms"

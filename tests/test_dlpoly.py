@@ -15,7 +15,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSD
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import AtomCountError, DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
 

@@ -16,7 +16,7 @@ from paceline._util import files
 from paceline._util.journal import Journal
 from paceline.analysis.rms import RMSD
 from paceline.checkpoint import Checkpoint
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import UnsupportedError
 from paceline.hdf5.writer import new_hdf5
 from paceline.performance.timings import Timings
@@ -365,7 +365,7 @@ def test_names_that_are_not_utf8_end_no_run(odd, tmp_path):
 )
 def test_commands_print_names_that_are_not_utf8_as_they_are(command, odd):
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as under most locales
-    main = "import sys; from paceline.cli.main import main; sys.exit(main())"
+    main = "import sys; from paceline.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", main, command[0], odd[1], *command[1:]],
         env=strict,

@@ -12,7 +12,7 @@ import pytest
 from helpers.sandbox_calls import pid
 
 import paceline
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
 from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File

@@ -8,8 +8,8 @@ from helpers.netcdf_files import AMBER, values, write_netcdf4
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline.cli import main
 from paceline.cli.info import facts_of
-from paceline.cli.main import main
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
 

@@ -141,6 +141,17 @@ def test_no_module_reaches_itself():
         pytest.fail(f"imports in a circle: {' -> '.join(error.args[1])}")
 
 
+def test_no_package_has_a_name_twice():
+    """Module `a.b` can only be reached as `a.b` where no other thing of the package is called b."""
+    for path in PACKAGE.rglob("__init__.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        modules = {one.stem for one in path.parent.iterdir()}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom):
+                taken = modules.intersection(alias.asname or alias.name for alias in node.names)
+                assert not taken, f"{path.relative_to(ROOT)}: {taken} are names of modules, too"
+
+
 @pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
 def test_workers_load_no_mdanalysis(path):
     if name_of(path).startswith(HEAVY):

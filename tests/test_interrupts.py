@@ -15,7 +15,7 @@ import paceline.cli.bench
 from paceline._util.files import new_file, new_files, saved_together
 from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
-from paceline.cli.main import _parser
+from paceline.cli.command_line import _parser
 from paceline.cli.parser import resolve_files
 from paceline.scaling import launch
 from paceline.scaling.launch import run_command

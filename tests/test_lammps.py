@@ -27,7 +27,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSD
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
 

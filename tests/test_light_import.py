@@ -44,7 +44,7 @@ import sys
 sys.modules["matplotlib"] = None
 import paceline
 from paceline.analysis.rms import RMSD
-from paceline.cli.main import main
+from paceline.cli import main
 
 def refused(*arguments):
     with contextlib.redirect_stderr(io.StringIO()) as said:

@@ -27,7 +27,7 @@ from paceline import transform
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.dask import LocalCluster
-from paceline.cli.main import _parser, main
+from paceline.cli.command_line import _parser, main
 
 ROOT = Path(__file__).parents[1]
 #: A block of code: its language, and its lines.

@@ -15,7 +15,7 @@ from paceline.errors import AnalysisError, PacelineWarning, SelectionError, Unsu
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump
-from paceline.transform.nojump import unwrapped
+from paceline.transform.jumps import unwrapped
 
 
 @pytest.fixture(scope="module")

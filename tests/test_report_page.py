@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.analysis.rms import RMSD
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import UnsupportedError
 from paceline.performance.components import COMM, WALL_TIME
 from paceline.performance.figures import (

@@ -16,9 +16,8 @@ import pytest
 from helpers.scaling_runs import MS, Pretended, block
 
 from paceline._util.page_cache import cached_share, drop_from_cache
-from paceline.cli import bench
+from paceline.cli import bench, main
 from paceline.cli.bench import table_for_people
-from paceline.cli.main import main
 from paceline.cli.performance_commands import counts
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS

@@ -16,7 +16,7 @@ from helpers import trajectory_bytes
 import paceline
 import paceline.analysis.validate
 from paceline.analysis.validate import ROW, check_frames
-from paceline.cli.main import main
+from paceline.cli import main
 from paceline.errors import UnsupportedError, WorkerError
 
 N_FRAMES, N_ATOMS, CELL = 12, 50, (50.0, 50.0, 50.0, 90.0, 90.0, 90.0)

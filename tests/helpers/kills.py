@@ -28,7 +28,7 @@ import paceline
 from helpers.mpi import SCRIPTS, start
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli.main import main as command_line
+from paceline.cli import main as command_line
 from paceline.errors import PacelineError
 from paceline.hdf5.repack import repack
 from paceline.trajectory.mdanalysis_reader import Reader

@@ -17,7 +17,7 @@ import paceline
 from helpers.sound_files import SoundFile, sound_file
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli.main import main as command_line
+from paceline.cli import main as command_line
 from paceline.errors import AnalysisError, PacelineError, PacelineWarning, WorkerError
 from paceline.trajectory.mdanalysis_reader import Reader
 

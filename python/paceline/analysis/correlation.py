@@ -17,7 +17,7 @@ from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule.parts import allocate_results
-from paceline.transform.nojump import unwrapped
+from paceline.transform.jumps import unwrapped
 
 #: Title of the times between frames.
 LAG = "lag time (ps)"

@@ -1,5 +1,5 @@
 """The command line."""
 
-from paceline.cli.main import main
+from paceline.cli.command_line import main
 
 __all__ = ["main"]

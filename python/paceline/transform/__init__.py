@@ -6,7 +6,7 @@ of a block in place (`apply`).
 """
 
 from paceline.transform.base import Transform
-from paceline.transform.nojump import nojump
+from paceline.transform.jumps import nojump
 from paceline.transform.periodic import center, unwrap, wrap
 from paceline.transform.superpose import fit
 
