@@ -108,10 +108,15 @@ def test_registered_runs_use_it_where_they_can(monkeypatch):
             densities.append(analysis.results.density)
     finally:
         paceline.unregister()
-    assert called == [1]
-    wanted = theirs_module.DensityAnalysis(MDAnalysis.Universe(TPR, XTC).select_atoms("name OW"))
-    np.testing.assert_array_equal(densities[0].grid, wanted.run().results.density.grid)
-    assert densities[1].grid.any()
+    assert called == [1, 1]
+    theirs = MDAnalysis.Universe(TPR, XTC)
+    changing = theirs.select_atoms("name OW and prop x < 40", updating=True)
+    for density, (group, delta) in zip(
+        densities, ((theirs.select_atoms("name OW"), 1.0), (changing, 5.0)), strict=False
+    ):
+        wanted = theirs_module.DensityAnalysis(group, delta).run().results.density
+        np.testing.assert_array_equal(density.grid, wanted.grid)
+        assert wanted.grid.any()
     assert not densities[2].grid.any()
 
 
@@ -133,8 +138,10 @@ def test_positions_that_are_no_numbers_are_named(tmp_path):
 def test_what_has_no_density_is_refused(universe):
     with pytest.raises(SelectionError, match="no atoms"):
         DensityAnalysis(universe.atoms[:0])
-    with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
-        DensityAnalysis(universe.select_atoms("around 3 index 0", updating=True))
+    with pytest.raises(UnsupportedError, match="DensityAnalysis: workers cannot evaluate"):
+        DensityAnalysis(universe.select_atoms("bonded around 3 index 0", updating=True))
+    with pytest.raises(ValueError, match="No atoms in AtomGroup at input time frame"):
+        DensityAnalysis(universe.select_atoms("prop z > 1e5", updating=True))
     for delta in (0, -1, np.nan, np.inf):
         with pytest.raises(ValueError, match="delta must be"):
             DensityAnalysis(universe.atoms, delta)

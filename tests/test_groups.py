@@ -5,13 +5,18 @@ import warnings
 import MDAnalysis
 import numpy as np
 import pytest
+from MDAnalysis.analysis import density as theirs_density
+from MDAnalysis.analysis import rdf as theirs_rdf
 from MDAnalysis.core.selection import PointSelection
 from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
+from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.groups import SelectedAtoms
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.rdf import InterRDF
 from paceline.analysis.updating import follow
-from paceline.errors import AnalysisError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, UnsupportedError
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
@@ -358,3 +363,129 @@ def test_damaged_frames_have_no_atoms(damaged):
     group = paceline.Universe(*files).select_atoms("around 4 resid 30", updating=True)
     run = paceline.TimeSeries(depth, group).run(on_error="skip", backend="serial")
     assert np.flatnonzero(np.isnan(run.results.timeseries[:, 0])).tolist() == sorted(missing)
+
+
+# Analyses of groups that change
+
+
+def test_gyration_of_a_group_that_changes(pair):
+    theirs, ours = (one.select_atoms("around 4 protein", updating=True) for one in pair)
+    wanted = [
+        (len(theirs), theirs.radius_of_gyration(), theirs.asphericity(), theirs.shape_parameter())
+        for _ in theirs.universe.trajectory
+    ]
+    found = Gyration(ours).run(n_workers=2, block_frames=1).results
+    numbers = [found.counts, found.rg, found.asphericity, found.shape_parameter]
+    # MDAnalysis adds up positions in single precision.
+    np.testing.assert_allclose(np.transpose(numbers), wanted, rtol=1e-4)
+    assert found.counts.dtype == np.int64
+    assert found.to_dataframe()["atoms"].tolist() == found.counts.tolist()
+    moments = [theirs.gyration_moments() for _ in theirs.universe.trajectory]
+    np.testing.assert_allclose(found.gyration_moments, moments, rtol=1e-4)
+    geometric = Gyration(ours, weights=None).run(backend="serial").results.rg
+    spreads = [np.sqrt(theirs.positions.var(axis=0).sum()) for _ in theirs.universe.trajectory]
+    np.testing.assert_allclose(geometric, spreads, rtol=1e-5)
+
+
+#: Groups, as functions of a Universe, and options.
+RDF_GROUPS = {
+    "near, and all": ("name OW and around 5 protein", "name OW", {}),
+    "all, and near": ("all", "name OW and around 5 protein", {"range": (2.0, 7.0)}),
+    "one group": ("resname SOL and around 6 protein", None, {"exclude_same": "residue"}),
+    "two that change": ("prop x > 3", "around 3 protein", {"norm": "density"}),
+    "of the same atoms": ("prop x > 3", "prop x > 3.0", {"norm": "none"}),
+    "few": ("name OW and around 2.5 resid 1", "protein", {"range": (0.0, 4.0)}),
+}
+
+
+@pytest.mark.parametrize("name", RDF_GROUPS)
+def test_pairs_of_groups_that_change(name, pair):
+    first, second, given = RDF_GROUPS[name]
+    has_cell = pair[0].dimensions is not None
+    options = {"nbins": 30, "range": (0.0, 9.0), "norm": "rdf" if has_cell else "none"} | given
+    sides = []
+    for universe, module in zip(pair, (theirs_rdf, paceline.analysis.rdf), strict=True):
+        one = universe.select_atoms(first, updating=first != "all")
+        other = one if second is None else None
+        if other is None:
+            other = universe.select_atoms(second, updating=second not in ("name OW", "protein"))
+        sides.append((one, other, module.InterRDF(one, other, **options)))
+    (one, other, wanted), (*_, found) = sides
+    sizes = np.array([(len(one), len(other)) for _ in one.universe.trajectory])
+    assert len(np.unique(sizes, axis=0)) > 1
+    wanted.run()
+    found.run(n_workers=2, block_frames=1)
+    assert found.results.count.tolist() == wanted.results.count.tolist()
+    assert found.results.count.any()
+    if options["norm"] != "rdf":
+        np.testing.assert_allclose(found.results.rdf, wanted.results.rdf, rtol=1e-14)
+        return
+    assert found.results.volume_cum == pytest.approx(wanted.results.volume_cum)
+    # MDAnalysis divides by the pairs of the first frame; the mean over frames is right.
+    pairs = sizes.prod(axis=1)
+    np.testing.assert_allclose(
+        found.results.rdf * pairs.mean(), wanted.results.rdf * pairs[0], rtol=1e-6
+    )
+    around = np.cumsum(found.results.count) / sizes[:, 0].sum()
+    np.testing.assert_allclose(found.get_cdf(), around, rtol=1e-14)
+    assert repr(first) in found.parameters()["g1"] or first == "all"
+
+
+def test_density_of_a_group_that_changes(pair):
+    theirs, ours = (one.select_atoms("name OW and around 6 protein", updating=True) for one in pair)
+    wanted = theirs_density.DensityAnalysis(theirs, delta=3.0).run().results.density
+    run = DensityAnalysis(ours, delta=3.0).run(n_workers=2, block_frames=1)
+    assert run.results.density.grid.tolist() == wanted.grid.tolist()
+    assert wanted.grid.any()
+    assert "around 6 protein" in run.parameters()["atoms"]
+
+
+def test_frames_in_which_a_group_is_empty(wet):
+    heights = np.sort([ts.positions[:, 2].max() for ts in wet[0].trajectory])
+    text = f"prop z > {(heights[0] + heights[1]) / 2}"
+    theirs, ours = (one.select_atoms(text, updating=True) for one in wet)
+    counts = np.array([len(theirs) for _ in theirs.universe.trajectory])
+    assert sorted(counts)[0] == 0 < sorted(counts)[1]
+    empty = int(np.argmin(counts))
+    words = f"no atom with a mass in 1 frame, the first is {empty}"
+    with pytest.warns(PacelineWarning, match=words):
+        found = Gyration(ours).run(backend="serial").results
+    assert found.counts.tolist() == counts.tolist()
+    assert np.flatnonzero(np.isnan(found.rg)).tolist() == [empty]
+    grid = {"gridcenter": [0, 0, 40], "xdim": 200, "ydim": 200, "zdim": 30}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of MDAnalysis, on grids
+        wanted = theirs_density.DensityAnalysis(theirs, delta=5.0, **grid).run().results.density
+        density = DensityAnalysis(ours, delta=5.0, **grid).run(backend="serial").results
+    assert density.density.grid.tolist() == wanted.grid.tolist()
+    assert density.counts.sum() == counts.sum()
+    water = ours.universe.select_atoms("name OW")
+    run = InterRDF(ours, water, nbins=5, range=(0.0, 9.0)).run(backend="serial")
+    one_by_one = [
+        InterRDF(ours.universe.atoms[theirs.indices], water, nbins=5, range=(0.0, 9.0))
+        .run(start=ts.frame, stop=ts.frame + 1, backend="serial")
+        .results.count
+        for ts in theirs.universe.trajectory
+        if len(theirs)
+    ]
+    assert run.results.count.tolist() == np.sum(one_by_one, axis=0).tolist()
+    volumes = sum(ts.volume for ts in theirs.universe.trajectory)
+    assert run.results.volume_cum == pytest.approx(volumes)
+    nobody = ours.universe.select_atoms("prop z > 1e5", updating=True)
+    with pytest.warns(PacelineWarning, match=r"in no frame .* both g1 and g2 have atoms"):
+        none = InterRDF(nobody, water, nbins=5).run(backend="serial").results
+    assert np.isnan(none.rdf).all()
+    assert not none.count.any()
+
+
+def test_gyration_of_a_single_atom_is_that_of_a_point(wet):
+    positions = [ts.positions[:, 2] for ts in wet[0].trajectory]
+    top = [np.sort(one)[-2:] for one in positions]
+    # One atom is above in the first frame.
+    ours = wet[1].select_atoms(f"prop z > {top[0].mean()}", updating=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PacelineWarning)
+        found = Gyration(ours).run(stop=1, backend="serial").results
+    assert found.counts.tolist() == [1]
+    assert found.rg.tolist() == [0.0]
+    assert np.isnan([found.asphericity, found.shape_parameter]).all()

@@ -426,6 +426,23 @@ def test_rdf_of_atoms_with_themselves(tmp_path):
     )
 
 
+def test_rdf_of_a_group_that_changes(tmp_path):
+    # Above the plane z = 10 Å one atom, and then three; each has one neighbour below it.
+    above = np.array([[5.0, 5, 11], [17, 5, 5], [29, 5, 5]])
+    below = np.column_stack([above[:, 0], [8.0] * 3, [8.0] * 3])
+    frames = np.array([np.concatenate([above, below])] * 2)
+    frames[1, :3, 2] = 11
+    _, made = frames_of(frames, [[40, 40, 40, 90, 90, 90]] * 2)
+    found = []
+    for module, universe in (rdf, made), (paceline.analysis.rdf, in_file(made, tmp_path)):
+        group = universe.select_atoms("prop z > 10", updating=True)
+        run = module.InterRDF(group, universe.atoms[3:], nbins=1, range=(3.0, 5.0)).run()
+        assert run.results.count.tolist() == [4]
+        shell = 4 / 3 * np.pi * (5.0**3 - 3.0**3)
+        found.append(f"{run.results.rdf[0] * shell * 3 / 40**3:.1f}")
+    check_row("neighbours of an atom by `InterRDF` of an updating group", *found, "paceline")
+
+
 def test_rdf_in_a_cell_that_varies(tmp_path):
     # An atom anywhere about another, as in an ideal gas: g is 1.
     inside = np.random.default_rng(7).random((2, 20_001, 3))

@@ -147,6 +147,10 @@ ANALYSES = {
         lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
         lambda results: [results.rg, results.rg_components, results.shape_parameter],
     ),
+    "Gyration of a group that changes": Case(
+        lambda u: Gyration(u.select_atoms("around 5 resid 30", updating=True)),
+        lambda results: [results.rg, results.gyration_moments, results.counts],
+    ),
     "Correlation": Case(
         lambda u: paceline.Correlation(heights, u.select_atoms("name CB")),
         lambda results: [results.timeseries, results.by_series],
@@ -162,6 +166,10 @@ ANALYSES = {
     ),
     "DensityAnalysis": Case(
         lambda u: DensityAnalysis(u.select_atoms("name CA")[::-1] + u.atoms[:700], delta=2.0),
+        lambda results: [results.counts, results.density.grid],
+    ),
+    "DensityAnalysis of a group that changes": Case(
+        lambda u: DensityAnalysis(u.select_atoms("prop z > 12", updating=True), delta=2.0),
         lambda results: [results.counts, results.density.grid],
     ),
     "DipoleAutocorrelation": Case(
@@ -180,6 +188,14 @@ ANALYSES = {
     ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),
+        lambda results: [results.count, results.rdf],
+    ),
+    "InterRDF of a group that changes": Case(
+        lambda u: InterRDF(
+            *(u.select_atoms("name CA")[::-1], u.select_atoms("around 6 resid 30", updating=True)),
+            norm="density",
+            exclude_same="residue",
+        ),
         lambda results: [results.count, results.rdf],
     ),
     "InterRDF of centers": Case(

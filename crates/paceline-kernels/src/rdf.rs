@@ -50,12 +50,11 @@ struct Members<'a> {
 }
 
 impl Group {
+    /// A group that changes from frame to frame may have no atoms.
+    ///
     /// # Errors
-    /// [`Error::Argument`] where there are no atoms, or not one label an atom.
+    /// [`Error::Argument`] where there is not one label an atom.
     pub fn new(columns: &[usize], labels: Option<&[u32]>) -> error::Result<Self> {
-        if columns.is_empty() {
-            return Err(Error::Argument("a group has no atoms".to_string()));
-        }
         if let Some(labels) = labels {
             check_len("labels", labels.len(), columns.len())?;
         }
@@ -160,9 +159,11 @@ impl Rdf {
         if !pairs.groups().all(Members::are_finite) {
             return Err("positions are not all finite numbers".to_string());
         }
-        match &cell {
-            Some(cell) => pairs.count_in(cell, found)?,
-            None => pairs.count_without_cell(found),
+        if pairs.groups().all(|group| !group.positions.is_empty()) {
+            match &cell {
+                Some(cell) => pairs.count_in(cell, found)?,
+                None => pairs.count_without_cell(found),
+            }
         }
         Ok(cell.map_or(0.0, |cell| cell.volume()))
     }
@@ -509,6 +510,22 @@ mod tests {
     }
 
     #[test]
+    fn without_atoms_there_are_volumes_and_no_pairs() {
+        for (second, labels) in [(None, None), (Some(group(0..3, None)), None)] {
+            let rdf = Rdf::new(&edges(0.0, 5.0, 5), group(0..0, labels), second, true);
+            let mut counts = [0; 5];
+            for (cell, volume) in [(CELLS[0], Ok(40.0 * 44.0 * 48.0)), (NONE, Err(()))] {
+                let found = rdf
+                    .as_ref()
+                    .expect("edges")
+                    .count(&[1.0; 9], 3, &cell, &mut counts);
+                assert_eq!(found.expect("a frame").map_err(drop), volume);
+            }
+            assert_eq!(counts, [0; 5]);
+        }
+    }
+
+    #[test]
     fn volumes_are_added() {
         let rdf = Rdf::new(&edges(0.0, 5.0, 5), group(0..1, None), None, true).expect("edges");
         let cells = [CELLS[0], CELLS[1]].concat();
@@ -521,7 +538,6 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let edges = edges(0.0, 5.0, 5);
-        assert!(Group::new(&[], None).is_err());
         assert!(Group::new(&[1], Some(&[])).is_err());
         let labelled = Some(group(0..1, Some(&[3])));
         assert!(Rdf::new(&edges, group(0..1, None), labelled, false).is_err());

@@ -12,8 +12,10 @@ from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import SparseCounts, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
+from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import updates_itself
 
 
 class DensityAnalysis(AnalysisBase):
@@ -27,7 +29,8 @@ class DensityAnalysis(AnalysisBase):
     Parameters
     ----------
     atomgroup : AtomGroup
-        The atoms.
+        The atoms; also a group that updates itself, whose atoms workers find in each frame. In
+        frames in which it has none, none are counted; the mean is over all frames.
     delta : float
         Edge of the voxels, Å.
     metadata : dict, optional
@@ -52,11 +55,12 @@ class DensityAnalysis(AnalysisBase):
     Raises
     ------
     SelectionError
-        The group holds no atoms.
+        The group holds no atoms, and does not update itself.
     UnsupportedError
-        The group updates itself.
+        The group updates itself, and workers cannot evaluate it.
     ValueError
-        A grid that is not complete, or makes no sense. In the run, as `AnalysisError`: positions
+        A grid that is not complete, or makes no sense; or none is given, and a group that updates
+        itself has no atoms in the present frame. In the run, as `AnalysisError`: positions
         that are not finite.
 
     Examples
@@ -67,6 +71,13 @@ class DensityAnalysis(AnalysisBase):
     >>> density = DensityAnalysis(water, delta=20.0).run().results.density
     >>> density.grid.shape, float(density.grid.max().round(4))
     ((7, 5, 4), 0.0334)
+
+    Of water near the protein alone:
+
+    >>> near = water.universe.select_atoms("name OW and around 4 protein", updating=True)
+    >>> found = DensityAnalysis(near, delta=20.0).run(stop=2).results
+    >>> int(found.counts.sum())
+    2101
     """
 
     SHARED_RESULTS = ("density",)
@@ -83,7 +94,7 @@ class DensityAnalysis(AnalysisBase):
         zdim: float | None = None,
         verbose: bool = False,
     ):
-        super().__init__(atomgroup, verbose=verbose)
+        self._follow(atomgroup, verbose)
         if len(self.atomgroup) == 0:
             raise SelectionError("DensityAnalysis: atomgroup holds no atoms")
         if not 0 < delta < np.inf:
@@ -91,32 +102,42 @@ class DensityAnalysis(AnalysisBase):
         from MDAnalysis.analysis import density as theirs
 
         grid = theirs.DensityAnalysis(
-            self.atomgroup, delta, None, padding, gridcenter, xdim, ydim, zdim
+            atomgroup if self._finder else self.atomgroup,
+            *(delta, None, padding, gridcenter, xdim, ydim, zdim),
         )
         self.metadata, self.delta, self._edges = metadata, delta, grid._edges
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
         """Make one with the grid of MDAnalysis's."""
-        if len(theirs._atomgroup) == 0:
-            raise UnsupportedError("DensityAnalysis: no atoms")
         ours = cls.__new__(cls)
-        AnalysisBase.__init__(ours, theirs._atomgroup)
+        ours._follow(theirs._atomgroup, verbose=False)
+        if len(ours.atomgroup) == 0:
+            raise UnsupportedError("DensityAnalysis: no atoms")
         ours.metadata, ours.delta, ours._edges = None, theirs._delta, theirs._edges
         return ours
+
+    def _follow(self, atomgroup: Any, verbose: bool) -> None:
+        """Find what the workers need of a group, which may change from frame to frame."""
+        self._finder, self._described = None, ""
+        if updates_itself(atomgroup):
+            self._finder = follow(atomgroup, "DensityAnalysis")
+            self._described = describe_group(atomgroup)
+            atomgroup = atomgroup.universe.atoms[self._finder.read]
+        AnalysisBase.__init__(self, atomgroup, verbose=verbose)
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
         limits = (f"{edges[0]:g} to {edges[-1]:g}" for edges in self._edges)
         return {
-            "atoms": describe_atoms(self.atomgroup),
+            "atoms": self._described or describe_atoms(self.atomgroup),
             "delta": self.delta,
             "grid (Å)": ", ".join(limits),
         }
 
     def prepare(self) -> Reduction:
         """Counting needs the grid."""
-        return _Voxels(self._edges)
+        return _Voxels(self._edges, self._finder)
 
     def finish(self, value: SparseCounts) -> None:
         """Divide the counts by the number of frames and the volume of a voxel."""
@@ -167,7 +188,8 @@ def _map_along_z(density: Any) -> Table:
 class _Voxels:
     """Find the voxels of atoms."""
 
-    def __init__(self, edges: Sequence[np.ndarray]):
+    def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):
+        self._finder = finder
         self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]
         self._n_voxels = int(np.prod([len(one) - 1 for one in self._edges]))
         self._bound: _core.Voxels | None = None
@@ -177,18 +199,35 @@ class _Voxels:
 
     def compute(self, block: Block) -> SparseCounts:
         positions, columns = block.raw
+        if self._finder is not None:
+            return SparseCounts(len(block), self._of_frames(self._finder, block), None)
         if self._bound is None:
             if columns is None:
                 columns = np.arange(positions.shape[1])
             self._bound = _core.Voxels(columns, *self._edges)
-        voxels, refused = self._bound.find(positions)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
-        return SparseCounts(len(block), voxels, None)
+        return SparseCounts(len(block), _found(self._bound, positions, block.frames), None)
+
+    def _of_frames(self, finder: GroupFinder, block: Block) -> np.ndarray:
+        """Find the voxels of the atoms that a group has in each frame."""
+        found = [np.empty(0, dtype=np.uint32)]
+        for row, (_, columns) in enumerate(finder.by_frame(block)):
+            only = slice(row, row + 1)
+            if len(columns):
+                voxels = _core.Voxels(columns, *self._edges)
+                found.append(_found(voxels, block.raw[0][only], block.frames[only]))
+        return np.concatenate(found)
 
     def merge(self, left: SparseCounts, right: SparseCounts) -> SparseCounts:
         return merge_counts(left, right, self._n_voxels)
+
+
+def _found(voxels: _core.Voxels, positions: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """Find the voxels of the atoms of some frames; `ValueError` names one that has none."""
+    found, refused = voxels.find(positions)
+    if refused is not None:
+        row, reason = refused
+        raise ValueError(f"frame {frames[row]}: {reason}")
+    return found
 
 
 def __getattr__(name: str) -> Any:

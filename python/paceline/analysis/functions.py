@@ -437,14 +437,7 @@ class _WithSelected:
         self._function, self._finder = function, finder
 
     def __call__(self, block: Block) -> Any:
-        readable = np.flatnonzero(block.held)
-        counts = np.zeros(len(block), np.int64)
-        atoms = np.empty(0, np.int64)
-        if len(readable):
-            some = block if len(readable) == len(block) else block[readable]
-            counts[readable], atoms = self._finder.find(some)
-        columns = np.searchsorted(self._finder.read, atoms)
-        block.selected = np.split(columns, np.cumsum(counts)[:-1])
+        block.selected = [places for places, _ in self._finder.by_frame(block)]
         return self._function(block)
 
 

@@ -211,4 +211,5 @@ class AtomRecords:
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Find the atoms of a block's frames."""
-        return self._finder.find(block)
+        counts, places = self._finder.find(block)
+        return counts, self._finder.read[places]

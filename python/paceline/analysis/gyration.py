@@ -4,13 +4,18 @@ from typing import Any
 
 import numpy as np
 
+from paceline import _core
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.updating import GroupFinder, describe_group, follow
+from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import known_weights, masses_of
+from paceline.performance.number_format import many
+from paceline.trajectory.open import warn
+from paceline.transform.base import known_weights, masses_of, updates_itself
 
 #: Attributes of atoms that tell their compounds.
 COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
@@ -38,10 +43,10 @@ class Gyration(AnalysisBase):
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms.
+        The atoms; also a group that updates itself, whose atoms workers find in each frame.
     compound : {"group", "residues", "segments", "fragments"}
         Compute these numbers for all atoms together, or for those of each residue, segment or
-        molecule.
+        molecule. A group that updates itself is one.
     weights : {"mass", None}
         None gives all atoms the same weight instead of their mass.
     verbose : bool
@@ -62,6 +67,11 @@ class Gyration(AnalysisBase):
         From -1/4 (oblate) over 0 (a sphere) to 2 (a rod).
     results.compounds : numpy.ndarray of int64, shape (n_compounds,)
         Indices of the residues, segments or fragments in the Universe; of compounds alone.
+    results.counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of atoms in each frame, of a group that updates itself alone. If damaged frames were
+        left out it is of float64, and NaN for these. Where no atom has a mass all numbers are NaN,
+        and a warning names the first such frame; where one has, its radius is 0 and it has no
+        shape: NaN.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -72,7 +82,8 @@ class Gyration(AnalysisBase):
     SelectionError
         The group holds no atoms, or a compound less than two atoms that have a mass.
     UnsupportedError
-        The group updates itself, or the topology has no masses, or no bonds that tell fragments.
+        The topology has no masses, or no bonds that tell fragments; or a group updates itself, and
+        workers cannot evaluate it or compounds of it are asked for.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: all atoms of a compound are
         at the same place.
@@ -95,6 +106,15 @@ class Gyration(AnalysisBase):
         weights: str | None = "mass",
         verbose: bool = False,
     ):
+        self._finder, self._described = None, ""
+        if updates_itself(atomgroup):
+            if compound != "group":
+                raise UnsupportedError(
+                    f"Gyration: compound={compound!r} needs atoms that do not change from frame to "
+                    "frame: give a fixed selection (updating=False), or take compound='group'"
+                )
+            self._finder, self._described = follow(atomgroup, "Gyration"), describe_group(atomgroup)
+            atomgroup = atomgroup.universe.atoms[self._finder.read]
         super().__init__(atomgroup, verbose=verbose)
         if len(self.atomgroup) == 0:
             raise SelectionError("Gyration: the group holds no atoms")
@@ -107,7 +127,8 @@ class Gyration(AnalysisBase):
             self._weights = masses_of(self.atomgroup, "Gyration, weights='mass',")[self._order]
             if not (np.isfinite(self._weights).all() and (self._weights >= 0).all()):
                 raise ValueError("Gyration: masses must be finite numbers, and none negative")
-        self._check_shapes()
+        if self._finder is None:
+            self._check_shapes()
 
     @property
     def indices(self) -> np.ndarray:
@@ -117,13 +138,15 @@ class Gyration(AnalysisBase):
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
         return {
-            "atoms": describe_atoms(self.atomgroup),
+            "atoms": self._described or describe_atoms(self.atomgroup),
             "compound": self.compound,
             "weights": self.weights or "none",
         }
 
     def prepare(self) -> PerFrame:
         """All that the kernel needs are sizes and weights."""
+        if self._finder is not None:
+            return _OfFrames(self._finder, self._weights)
         shape = (len(self._sizes), N_NUMBERS)
         return CoreRows("gyration", self._sizes, self._weights, shape=shape)
 
@@ -139,6 +162,11 @@ class Gyration(AnalysisBase):
             arrays["compounds"] = self._compounds
         rg = value[..., 0]
         columns = {"frame": self.frames, "time (ps)": self.times}
+        if self._finder is not None:
+            counts, value = value[:, -1], value[:, :-1]
+            known = np.isfinite(counts)
+            columns["atoms"] = arrays["counts"] = counts.astype(np.int64) if known.all() else counts
+            self._warn_of_frames(known & np.isnan(rg))
         columns.update(zip(titles, np.atleast_2d(rg.T), strict=True))
         if self.compound == "group":
             names = ["Rg about x (Å)", "Rg about y (Å)", "Rg about z (Å)"]
@@ -157,6 +185,15 @@ class Gyration(AnalysisBase):
             times=self.times,
             **arrays,
         )
+
+    def _warn_of_frames(self, without: np.ndarray) -> None:
+        """Warn of frames in which the group has no atom that weighs anything."""
+        if without.any():
+            what = "atom" if self.weights is None else "atom with a mass"
+            warn(
+                f"Gyration: {self._described} has no {what} in {many(int(without.sum()), 'frame')},"
+                f" the first is {self.frames[without][0]}: its numbers are NaN there"
+            )
 
     def _compound_of_atoms(self) -> np.ndarray:
         """Find the number of each atom's compound."""
@@ -191,3 +228,38 @@ class Gyration(AnalysisBase):
                 f"atoms{with_mass}"
                 " and so no shape; select others"
             )
+
+
+class _OfFrames:
+    """Worker's half for a group that changes: numbers of each frame, then that of its atoms."""
+
+    returns_new = True
+
+    def __init__(self, finder: GroupFinder, weights: np.ndarray | None):
+        self._finder, self._weights = finder, weights
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Compute the rows of a block, float64, shape (n_frames, 1, N_NUMBERS + 1)."""
+        found = np.full((len(block), 1, N_NUMBERS + 1), np.nan)
+        for row, (places, columns) in enumerate(self._finder.by_frame(block)):
+            if block.held[row]:
+                self._compute_frame(block, row, places, columns, found[row, 0])
+        return found
+
+    def _compute_frame(
+        self, block: Block, row: int, places: np.ndarray, columns: np.ndarray, out: np.ndarray
+    ) -> None:
+        weights = None if self._weights is None else self._weights[places]
+        n_heavy = len(places) if weights is None else np.count_nonzero(weights)
+        out[-1] = len(places)
+        if n_heavy == 1:
+            out[: N_NUMBERS - 2] = 0.0  # as in MDAnalysis; a point has no shape
+        if n_heavy < 2:
+            return
+        only = slice(row, row + 1)
+        kernel = _core.RowKernel.gyration(columns, np.array([len(columns)]), weights)
+        numbers = np.empty((1, N_NUMBERS))
+        refused = kernel.compute(block.raw[0][only], block.dimensions[only], numbers)
+        if refused is not None:
+            raise ValueError(f"frame {block.frames[row]}: {refused[1]}")
+        out[:-1] = numbers

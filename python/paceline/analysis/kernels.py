@@ -10,6 +10,7 @@ from paceline import _core
 from paceline.block import Block
 
 if TYPE_CHECKING:
+    from paceline.analysis.updating import FixedGroup, GroupFinder
     from paceline.transform.periodic import CompoundCenters
 
 
@@ -201,11 +202,24 @@ class RdfGroup(NamedTuple):
 
 
 class RdfCounts(NamedTuple):
-    """Frames, the sum of their volumes (Å³), and pairs in each bin."""
+    """Frames, the sum of their volumes (Å³), and pairs in each bin.
+
+    And sums over frames: of the atoms of the first group, and of the pairs at any distance.
+    """
 
     n_frames: int
     volume: float
     counts: np.ndarray
+    n_first: int
+    n_pairs: int
+
+
+def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
+    """Add what two neighbours counted."""
+    return RdfCounts(
+        *(left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts),
+        *(left.n_first + right.n_first, left.n_pairs + right.n_pairs),
+    )
 
 
 class CoreRdf:
@@ -242,13 +256,12 @@ class CoreRdf:
         if refused is not None:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
-        return RdfCounts(len(block), volume, counts)
+        n_first = len(block) * self._groups[0].n_atoms
+        return RdfCounts(len(block), volume, counts, n_first, n_first * self._groups[1].n_atoms)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
         """Add what two neighbours counted."""
-        return RdfCounts(
-            left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts
-        )
+        return merge_rdf(left, right)
 
     def _bind(self, columns: np.ndarray | None) -> _core.Rdf:
         first, second = self._groups
@@ -260,6 +273,60 @@ class CoreRdf:
             groups[0],
             None if self._same else groups[1],
             needs_cell=self._needs_cell,
+        )
+
+
+class ChangingRdf:
+    """Count distances between the atoms of two groups, of which one changes or both do.
+
+    A block has the atoms that the first reads, then those that the second reads; so have `labels`.
+    """
+
+    def __init__(
+        self,
+        edges: np.ndarray,
+        groups: Sequence["GroupFinder | FixedGroup"],
+        labels: Sequence[np.ndarray] | None,
+        *,
+        needs_cell: bool,
+    ):
+        self._edges, self._groups = edges, groups
+        self._labels, self._needs_cell = labels, needs_cell
+
+    def compute(self, block: Block) -> RdfCounts:
+        """Count the distances of a block."""
+        counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
+        first, second = self._groups
+        members = zip(first.by_frame(block), second.by_frame(block, len(first.read)), strict=True)
+        volume, n_first, n_pairs = 0.0, 0, 0
+        for row, (one, other) in enumerate(members):
+            only = slice(row, row + 1)
+            of_frame, refused = self._bind(one, other).count(
+                block.raw[0][only], block.dimensions[only], counts
+            )
+            if refused is not None:
+                raise ValueError(f"frame {block.frames[row]}: {refused[1]}")
+            volume += of_frame
+            n_first += len(one[0])
+            n_pairs += len(one[0]) * len(other[0])
+        return RdfCounts(len(block), volume, counts, n_first, n_pairs)
+
+    def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
+        """Add what two neighbours counted."""
+        return merge_rdf(left, right)
+
+    def _bind(
+        self, one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
+    ) -> _core.Rdf:
+        """Make the core's half for the atoms of a frame: their places, and columns."""
+        labels = self._labels or (None, None)
+        groups = [
+            (columns, None if values is None else values[places])
+            for (places, columns), values in zip((one, other), labels, strict=True)
+        ]
+        same = np.array_equal(one[1], other[1])
+        return _core.Rdf(
+            self._edges, groups[0], None if same else groups[1], needs_cell=self._needs_cell
         )
 
 

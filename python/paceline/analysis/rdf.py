@@ -10,12 +10,21 @@ from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
 from paceline.analysis.interfaces import Reduction
-from paceline.analysis.kernels import CoreRdf, CoreSitePairs, RdfCounts, RdfGroup, SparseCounts
+from paceline.analysis.kernels import (
+    ChangingRdf,
+    CoreRdf,
+    CoreSitePairs,
+    RdfCounts,
+    RdfGroup,
+    SparseCounts,
+)
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.updating import describe_group, follow_any
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
-from paceline.transform.base import check_static
+from paceline.trajectory.open import warn
+from paceline.transform.base import check_static, updates_itself
 from paceline.transform.periodic import CompoundCenters, Compounds, compounds_of
 
 #: Titles of `rdf` in tables and figures, by its norm.
@@ -45,7 +54,9 @@ class InterRDF(AnalysisBase):
     Parameters
     ----------
     g1, g2 : AtomGroup
-        The groups, of one Universe; they may be the same, or share atoms.
+        The groups, of one Universe; they may be the same, or share atoms. Of one that updates
+        itself workers find the atoms in each frame; $N_a N_b$ is then the mean over frames of the
+        number of pairs, and a frame without atoms of one group counts with 0 pairs.
     nbins : int
         Number of bins.
     range : (float, float)
@@ -82,7 +93,8 @@ class InterRDF(AnalysisBase):
     results.count : numpy.ndarray of float64, shape (nbins,)
         Pairs in each bin, of all frames: whole numbers.
     results.rdf : numpy.ndarray of float64, shape (nbins,)
-        The function, by its norm.
+        The function, by its norm. With ``norm="rdf"`` it is NaN, and a warning says so, if groups
+        that update themselves have no pair of atoms in any frame.
     results.cdf : numpy.ndarray of float64, shape (nbins,)
         After `get_cdf`: running coordination number, up to the end of each bin.
     results.volume_cum : float
@@ -91,10 +103,12 @@ class InterRDF(AnalysisBase):
     Raises
     ------
     SelectionError
-        A group holds no atoms; or a compound has no mass, or is of several molecules.
+        A group that does not update itself holds no atoms; or a compound has no mass, or is of
+        several molecules.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes; or the topology lacks the
-        compounds, their masses or, to make them whole, bonds.
+        The groups are of two Universes; or the topology lacks the compounds, their masses or, to
+        make them whole, bonds; or a group updates itself, and workers cannot evaluate it, or
+        `compound` or `exclusion_block` is given.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell
         with ``norm="rdf"``, or an impossible one, or positions that are not finite; or bonds that
@@ -116,6 +130,13 @@ class InterRDF(AnalysisBase):
     >>> rdf = InterRDF(protein, protein, 2, (3.0, 9.0), compound="residues").run()
     >>> rdf.results.count
     array([ 6780., 16308.])
+
+    Water near the protein, chosen anew in each frame, around all water:
+
+    >>> near = water.universe.select_atoms("name OW and around 3 protein", updating=True)
+    >>> rdf = InterRDF(near, water, nbins=4, range=(2.0, 4.0)).run(stop=2)
+    >>> rdf.results.rdf.round(2)
+    array([0.  , 1.61, 0.76, 0.7 ])
     """
 
     def __init__(
@@ -134,13 +155,13 @@ class InterRDF(AnalysisBase):
         center: str = "mass",
         unwrap: bool = True,
     ):
-        super().__init__(g1, verbose=verbose)
-        check_static(g2, type(self).__name__)
-        self.g1, self.g2 = g1.atoms, g2.atoms
+        super().__init__(g1.universe if updates_itself(g1) else g1, verbose=verbose)
+        # The atoms of a group that updates itself would stay those of the present frame.
+        self.g1, self.g2 = (one if updates_itself(one) else one.atoms for one in (g1, g2))
         if self.g1.universe is not self.g2.universe:
             raise UnsupportedError("InterRDF: g1 and g2 must be atoms of the same Universe")
         for name, group in (("g1", self.g1), ("g2", self.g2)):
-            if len(group) == 0:
+            if len(group) == 0 and not updates_itself(group):
                 raise SelectionError(f"InterRDF: {name} holds no atoms")
         self.norm = str(norm).lower()
         if self.norm not in TITLES:
@@ -149,7 +170,9 @@ class InterRDF(AnalysisBase):
         self._edges = _edges(nbins, range)
         self.exclusion_block, self.exclude_same = exclusion_block, exclude_same
         self.compound, self.center, self.unwrap = compound, center, unwrap
-        self._sites = self._find_sites()
+        self._found = follow_any((self.g1, self.g2), "InterRDF")
+        self._check_changing()
+        self._sites = [] if self._found else self._find_sites()
         self._labels = self._find_labels()
         self._centers: CompoundCenters | None = None
         if compound is not None:
@@ -161,6 +184,8 @@ class InterRDF(AnalysisBase):
         """Atoms of `g1`, then those of `g2`; of compounds, all atoms that centers need."""
         if self._centers is not None:
             return self._centers.indices
+        if self._found is not None:
+            return np.concatenate([group.read for group in self._found])
         return np.concatenate([self.g1.indices, self.g2.indices])
 
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
@@ -169,6 +194,11 @@ class InterRDF(AnalysisBase):
     def like(cls, theirs: Any) -> Self:
         """Make one with the parameters of MDAnalysis's."""
         attributes = {"resindices": "residue", "segindices": "segment", "chainIDs": "chain"}
+        changing = updates_itself(theirs.g1) or updates_itself(theirs.g2)
+        if changing and theirs.norm == "rdf":
+            raise UnsupportedError(
+                "InterRDF: MDAnalysis divides by the numbers of atoms in the present frame"
+            )
         return cls(
             theirs.g1,
             theirs.g2,
@@ -183,8 +213,8 @@ class InterRDF(AnalysisBase):
         """Parameters, for the record that is saved with the results."""
         centers = {"compound": self.compound, "center": self.center, "unwrap": self.unwrap}
         return {
-            "g1": describe_atoms(self.g1),
-            "g2": describe_atoms(self.g2),
+            "g1": _describe(self.g1),
+            "g2": _describe(self.g2),
             "nbins": self.nbins,
             "range": tuple(self.range),
             "norm": self.norm,
@@ -195,20 +225,23 @@ class InterRDF(AnalysisBase):
 
     def prepare(self) -> Reduction:
         """Collect the groups, and the way to count their pairs."""
+        needs_cell = self.norm == "rdf"
+        if self._found is not None:
+            return ChangingRdf(self._edges, self._found, self._labels, needs_cell=needs_cell)
         labels = self._labels or (None, None)
         groups = [RdfGroup(n, some) for n, some in zip(self._n_sites, labels, strict=True)]
         return CoreRdf(
             self._edges,
             groups,
             same=self._are_same,
-            needs_cell=self.norm == "rdf",
+            needs_cell=needs_cell,
             centers=self._centers,
         )
 
     def finish(self, value: RdfCounts) -> None:
         """Divide the counts by the norm."""
         edges = self._edges
-        self._n_counted = value.n_frames
+        self._n_centers = value.n_first
         bins = 0.5 * (edges[:-1] + edges[1:])
         count = value.counts.astype(np.float64)
         rdf = count / self._norms(value)
@@ -236,8 +269,7 @@ class InterRDF(AnalysisBase):
         NotRunError
             The analysis was not run.
         """
-        counts = np.cumsum(self.results.count)
-        n_centers = self._n_sites[0] * self._n_counted
+        counts, n_centers = np.cumsum(self.results.count), self._n_centers
         self.results.cdf = counts / n_centers if n_centers else np.full(self.nbins, math.nan)
         return self.results.cdf
 
@@ -247,12 +279,30 @@ class InterRDF(AnalysisBase):
         if self.norm != "none":
             norms *= 4 / 3 * math.pi * np.diff(self._edges**3)
         if self.norm == "rdf":
-            first, second = self._n_sites
-            n_pairs: float = first * second
+            if value.n_frames == 0:
+                return norms * math.nan
+            n_pairs = value.n_pairs / value.n_frames
+            if n_pairs == 0:
+                warn("InterRDF: in no frame of the run both g1 and g2 have atoms: g(r) is NaN")
+                return norms * math.nan
             if self.exclusion_block is not None:
-                n_pairs -= first * self.exclusion_block[1]
-            norms *= n_pairs / (value.volume / value.n_frames) if value.n_frames else math.nan
+                n_pairs -= self._n_sites[0] * self.exclusion_block[1]
+            norms *= n_pairs / (value.volume / value.n_frames)
         return norms
+
+    def _check_changing(self) -> None:
+        """Raise `UnsupportedError` for what needs atoms that stay the same."""
+        if self._found is None:
+            return
+        for name, advice in (
+            ("compound", "give fixed selections (updating=False)"),
+            ("exclusion_block", "take exclude_same"),
+        ):
+            if getattr(self, name) is not None:
+                raise UnsupportedError(
+                    f"InterRDF: {name}={getattr(self, name)!r} needs groups whose atoms do not "
+                    f"change from frame to frame: {advice}"
+                )
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Label the atoms of both groups, if pairs of the same label are excluded."""
@@ -274,9 +324,10 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _shared(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        values = []
+        atoms = self.g1.universe.atoms
+        values = [shared_labels(atoms[one.read], kind) for one in self._found or ()]
         for sites in self._sites:
-            of_atoms = shared_labels(self.g1.universe.atoms[sites.indices], kind)
+            of_atoms = shared_labels(atoms[sites.indices], kind)
             of_sites = of_atoms[sites.firsts]
             if not np.array_equal(np.repeat(of_sites, sites.sizes), of_atoms):
                 raise ValueError(
@@ -566,6 +617,11 @@ class InterRDF_s(AnalysisBase):
                 one = f"mean {name} of ags[{number}]{unit}"
                 columns[one], legend[one] = of_pair.mean(axis=(0, 1)), f"ags[{number}]"
         return Table(columns, "r (Å)", legend, title)
+
+
+def _describe(group: Any) -> str:
+    """Describe a group for records: by its selections if it updates itself."""
+    return describe_group(group) if updates_itself(group) else describe_atoms(group)
 
 
 def _edges(nbins: Any, range: Sequence[float]) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import Block
 from paceline.errors import UnsupportedError
+from paceline.transform.base import updates_itself
 
 #: Modules of MDAnalysis's own selections.
 OWN = ("MDAnalysis.core.selection", "MDAnalysis.core.selection._selectors")
@@ -64,19 +65,72 @@ class GroupFinder:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bound": []}
 
-    def find(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Number of atoms in each frame, and indices of all: int64."""
+    def find(self, block: Block, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Number of atoms in each frame, and places in `read` of all: int64.
+
+        Atoms that it reads are those of the block from `first` on.
+        """
         positions, columns = block.raw
         core = next((core for of, core in self._bound if of is columns), None)
         if core is None:
-            core = _core.SelectedAtoms(columns, *self.arguments)
+            core = _core.SelectedAtoms(_columns(block, first, self.read), *self.arguments)
             # Of an earlier run, in which blocks had other atoms, it is needed no longer.
             self._bound[:] = [(columns, core)]
         counts, found, refused = core.find(positions, block.dimensions)
         if refused is not None:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
-        return counts, self.read[found]
+        return counts, found
+
+    def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Places in `read` of each frame's atoms, and the columns that these were decoded to.
+
+        A frame that was left out has none.
+        """
+        readable = np.flatnonzero(block.held)
+        counts, places = np.zeros(len(block), np.int64), np.empty(0, np.int64)
+        if len(readable):
+            some = block if len(readable) == len(block) else block[readable]
+            counts[readable], places = self.find(some, first)
+        columns = _columns(block, first, self.read)[places]
+        ends = np.cumsum(counts)
+        parts = (np.split(numbers, ends)[:-1] for numbers in (places, columns))
+        return list(zip(*parts, strict=True))
+
+
+@dataclass(frozen=True)
+class FixedGroup:
+    """Atoms that are the same in each frame, found as those of a `GroupFinder`.
+
+    Attributes
+    ----------
+    read : numpy.ndarray of int64, shape (n_read,)
+        Their indices, in any order.
+    """
+
+    read: np.ndarray
+
+    def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Places in `read` of each frame's atoms, and the columns that these were decoded to."""
+        return [(np.arange(len(self.read)), _columns(block, first, self.read))] * len(block)
+
+
+def follow_any(groups: Sequence[Any], name: str) -> list[GroupFinder | FixedGroup] | None:
+    """Make what finds the atoms of groups on workers; None if all of them stay the same."""
+    changing = [updates_itself(group) for group in groups]
+    if not any(changing):
+        return None
+    return [
+        follow(group, name) if changes else FixedGroup(group.atoms.indices)
+        for group, changes in zip(groups, changing, strict=True)
+    ]
+
+
+def _columns(block: Block, first: int, read: np.ndarray) -> np.ndarray:
+    """Columns of some atoms of a block, which follow each other from `first` on."""
+    columns = block.raw[1]
+    end = first + len(read)
+    return np.arange(first, end) if columns is None else columns[first:end]
 
 
 def describe_group(group: Any) -> str:

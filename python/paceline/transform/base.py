@@ -236,10 +236,14 @@ def select(atomgroup: Any, universe: Any, name: str) -> Any:
     return group
 
 
+def updates_itself(atomgroup: Any) -> bool:
+    """Check for an updating group: only these know whether they are up to date."""
+    return hasattr(atomgroup, "is_uptodate")
+
+
 def check_static(atomgroup: Any, name: str) -> None:
     """Raise `UnsupportedError` for a group that updates itself: workers could not follow it."""
-    # Only groups that update themselves know whether they are up to date.
-    if hasattr(atomgroup, "is_uptodate"):
+    if updates_itself(atomgroup):
         raise UnsupportedError(
             f"{name}: an UpdatingAtomGroup changes from frame to frame; "
             "give a fixed selection (updating=False), or find its atoms by SelectedAtoms of "
