@@ -2,9 +2,10 @@
 
     python -m benchmarks h5md [folder] [--repeats 5] [--only adk.frame water.gzip1 write] [--tsv]
 
-Prints five tables: the time per frame of an RMSD for each layout, each layout relative to the
-contiguous one, reading everything beside `cat`, two workers with compressed files, and writing from
-XTC. All tools must find the same RMSD and write the same frames.
+Prints six tables: the time per frame of an RMSD for each layout, each layout relative to the
+contiguous one, reading everything beside `cat`, and of compressed files beside h5py, two workers
+with compressed files, and writing from XTC. All tools must find the same RMSD and write the same
+frames.
 """
 
 import subprocess
@@ -44,6 +45,8 @@ TOOLS = {
 }
 LAYOUTS = ("contiguous", "frame", "auto", "gzip1", "shuffle-gzip")
 COMPRESSED = LAYOUTS[-2:]
+#: Filters that are undone for all atoms of all frames.
+FILTERED = ("gzip1", "shuffle-gzip", "zstd", "shuffle-zstd", "lz4", "shuffle-lz4")
 #: Frames of a run of the others, which take milliseconds for some of them.
 FEWER = 500
 #: Paceline with one worker against MDAnalysis, at least.
@@ -60,16 +63,19 @@ TARGETS = {
 }
 #: Automatic chunks against the contiguous layout, and everything against `cat`: at most.
 AUTO_TARGET, CAT_TARGET = 4.0, 1.7
+#: Undoing filters against h5py with hdf5plugin, at least.
+FILTERS_TARGET = 1.0
 #: Two workers against one with compressed files, at least.
 TARGET_2 = 1.85
 #: Writing against MDAnalysis, by level of compression, and two workers against one: at least.
 WRITING = {None: 5.0, 1: 3.0}
 WRITING_2 = 1.8
 #: Words of `--only` for what is not of one layout.
-COST, ALL, WORKERS, WRITE = "cost", "all", "workers", "write"
+COST, ALL, FILTERS, WORKERS, WRITE = "cost", "all", "filters", "workers", "write"
 
 COSTS = ("case", "µs/frame", "times contiguous", "min", "max", "target")
 EVERYTHING = ("case", "tool", "ms", "GB/s", "times cat", "min", "max", "target")
+UNPACKED = ("case", "tool", "MB", "ms", "GB/s unpacked", f"times {BY_HAND}", "min", "max", "target")
 
 
 class Bench:
@@ -80,6 +86,7 @@ class Bench:
         self.warm = Table("RMSD of 214 Cα atoms: slope between runs of n and 2n frames", SLOPES)
         self.costs = Table("what a layout costs paceline, by slopes of one round", COSTS)
         self.everything = Table("all atoms of all frames, looked at by nobody", EVERYTHING)
+        self.filters = Table("all atoms of all frames of compressed files", UNPACKED)
         self.speedup = Table(
             "one job on two threads; past its end the file is read again", (*SPEEDUP, "target")
         )
@@ -89,7 +96,10 @@ class Bench:
     @property
     def tables(self) -> list[Table]:
         """In the order in which they are printed."""
-        return [self.warm, self.costs, self.everything, self.speedup, self.written]
+        return [
+            *(self.warm, self.costs, self.everything),
+            *(self.filters, self.speedup, self.written),
+        ]
 
     def measure_layout(self, case: str, data: Dataset, layout: str) -> None:
         """All tools on one file."""
@@ -157,6 +167,30 @@ class Bench:
             rate = f"{path.stat().st_size / seconds / 1e9:.2f}"
             row = (path.name, name, f"{seconds * 1e3:.0f}", rate, *shown, verdict)
             self.everything.rows.append(row)
+
+    def measure_filters(self, data: Dataset, layout: str) -> None:
+        """All atoms of a compressed file, beside h5py with the plugin for its filter."""
+        path = h5md_file(data, layout)
+        report(f"{path.name}: all atoms")
+        how = {BY_HAND: (everything_by_hand, path), OURS: (everything, data.topology, path)}
+        with subjects(how) as (ready, skipped):
+            self.skipped += [f"{path.name}: {name}: {why}" for name, why in skipped.items()]
+            if skipped:
+                return
+            samples(ready, 1, 1)
+            taken = slopes(ready, 1, self.effort.repeats, self.effort.measurement)
+        n_bytes = h5md_file(data, "contiguous").stat().st_size
+        for name, slope in taken.items():
+            seconds = np.median(slope.per_item)
+            ratios = gains(taken, BY_HAND, name)
+            verdict = ""
+            if self.effort.judged and name == OURS:
+                verdict = f"at least {FILTERS_TARGET:g} {judged(ratios >= FILTERS_TARGET)}"
+            gain = Spread.of(ratios)
+            shown = (f"{value:.2f}" for value in (gain.median, gain.low, gain.high))
+            times = f"{seconds * 1e3:.0f}", f"{n_bytes / seconds / 1e9:.2f}"
+            size = f"{path.stat().st_size / 1e6:.0f}"
+            self.filters.rows.append((path.name, name, size, *times, *shown, verdict))
 
     def measure_workers(self, data: Dataset, layout: str) -> None:
         """A compressed file with one worker and with two."""
@@ -231,6 +265,26 @@ def everything(topology: Path, path: Path) -> Run:
     return run
 
 
+def everything_by_hand(path: Path) -> Run:
+    """Let h5py read all atoms of all frames, each frame into the same array, `n` times."""
+    import contextlib
+
+    import h5py
+
+    with contextlib.suppress(ImportError):
+        import hdf5plugin  # noqa: F401
+    file = h5py.File(path)
+    stored = file["particles/trajectory/position/value"]
+    frame = np.empty(stored.shape[1:], np.float32)
+
+    def run(n: int) -> None:
+        for _ in range(n):
+            for k in range(len(stored)):
+                stored.read_direct(frame, np.s_[k])
+
+    return run
+
+
 def _nothing(block) -> np.ndarray:
     """The times of a block, which exist anyway."""
     return block.times
@@ -238,7 +292,7 @@ def _nothing(block) -> np.ndarray:
 
 def main() -> None:
     cases = [f"{name}.{layout}" for name in ("adk", "water") for layout in LAYOUTS]
-    asked = options(__doc__, [*cases, COST, ALL, WORKERS, WRITE])
+    asked = options(__doc__, [*cases, COST, ALL, FILTERS, WORKERS, WRITE])
     datasets = {data.name: data for data in asked.datasets()}
     asked.print_head()
     bench = Bench(asked.effort)
@@ -252,6 +306,9 @@ def main() -> None:
                 bench.measure_costs(data)
             if asked.wants(ALL):
                 bench.measure_everything(data)
+            if asked.wants(FILTERS):
+                for layout in FILTERED:
+                    bench.measure_filters(data, layout)
             if asked.wants(WORKERS):
                 for layout in COMPRESSED:
                     bench.measure_workers(data, layout)

@@ -74,6 +74,10 @@ def _gzip(level: int, *more: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
     return ("compression", "gzip"), ("compression_opts", level), *more
 
 
+#: Filters that hdf5plugin brings.
+_ZSTD = ("compression", 32015), ("compression_opts", (3,))
+_LZ4 = (("compression", 32004),)
+
 LAYOUTS = {
     "contiguous": Layout("contiguous"),
     "frame": Layout("one frame", chunk=FRAME),
@@ -85,6 +89,14 @@ LAYOUTS = {
     "gzip9": Layout("one frame, gzip 9", chunk=FRAME, options=_gzip(9)),
     "shuffle-gzip": Layout(
         "one frame, shuffle + gzip 4", chunk=FRAME, options=_gzip(4, ("shuffle", True))
+    ),
+    "zstd": Layout("one frame, zstd 3", chunk=FRAME, options=_ZSTD),
+    "shuffle-zstd": Layout(
+        "one frame, shuffle + zstd 3", chunk=FRAME, options=(*_ZSTD, ("shuffle", True))
+    ),
+    "lz4": Layout("one frame, LZ4", chunk=FRAME, options=_LZ4),
+    "shuffle-lz4": Layout(
+        "one frame, shuffle + LZ4", chunk=FRAME, options=(*_LZ4, ("shuffle", True))
     ),
 }
 
@@ -105,6 +117,9 @@ def h5md_file(data: Dataset, layout: str) -> Path:
 def _write(data: Dataset, layout: Layout, path: Path) -> None:
     import h5py
     from MDAnalysis.coordinates.XTC import XTCReader
+
+    if any(isinstance(value, int) and value > 9 for _, value in layout.options):
+        import hdf5plugin  # noqa: F401
 
     with XTCReader(str(data.trajectory("xtc"))) as source, h5py.File(path, "w") as file:
         n_frames, n_atoms = source.n_frames, source.n_atoms

@@ -19,6 +19,8 @@ ALLOWED = {
     *("Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause"),
     *("BSL-1.0", "MIT", "Unicode-3.0", "Unlicense", "Zlib"),
 }
+#: Beginnings of texts that a crate brings for another choice than ours: Zstandard's GPL beside BSD.
+NOT_CHOSEN = ("GNU GENERAL PUBLIC LICENSE",)
 #: Beginnings of the names of files that hold licences.
 NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 HEAD = """# Licences of other software in the wheel
@@ -76,7 +78,9 @@ def texts_of(package: dict) -> Iterator[str]:
     paths = [path for path in folder.rglob("*") if path.name.upper().startswith(NAMES)]
     for path in sorted(paths, key=lambda one: str(one.relative_to(folder))):
         if path.is_file():
-            yield "\n".join(line.rstrip() for line in path.read_text("utf-8").strip().splitlines())
+            text = path.read_text("utf-8").strip()
+            if not text.startswith(NOT_CHOSEN):
+                yield "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def page() -> str:

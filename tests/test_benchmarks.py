@@ -79,6 +79,13 @@ def test_layouts_of_h5md(folder):
 
 
 @pytest.mark.full
+def test_filters_of_h5md(folder):
+    pytest.importorskip("hdf5plugin")
+    tools = tools_of("h5md", "water.shuffle-zstd.h5md", folder, only="filters")
+    assert tools == {"h5py by hand", "paceline"}
+
+
+@pytest.mark.full
 def test_writing_h5md(folder):
     tools = tools_of("h5md", "water.xtc-to-gzip1.h5md", folder, only="write")
     assert tools == {"MDAnalysis"} | OURS

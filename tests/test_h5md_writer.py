@@ -14,7 +14,7 @@ import MDAnalysis
 import numpy as np
 import pyh5md
 import pytest
-from helpers.programs import HDF5_TOOLS
+from helpers.programs import HDF5_TOOLS, load_filters
 from MDAnalysis.coordinates import H5MD
 from MDAnalysis.coordinates.memory import MemoryReader
 from MDAnalysis.units import get_conversion_factor
@@ -32,6 +32,8 @@ LAYOUTS = [
     {"chunk": "contiguous", "n_frames": 30},
     {"compress": "gzip:1"},
     {"compress": "shuffle+gzip:4", "chunk": "16x100"},
+    {"compress": "shuffle+zstd:3", "chunk": "16x100"},
+    {"compress": "lz4"},
     {"align": 4096, "chunk": "4x100"},
 ]
 
@@ -68,6 +70,7 @@ def moving() -> MDAnalysis.Universe:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_mdanalysis_reads_what_was_written(layout, universe, tmp_path):
+    load_filters(layout)
     ca = universe.select_atoms("name CA")
     write(ca, tmp_path / "out.h5md", frames=slice(30), **layout)
     found = read(tmp_path / "out.h5md", len(ca))
@@ -284,6 +287,9 @@ KEYWORDS = [
     {"compression": "gzip"},
     {"compression": "gzip", "compression_opts": 7, "chunks": (2, 60, 3)},
     {"compression": 3},
+    {"compression": 32015, "compression_opts": (5,)},
+    {"compression": 32015},
+    {"compression": 32004, "compression_opts": (0,)},
     {"velocities": False},
     {"positions": False, "forces": False},
     {"timeunit": "fs"},
@@ -335,6 +341,7 @@ def datasets(group):
 
 @pytest.mark.parametrize("options", KEYWORDS, ids=str)
 def test_mdanalysis_s_keywords_make_what_its_writer_makes(options, moving, tmp_path):
+    load_filters(options)
     paths = [tmp_path / "theirs.h5md", tmp_path / "ours.h5md"]
     write_as_mdanalysis(moving.atoms, paths[0], **options)
     write(moving.atoms, paths[1], **options)
@@ -422,7 +429,10 @@ def test_other_units_round_in_angstroms_and_are_read(moving, tmp_path):
         ("must know n_frames", {"chunks": False}),
         ("compression: expected .*found 'lzf' .*compress=", {"compression": "lzf"}),
         ("compression: .*'szip'", {"compression": "szip", "compression_opts": ("nn", 8)}),
-        ("compression: .*found 32015", {"compression": 32015}),
+        ("compression: .*found 32001", {"compression": 32001}),
+        ("compression: .*lz4.*found 32004", {"compression": 32004, "compression_opts": (9,)}),
+        ("compression: .*zstd.*found 32015", {"compression": 32015, "compression_opts": 3}),
+        ("found 'zstd:20'", {"compression": 32015, "compression_opts": (20,)}),
         ("compression: .*found 3 with", {"compression": 3, "compression_opts": 5}),
         ("compression: .*opts=10", {"compression": "gzip", "compression_opts": 10}),
         ("compression_opts: expected compression=", {"compression_opts": 4}),
@@ -454,6 +464,22 @@ def test_more_of_h5py_s_values(moving, tmp_path):
         with h5py.File(tmp_path / f"{number}.h5md") as file:
             assert file[POSITION].chunks == chunks
             assert file[POSITION].compression_opts == level
+
+
+def test_filters_as_hdf5plugin_names_them(moving, tmp_path):
+    plugin = pytest.importorskip("hdf5plugin")
+    for options, expected in (
+        (dict(plugin.Zstd(clevel=5)), (32015, (5,))),
+        ({"compression": plugin.Zstd(clevel=2)}, (32015, (2,))),
+        ({"compression": plugin.LZ4()}, (32004, ())),
+    ):
+        write(moving.atoms, tmp_path / "out.h5md", overwrite=True, **options)
+        with h5py.File(tmp_path / "out.h5md") as file:
+            number, _, values, _ = file[POSITION].id.get_create_plist().get_filter(0)
+            assert (number, values) == expected
+            found = file[POSITION][:]
+        positions = [ts.positions.copy() for ts in moving.trajectory]
+        np.testing.assert_array_equal(found, positions)
 
 
 def test_another_creator_has_no_version_of_ours(moving, tmp_path):

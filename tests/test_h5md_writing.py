@@ -11,14 +11,14 @@ import MDAnalysis
 import numpy as np
 import pyh5md
 import pytest
-from helpers.programs import HDF5_TOOLS
+from helpers.programs import HDF5_TOOLS, load_filters
 
 import paceline
 import paceline.writers.h5md
 from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.hdf5.storage_layout import ROW_BYTES, choose_layout, parse_compression
+from paceline.hdf5.storage_layout import ROW_BYTES, Compression, choose_layout, parse_compression
 from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -36,6 +36,8 @@ STORED = [
     ("16x214", "shuffle+gzip:4"),
     ("10x100", "shuffle+gzip:1"),
     ("1000x20", "gzip:9"),
+    ("10x100", "shuffle+zstd:3"),
+    ("frame", "lz4"),
 ]
 
 
@@ -67,6 +69,7 @@ def numbers(path, element="position"):
 @pytest.mark.parametrize(("chunk", "compress"), STORED)
 def test_other_programs_read_what_was_read(chunk, compress, ca, expected, tmp_path):
     path = tmp_path / "out.h5md"
+    load_filters(compress)
     results = write(ca, path, chunk=chunk, compress=compress, n_workers=2, block_frames=16)
     assert (results.n_written, results.n_bytes) == (98, path.stat().st_size)
     np.testing.assert_array_equal(numbers(path), expected)
@@ -96,7 +99,7 @@ def test_hdf5_s_own_tools_find_nothing_wrong(tool, ca, tmp_path):
 
 @pytest.mark.parametrize(
     ("chunk", "compress"),
-    [("10x100", "none"), ("10x100", "gzip:1")],
+    [("10x100", "none"), ("10x100", "gzip:1"), ("10x100", "shuffle+zstd:3")],
 )
 def test_every_backend_writes_the_same_bytes(chunk, compress, ca, tmp_path, where):
     how = {"chunk": chunk, "compress": compress}
@@ -133,6 +136,7 @@ def test_velocities_and_forces_are_kept(compress, skip, moving, tmp_path):
 
 @pytest.mark.parametrize(("chunk", "compress"), STORED)
 def test_frames_that_cannot_be_read_are_left_out(chunk, compress, damaged, tmp_path):
+    load_filters(compress)
     system, frames = damaged
     ca = paceline.Universe(*system).select_atoms("name CA")
     path = tmp_path / "out.h5md"
@@ -260,6 +264,12 @@ def test_a_cell_comes_back_as_it_was(tmp_path):
         ({"chunk": "9000000x214"}, "choose fewer frames"),
         ({"compress": "gzip:10"}, "expected a compression as"),
         ({"compress": "shuffle"}, "expected a compression as"),
+        ({"compress": "zstd"}, "zstd:1 to zstd:19, lz4, .* found 'zstd'"),
+        ({"compress": "zstd:0"}, "found 'zstd:0'"),
+        ({"compress": "zstd:20"}, "found 'zstd:20'"),
+        ({"compress": "shuffle+lz4:1"}, "found 'shuffle\\+lz4:1'"),
+        ({"compress": "blosc:5"}, "found 'blosc:5'"),
+        ({"chunk": "contiguous", "compress": "lz4"}, "contiguous space cannot be compressed"),
         ({"for_": "speed"}, "expected for_ out of frames, atoms, both"),
         ({"align": -1}, "expected bytes of a stripe"),
     ],
@@ -290,16 +300,26 @@ def test_automatic_chunks_are_bounded(for_, align):
 
 
 def test_compressions_are_read():
-    assert parse_compression("none").level is None
-    assert parse_compression("gzip:9").level == 9
+    assert parse_compression("none") == Compression()
+    assert parse_compression("gzip:9") == Compression(False, "gzip", 9)
+    assert parse_compression("zstd:19") == Compression(False, "zstd", 19)
+    assert parse_compression("shuffle+lz4") == Compression(True, "lz4")
 
 
-def test_encoders_travel(tmp_path):
+@pytest.mark.parametrize(
+    ("method", "level", "by_h5py"),
+    [
+        ("gzip", 2, {"compression": 2}),
+        ("zstd", 2, {"compression": 32015, "compression_opts": (2,)}),
+        ("lz4", None, {"compression": 32004, "compression_opts": ()}),
+    ],
+)
+def test_encoders_travel(method, level, by_h5py, tmp_path):
     import pickle
 
-    encoder = _core.ChunkEncoder(
-        "<f8", (4, 7, 3), shuffle=True, level=2, precision=0.01, factor=0.1, what="velocity"
-    )
+    load_filters(method)
+    options = {"method": method, "level": level, "precision": 0.01, "factor": 0.1}
+    encoder = _core.ChunkEncoder("<f8", (4, 7, 3), shuffle=True, what="velocity", **options)
     values = np.random.default_rng(3).normal(size=(6, 20, 3)).astype(np.float32)
     data, sizes = encoder.encode(values)
     again, _ = pickle.loads(pickle.dumps(encoder)).encode(values)
@@ -309,7 +329,7 @@ def test_encoders_travel(tmp_path):
     path = tmp_path / "by_h5py.h5"
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset(
-            "value", (6, 20, 3), "<f8", chunks=(4, 7, 3), compression=2, shuffle=True
+            "value", (6, 20, 3), "<f8", chunks=(4, 7, 3), shuffle=True, **by_h5py
         )
         ends = np.cumsum(sizes).tolist()
         for k, (start, end) in enumerate(itertools.pairwise([0, *ends])):

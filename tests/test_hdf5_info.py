@@ -10,6 +10,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.cli import main
 from paceline.cli.info import facts_of
+from paceline.hdf5.repack import repack
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
 
@@ -38,6 +39,14 @@ def test_what_a_file_holds_and_who_reads_it(tmp_path):
         "everything",
     ]
     assert facts["repacking"] == "does not pay: there is little to be read"
+
+
+def test_filters_that_only_we_bring_are_named(tmp_path):
+    path = write_simple(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3))
+    for compress, words in (("shuffle+zstd:7", "shuffle + zstd 7"), ("lz4", "lz4")):
+        repack(path, chunk=f"2x{N_ATOMS}", compress=compress)
+        facts = {one.heading: one.text for one in facts_of(str(path))}
+        assert f"({2 * N_ATOMS * 12} bytes, {words}), decoded by paceline" in facts["positions"]
 
 
 def test_what_only_hdf5_reads_is_said_with_its_reason(tmp_path):

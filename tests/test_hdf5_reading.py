@@ -14,6 +14,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.h5md_files import numbers, write_gromacs, write_simple
+from helpers.programs import load_filters, without_filters
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -27,6 +28,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.hdf5 import conventions, trajectory
+from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.reader import ChunkReader
@@ -56,6 +58,17 @@ LAYOUTS = {
         "fletcher32": True,
         "dtype": ">f8",
     },
+    "zstd": {"chunks": (1, 17, 3), "compression": 32015, "compression_opts": (3,)},
+    "shuffle, zstd": {
+        "chunks": (5, 4, 2),
+        "compression": 32015,
+        "compression_opts": (7,),
+        "shuffle": True,
+        "fletcher32": True,
+        "dtype": ">f8",
+    },
+    "shuffle, LZ4": {"chunks": (4, 17, 3), "compression": 32004, "shuffle": True},
+    "LZ4 in blocks": {"chunks": (5, 4, 2), "compression": 32004, "compression_opts": (50,)},
 }
 #: What only HDF5's library reads, and why.
 FALLBACKS = {
@@ -66,6 +79,7 @@ FALLBACKS = {
 
 
 def written(path, layout, **changes):
+    load_filters(layout)
     layout = dict(layout)
     if "external" in layout:
         layout["external"] = [(path.parent / layout["external"], 0, h5py.h5f.UNLIMITED)]
@@ -666,23 +680,55 @@ time.sleep(0.2)
 
 def test_filters_of_others(tmp_path):
     plugin = pytest.importorskip("hdf5plugin")
-    path = written(tmp_path / "a.h5md", {"chunks": (5, 17, 3), **plugin.LZ4()})
+    chunks = {"chunks": (5, 17, 3)}
+    ours = written(tmp_path / "zstd.h5md", {**chunks, **plugin.Zstd()})
+    path = written(tmp_path / "bitshuffle.h5md", {**chunks, **plugin.Bitshuffle()})
     # In an interpreter that has not imported it.
     code = (
         "import sys, paceline; from paceline.analysis.rms import RMSF; "
-        "atoms = paceline.Universe(sys.argv[1]).atoms; print(RMSF(atoms).run().results.rmsf[0])"
+        "[print(RMSF(paceline.Universe(one).atoms).run().results.rmsf[0]) for one in sys.argv[1:]]"
     )
-    command = [sys.executable, "-c", code, str(path)]
+    command = [sys.executable, "-c", code, str(ours), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert re.search(r"its filter .*\(32004\)", done.stderr)
+    assert re.findall(r"its filter .*", done.stderr)[0].startswith("its filter bitshuffle (32008)")
     wanted = np.sqrt(stored(path)[:, 0].astype(float).var(axis=0).sum())
-    assert float(done.stdout) == pytest.approx(wanted)
+    assert [float(line) for line in done.stdout.split()] == pytest.approx([wanted] * 2)
     shadow = tmp_path / "hdf5plugin.py"
     shadow.write_text("raise ImportError")
     command[2] = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert float(done.stdout) == pytest.approx(wanted)
     assert "UnsupportedError" in done.stderr
-    assert "(32004), which HDF5 does not know here: pip install hdf5plugin" in done.stderr
+    assert "bitshuffle (32008), which HDF5 does not know here: pip install hdf5" in done.stderr
+
+
+def test_steps_and_times_in_a_filter_that_hdf5_lacks(tmp_path, monkeypatch):
+    load_filters("zstd")
+    path, steps = tmp_path / "a.h5", np.arange(7) * 5
+    zstd = {"compression": 32015, "compression_opts": (1,)}
+    bzip2 = {"compression": 307, "compression_opts": (9,)}
+    with h5py.File(path, "w") as file:
+        file.create_dataset("step", data=steps, chunks=(3,), shuffle=True, **zstd)
+        file.create_dataset("edges", data=np.ones((7, 3, 3)), chunks=(2, 3, 3), **zstd)
+        file.create_dataset("parts", data=np.ones((7, 3)), chunks=(2, 1), **zstd)
+        file.create_dataset("other", data=steps, chunks=(3,), **bzip2)
+    with without_filters(monkeypatch), File(str(path)) as file:
+        np.testing.assert_array_equal(read_series(file.root["step"]), steps)
+        np.testing.assert_array_equal(read_series(file.root["edges"]), np.ones((7, 3, 3)))
+        for name, words in (("parts", r"zstd \(32015\)"), ("other", r"bzip2 \(307\)")):
+            with pytest.raises(UnsupportedError, match=f"/{name} .* {words}, .* pip install"):
+                read_series(file.root[name])
+
+
+def test_numbers_that_are_all_alike_take_next_to_no_bytes(tmp_path):
+    load_filters("zstd")
+    held = numbers(n_frames=8, n_atoms=20_000)._replace(position=np.zeros((8, 20_000, 3)))
+    nothing = {"velocity": None, "force": None}
+    storage = {"chunks": (8, 20_000, 3), "compression": 32015, "compression_opts": (3,)}
+    path = write_simple(tmp_path / "a.h5md", **{**held._asdict(), **nothing}, **storage)
+    with h5py.File(path) as file:
+        assert file["particles/atoms/position/value"].id.get_storage_size() < 1_920_000 / 5000
+    assert not paceline.Universe(str(path)).trajectory[7].positions.any()
 
 
 def test_relative_paths_are_of_the_folder_of_now(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers.programs import HDF5_TOOLS
+from helpers.programs import HDF5_TOOLS, load_filters, without_filters
 
 from paceline import cli
 from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
@@ -26,6 +26,8 @@ LAYOUTS = [
     {"chunk": "contiguous", "compress": "none"},
     {"compress": "shuffle+gzip:3", "for_": "atoms"},
     {"compress": "gzip:1", "align": 4096},
+    {"compress": "shuffle+zstd:3", "chunk": "16x10"},
+    {"compress": "lz4"},
 ]
 
 
@@ -106,6 +108,7 @@ def refuse_difference(old, new):
 @pytest.mark.parametrize("kind", ["<f4", ">f4", "<f8"])
 @pytest.mark.parametrize("stored", [{}, {"compression": "gzip", "shuffle": True}], ids=str)
 def test_everything_is_as_it_was(layout, kind, stored, tmp_path):
+    load_filters(layout)
     old, new = tmp_path / "old.h5md", tmp_path / "new.h5md"
     make(old, kind=kind, **stored)
     repack(old, new, n_workers=2, **layout)
@@ -120,6 +123,64 @@ def test_other_layouts_are_read(stored, tmp_path):
     refuse_difference(old, new)
     with h5py.File(new) as file:
         assert file[POSITION].compression == ("gzip" if "compression" in stored else None)
+
+
+def filters_of(path):
+    """Numbers and values of the filters of positions."""
+    with h5py.File(path) as file:
+        created = file[POSITION].id.get_create_plist()
+        stages = (created.get_filter(k) for k in range(created.get_nfilters()))
+        return [(number, values) for number, _, values, _ in stages]
+
+
+@pytest.mark.parametrize("kind", ["<f4", "<f8", "<f2"])
+def test_from_one_compression_to_another_and_back(kind, tmp_path):
+    load_filters("zstd")
+    first, *others = [tmp_path / f"{k}.h5md" for k in range(6)]
+    make(first, kind=kind, compression="gzip", shuffle=True)
+    zstd, lz4 = (32015, (5,)), (32004, ())
+    old = first
+    for new, compress, expected in zip(
+        others,
+        ["zstd:5", None, "lz4", None, "gzip:2"],
+        [[zstd], [zstd], [lz4], [lz4], [(1, (2,))]],
+        strict=True,
+    ):
+        repack(old, new, compress=compress)
+        assert filters_of(new) == expected
+        with h5py.File(first) as one, h5py.File(new) as other:
+            assert one[POSITION][()].tobytes() == other[POSITION][()].tobytes()
+        old = new
+
+
+@pytest.mark.parametrize("values", [(3,), (22,), (2**32 - 5,)])
+def test_levels_of_other_programs_are_kept_if_they_are_ours(values, tmp_path):
+    load_filters("zstd")
+    make(tmp_path / "md.h5md", compression=32015, compression_opts=values)
+    repack(tmp_path / "md.h5md")
+    level = {3: 3, 22: 19}.get(values[0], 1)
+    assert filters_of(tmp_path / "md.h5md") == [(32015, (level,))]
+
+
+def test_without_the_filter_the_core_reads_and_writes_all(tmp_path, monkeypatch):
+    load_filters("zstd")
+    old, new, back = (tmp_path / f"{name}.h5md" for name in ("old", "new", "back"))
+    make(old, compression=32004, shuffle=True)
+    with without_filters(monkeypatch):
+        repack(old, new, compress="zstd:1")
+        repack(new, back, compress="gzip:1")
+    refuse_difference(old, new)
+    with h5py.File(old) as one, h5py.File(back) as other:
+        np.testing.assert_array_equal(one[POSITION], other[POSITION])
+    wide = tmp_path / "wide.h5md"
+    make(wide, kind="<f8", compression=32015, compression_opts=(3,))
+    before = wide.read_bytes()
+    with (
+        without_filters(monkeypatch),
+        pytest.raises(UnsupportedError, match=r"zstd \(32015\), .* pip install hdf5plugin"),
+    ):
+        repack(wide)
+    assert wide.read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["<f4", "<f8"])

@@ -61,6 +61,7 @@ __all__ = [
     "merge_covariance",
     "merge_moments",
     "netcdf_header",
+    "pack_chunk",
     "read_integers",
     "read_snapshot",
     "read_text_head",
@@ -376,6 +377,7 @@ class ChunkEncoder:
         chunk: tuple[int, int, int],
         *,
         shuffle: bool = False,
+        method: str | None = None,
         level: int | None = None,
         precision: float | None = None,
         factor: float = 1.0,
@@ -969,6 +971,9 @@ def dlpoly_history_head(
 ) -> bytes: ...
 def dlpoly_frame_head(
     n_atoms: int, fields: int, *, step: int, dt: float, time: float, cell: _Cell | None
+) -> bytes: ...
+def pack_chunk(
+    data: bytes, *, width: int, shuffle: bool, method: str, level: int | None = None
 ) -> bytes: ...
 def read_integers(
     path: str | os.PathLike[str], dataset: _Dataset, slice: _Slice

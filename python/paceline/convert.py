@@ -67,7 +67,8 @@ class Write(AnalysisBase):
     align : int, optional
         Of an H5MD file: bytes of a stripe of the file system, where chunks as large shall begin.
     compress : str, optional
-        Of an H5MD file: "none", the default, "gzip:1" to "gzip:9", or "shuffle+gzip:1" and so on.
+        Of an H5MD file: "none", the default, "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4",
+        or one of these as "shuffle+zstd:3".
     overwrite : bool
         Whether a file of that name may be replaced.
 

@@ -77,7 +77,8 @@ class H5MDWriter(WriterBase):
         What the file will be read for, where `chunk="auto"`: whole frames, a few atoms through all
         frames, or both.
     compress : str
-        "none", "gzip:1" to "gzip:9", or "shuffle+gzip:1" to "shuffle+gzip:9".
+        "none", "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", or one of these as
+        "shuffle+zstd:3".
     precision : float, optional
         Å: positions are rounded to the largest power of two that is not above it, so that they
         compress better.
@@ -101,9 +102,10 @@ class H5MDWriter(WriterBase):
         As in h5py, instead of `chunk`: frames, atoms and 3; False for "contiguous"; True for
         "auto".
     compression : {"gzip"} or int, optional
-        As in h5py, instead of `compress`; an integer is a level, 0 for none.
-    compression_opts : int, optional
-        Level of `compression="gzip"`; by default 4.
+        As in h5py, instead of `compress`; an integer is a level of gzip, 0 for none, or the number
+        of Zstandard, 32015, or LZ4, 32004, as `hdf5plugin.Zstd` and `hdf5plugin.LZ4` give it.
+    compression_opts : int or tuple of int, optional
+        Level of `compression="gzip"`, by default 4, or values of these filters.
     driver : {"sec2", "stdio", "core"}, optional
         Accepted without effect: the file is the same.
     comm : None
@@ -315,7 +317,7 @@ class StreamingWriter:
         with contextlib.ExitStack() as stack:
             align = storage.layout.align
             self._file = stack.enter_context(new_hdf5(path, overwrite=overwrite, align=align))
-            if storage.compression.level is not None and n_threads > 1:
+            if storage.compression.method is not None and n_threads > 1:
                 pool = ThreadPoolExecutor(n_threads, thread_name_prefix="paceline-encode")
                 stack.callback(pool.shutdown, cancel_futures=True)
                 n_bytes = sum(array.nbytes for array in self._gathered.values())

@@ -16,6 +16,7 @@ from helpers import dlpoly_files, lammps_files, netcdf_bytes, netcdf_files, traj
 from helpers.charmm_dcd import shape_matrix, write_dcd
 from helpers.h5md_files import numbers, write_gromacs, write_lammps, write_simple
 from helpers.trajectory_bytes import DcdVariant
+from paceline.hdf5.repack import repack
 
 N_FRAMES, N_ATOMS = 10, 60
 CHUNKS = {"chunks": (2, 5, 3)}
@@ -101,6 +102,11 @@ def _latest(path: Path) -> None:
             old.copy(name, new)
 
 
+def _repacked(path: Path, compress: str) -> None:
+    write_simple(path, **CHUNKS)
+    repack(path, chunk="2x5", compress=compress)
+
+
 def _gromacs(path: Path) -> None:
     atoms = {
         "mass": [16.0, 1.0, 1.0],
@@ -169,6 +175,8 @@ MAKERS: dict[str, Callable[[Path], SoundFile]] = {
     "h5md, contiguous": _written(write_simple, "a.h5md"),
     "h5md, chunked": _written(lambda path: write_simple(path, **CHUNKS), "a.h5md"),
     "h5md, gzip": _written(lambda path: write_simple(path, **CHUNKS, **GZIP), "a.h5md"),
+    "h5md, zstd": _written(lambda path: _repacked(path, "shuffle+zstd:3"), "a.h5md"),
+    "h5md, lz4": _written(lambda path: _repacked(path, "lz4"), "a.h5md"),
     "h5md, latest": _written(_latest, "a.h5md"),
     "h5md, gromacs": _written(_gromacs, "a.h5md"),
     "h5md, lammps": _written(lambda path: write_lammps(path, numbers()), "a.h5"),

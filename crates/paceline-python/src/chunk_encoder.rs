@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::encoder::{failed, unwritable};
 use paceline_formats::exact_vectors;
-use paceline_formats::hdf5_chunks::encode::{self, Float, Settings};
+use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
 use paceline_formats::writer::allocated_chunks::{with_room, write};
 
 /// Encodes the chunks of one dataset of (frames, atoms, 3).
@@ -24,13 +24,15 @@ impl ChunkEncoder {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (
-        dtype, chunk, *, shuffle=false, level=None, precision=None, factor=1.0, what="position".into()
+        dtype, chunk, *, shuffle=false, method=None, level=None, precision=None, factor=1.0,
+        what="position".into()
     ))]
     fn new(
         py: Python<'_>,
         dtype: &str,
         chunk: (usize, usize, usize),
         shuffle: bool,
+        method: Option<&str>,
         level: Option<i32>,
         precision: Option<f64>,
         factor: f64,
@@ -54,7 +56,7 @@ impl ChunkEncoder {
             frames,
             atoms,
             shuffle,
-            level,
+            compression: method.map(|name| compression(name, level)).transpose()?,
             precision,
             factor,
             what,
@@ -74,7 +76,14 @@ impl ChunkEncoder {
         };
         let named = PyDict::new(py);
         named.set_item("shuffle", settings.shuffle)?;
-        named.set_item("level", settings.level)?;
+        let (method, level) = match settings.compression {
+            None => (None, None),
+            Some(Compression::Gzip(level)) => (Some("gzip"), Some(level)),
+            Some(Compression::Zstd(level)) => (Some("zstd"), Some(level)),
+            Some(Compression::Lz4) => (Some("lz4"), None),
+        };
+        named.set_item("method", method)?;
+        named.set_item("level", level)?;
         named.set_item("precision", settings.precision)?;
         named.set_item("factor", settings.factor)?;
         named.set_item("what", &settings.what)?;
@@ -128,6 +137,36 @@ impl ChunkEncoder {
 
 /// Name of the numbers' type and shape of a chunk.
 type Arguments = (&'static str, (usize, usize, usize));
+
+fn compression(method: &str, level: Option<i32>) -> PyResult<Compression> {
+    match (method, level) {
+        ("gzip", Some(level)) => Ok(Compression::Gzip(level)),
+        ("zstd", Some(level)) => Ok(Compression::Zstd(level)),
+        ("lz4", None) => Ok(Compression::Lz4),
+        _ => Err(PyValueError::new_err(format!(
+            "expected gzip or zstd with a level, or lz4 without, found {method} with {level:?}"
+        ))),
+    }
+}
+
+/// One chunk of numbers of `width` bytes, as they are stored, shuffled and compressed.
+#[pyfunction]
+#[pyo3(signature = (data, *, width, shuffle, method, level=None))]
+pub(super) fn pack_chunk<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    width: usize,
+    shuffle: bool,
+    method: &str,
+    level: Option<i32>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let compression = compression(method, level)?;
+    with_room(|room| {
+        let packed = py.detach(|| encode::pack_chunk(data, width, shuffle, compression, room));
+        packed.map_err(|reason| unwritable(py, None, &reason))?;
+        Ok(PyBytes::new(py, &room.packed))
+    })
+}
 
 fn atoms_of(values: &PyReadonlyArray3<'_, f32>) -> PyResult<usize> {
     match values.shape() {

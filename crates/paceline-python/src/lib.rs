@@ -113,7 +113,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::chunk_encoder::{ChunkEncoder, cell_vectors};
+    use super::chunk_encoder::{ChunkEncoder, cell_vectors, pack_chunk};
     #[pymodule_export]
     use super::chunks::{ChunkReader, read_integers};
     #[pymodule_export]

@@ -531,7 +531,7 @@ def add_repack(commands: Any) -> CommandParser:
     form = FileForm(output="optional", several=False)
     add_file_arguments(parser, form, formats="H5MD file; without an output it is replaced")
     add = parser.section("output").add_argument
-    add_layout_arguments(parser, compress="as it was, with gzip in place of other methods")
+    add_layout_arguments(parser, compress="as it was, or gzip where it was none of these")
     add(
         "--precision",
         type=float,

@@ -447,6 +447,7 @@ def add_layout_arguments(parser: CommandParser, *, compress: str = "none") -> No
         "--compress",
         type=compression,
         metavar="HOW",
-        help="none, gzip:1 to gzip:9 or, smaller but read more slowly where few atoms are wanted, "
-        f"shuffle+gzip:4 [{compress}]",
+        help="none, gzip:1 to gzip:9, zstd:1 to zstd:19 or lz4, which other programs read with "
+        "hdf5plugin, or, smaller but read more slowly where few atoms are wanted, shuffle+gzip:4 "
+        f"and so on [{compress}]",
     )

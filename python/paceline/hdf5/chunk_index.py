@@ -13,7 +13,13 @@ import numpy as np
 from paceline.block import FIELDS, FrameBuffer, field_bits
 
 #: HDF5's registered numbers of the filters that the core undoes.
-DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
+DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015
+#: Names of these filters, and of others that are registered with HDF5.
+FILTER_NAMES = {
+    **{DEFLATE: "gzip", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", LZF: "lzf"},
+    **{LZ4: "lz4", ZSTD: "zstd", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
+    **{32013: "zfp", 32017: "sz", 32024: "sz3", 32026: "blosc2"},
+}
 #: Row of a frame that an element does not hold.
 ABSENT = -1
 #: Note for frames whose times the file does not have.
@@ -26,8 +32,19 @@ class Filter:
 
     #: HDF5's registered number.
     number: int
+    #: As the file has it, which may have none.
     name: str
     values: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Name and number.
+
+        >>> Filter(32001, "").words
+        'blosc (32001)'
+        """
+        name = FILTER_NAMES.get(self.number) or self.name or "without a name"
+        return f"{name} ({self.number})"
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5.chunk_index import (
     DEFLATE,
     FLETCHER32,
+    LZ4,
     LZF,
     SHUFFLE,
+    ZSTD,
     ChunkTable,
     Dataset,
     Element,
     Filter,
     slice_of,
 )
-from paceline.hdf5.file import DEFLATE_RATIO, NOWHERE, Array, damaged
+from paceline.hdf5.file import NOWHERE, Array, damaged, unpacked_ratio
 
 #: Filters after which a chunk has as many bytes as before, or four more.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
@@ -36,10 +38,11 @@ def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     could hold is one at once.
     """
     _check_numeric(array)
-    array.check_filters()
     filters = array.filters
     whole = Dataset(array.name, array.dtype, array.shape, array.chunk, filters, fill=array.fill)
     fallback = array.h5py_fallback or _why_unknown(array.dtype, filters)
+    if fallback:
+        array.check_filters()
     if fallback or not all(array.shape):
         found = replace(whole, h5py_fallback=fallback)
     elif array.chunk is None:
@@ -73,10 +76,10 @@ def _why_unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
     """Describe what the core does not know of it; empty where it knows all."""
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return f"its numbers are {dtype.name}"
-    known = (DEFLATE, SHUFFLE, FLETCHER32, LZF)
+    known = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD)
     for stage in filters:
         if stage.number not in known:
-            return f"its filter {stage.name or 'without a name'} ({stage.number})"
+            return f"its filter {stage.words}"
     return ""
 
 
@@ -147,7 +150,8 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
 def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Mark chunks whose bytes can stand for their numbers."""
     expected, compressed = _expected(dataset, masks)
-    return np.where(compressed, sizes >= expected // np.uint64(DEFLATE_RATIO), sizes == expected)
+    least = expected // np.uint64(unpacked_ratio(dataset.filters))
+    return np.where(compressed, sizes >= least, sizes == expected)
 
 
 def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -184,27 +188,36 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def read_series(array: Array) -> np.ndarray:
-    """Read all numbers of a dataset with an axis, which may have a chunk for each."""
-    if _has_many_chunks(array):
+    """Read all numbers of a dataset with an axis, which may have a chunk for each.
+
+    The core reads many chunks, and such as HDF5 lacks a filter of.
+    """
+    only_core = array.missing_filter is not None
+    if _has_chunks_of_rows(array) and (only_core or _has_many_chunks(array)):
         dataset = describe_dataset(array)
         # Where the core fails, HDF5 says what is wrong, or reads it all the same.
-        with contextlib.suppress(DamagedFileError):
+        with contextlib.suppress(*() if only_core else (DamagedFileError,)):
             if not dataset.h5py_fallback:
                 found = _read_chunks_at_once(array.file.path, dataset)
+                if only_core:
+                    return found
                 last = array.read(slice(len(found) - 1, None))
                 if found[-1:].tobytes() == last.tobytes():
                     return found
     return array.read()
 
 
-def _has_many_chunks(array: Array) -> bool:
-    """True where whole rows are cut into many chunks."""
-    chunk, shape = array.chunk, array.shape
+def _has_chunks_of_rows(array: Array) -> bool:
+    """True where numbers lie in chunks of whole rows."""
     is_number = array.dtype.kind in "iuf" and array.enum_names is None
-    if chunk is None or not is_number or chunk[1:] != shape[1:]:
-        return False
+    return is_number and array.chunk is not None and array.chunk[1:] == array.shape[1:]
+
+
+def _has_many_chunks(array: Array) -> bool:
+    """True where HDF5's library would take long to find its chunks."""
+    assert array.chunk is not None
     array.check_size()
-    return shape[0] // chunk[0] >= _MANY_CHUNKS
+    return array.shape[0] // array.chunk[0] >= _MANY_CHUNKS
 
 
 def _read_chunks_at_once(path: str, dataset: Dataset) -> np.ndarray:

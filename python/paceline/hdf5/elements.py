@@ -7,7 +7,7 @@ import numpy as np
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
 from paceline.hdf5.dataset import read_series
-from paceline.hdf5.file import DEFLATE_RATIO, Array, File, Group, damaged
+from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
 
 class SharedAxes:
@@ -144,7 +144,7 @@ class Elements:
     def _n_rows(self, values: Array) -> int:
         """Length of the first axis; no more than the stored bytes can stand for."""
         n_rows = values.shape[0] if values.shape else 0
-        most = max(values.stored_bytes * DEFLATE_RATIO, 1 << 20)
+        most = max(values.stored_bytes * unpacked_ratio(values.filters), 1 << 20)
         if n_rows > most:
             raise damaged(self._path, values.name, f"at most {most} samples", str(n_rows))
         return n_rows

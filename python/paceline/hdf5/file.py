@@ -6,21 +6,21 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import h5py
 import numpy as np
 
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
-from paceline.hdf5.chunk_index import Filter
+from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, LZF, SHUFFLE, Filter
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises where the library finds a file wrong.
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-#: Most bytes that one byte of a deflated stream can stand for.
-DEFLATE_RATIO = 1032
+#: Most bytes that one byte of a deflated stream can stand for, and of one by any other filter.
+_DEFLATE_RATIO, _RATIO = 1032, 1 << 15
 #: Offset, in no file, of a chunk whose entry in the file is impossible.
 NOWHERE = 2**64 - 1
 
@@ -177,6 +177,12 @@ class Node:
         return f"<{type(self).__name__} {self.name} of {self.file.path}>"
 
 
+def unpacked_ratio(filters: Sequence[Filter]) -> int:
+    """Bytes that one byte behind some filters can stand for, at the most."""
+    smaller = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4)
+    return _DEFLATE_RATIO if all(one.number in smaller for one in filters) else _RATIO
+
+
 class Array(Node):
     """A dataset of any kind of elements; the dtype of text is `object`."""
 
@@ -204,6 +210,7 @@ class Array(Node):
         Text is str, in arrays of `object`. A dataset without axes gives its one element.
         """
         self.check_size()
+        self.check_filters()
         chunks = zip(self.shape, self.chunk or self.shape, strict=True)
         extend_time_limit(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READ_SECONDS)
         with wrap_errors(self.file.path, self.name):
@@ -217,7 +224,9 @@ class Array(Node):
     def check_size(self) -> None:
         """Raise `DamagedFileError` where it claims more bytes than the file could hold."""
         claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
-        room = self.stored_bytes * (DEFLATE_RATIO if self.filters or self.h5py_fallback else 1)
+        room = self.stored_bytes
+        if self.filters or self.h5py_fallback:
+            room *= unpacked_ratio(self.filters)
         if claimed > max(room, _ALWAYS_READ):
             raise damaged(
                 self.file.path,
@@ -253,18 +262,24 @@ class Array(Node):
 
     def check_filters(self) -> None:
         """Raise `UnsupportedError` where HDF5 lacks a filter that unpacks its bytes."""
+        missing = self.missing_filter
+        if missing is not None:
+            raise UnsupportedError(
+                f"{self.file.path}: {self.name} went through the filter {missing.words}, which "
+                "HDF5 does not know here: pip install hdf5plugin, which has most"
+            )
+
+    @property
+    def missing_filter(self) -> Filter | None:
+        """First filter that HDF5 lacks, also after hdf5plugin, where there is one, brought its."""
         for stage in self.filters:
-            if h5py.h5z.filter_avail(stage.number):
-                continue
-            with contextlib.suppress(ImportError):
-                # Importing it registers many more.
-                import hdf5plugin  # noqa: F401
             if not h5py.h5z.filter_avail(stage.number):
-                raise UnsupportedError(
-                    f"{self.file.path}: {self.name} went through the filter {stage.name!r} "
-                    f"({stage.number}), which HDF5 does not know here: pip install hdf5plugin, "
-                    "which has most"
-                )
+                with contextlib.suppress(ImportError):
+                    # Importing it registers many more.
+                    import hdf5plugin  # noqa: F401
+                if not h5py.h5z.filter_avail(stage.number):
+                    return stage
+        return None
 
     @property
     def offset(self) -> int | None:

@@ -12,7 +12,7 @@ from paceline.hdf5.cells import read_dimensions, rows_as_frames
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset, read_series
 from paceline.hdf5.elements import Elements, SampledElement, first_not_rising, match_rows
-from paceline.hdf5.file import DEFLATE_RATIO, Array, File, Group, damaged
+from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 from paceline.hdf5.h5md_tree import LAMBDA
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.hdf5.sandbox import extend_time_limit
@@ -165,7 +165,7 @@ class Particles:
         if n_atoms == 0:
             raise MissingDataError(f"{self.file.path}: {first.name} is of no atoms")
         # Even the smallest file holds each atom once.
-        if n_atoms > self.file.size * DEFLATE_RATIO:
+        if n_atoms > self.file.size * unpacked_ratio(first.values.filters):
             found = f"{n_atoms}, in a file of {self.file.size} bytes"
             raise damaged(self.file.path, first.name, "atoms that the file could hold", found)
         return n_atoms

@@ -15,9 +15,8 @@ from paceline._util.files import format_size
 from paceline.hdf5.chunk_index import (
     ABSENT,
     DEFLATE,
-    FLETCHER32,
-    LZF,
-    SHUFFLE,
+    FILTER_NAMES,
+    ZSTD,
     Dataset,
     Element,
     Filter,
@@ -27,8 +26,6 @@ from paceline.hdf5.chunk_index import (
 ONE_IN = 20
 #: Repacking pays from so many bytes read for each byte used, if so many are read at all.
 WORTH, LITTLE = 4.0, 10_000_000
-
-_NAMES = {DEFLATE: "gzip", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", LZF: "lzf"}
 
 
 @dataclass(frozen=True)
@@ -253,5 +250,6 @@ def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
 
 
 def _describe_stage(stage: Filter) -> str:
-    name = _NAMES.get(stage.number, stage.name or f"filter {stage.number}")
-    return f"{name} {stage.values[0]}" if stage.number == DEFLATE and stage.values else name
+    name = FILTER_NAMES.get(stage.number, stage.name or f"filter {stage.number}")
+    has_level = stage.number in (DEFLATE, ZSTD) and stage.values
+    return f"{name} {stage.values[0]}" if has_level else name

@@ -8,8 +8,9 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import h5py
@@ -21,7 +22,7 @@ from paceline._util.machine import current_command
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, SHUFFLE, Element, slice_of
+from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, SHUFFLE, ZSTD, Element, slice_of
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
 from paceline.hdf5.h5md_tree import ELEMENTS, mark_rounded
@@ -96,7 +97,7 @@ def repack(
         As for `paceline.hdf5.storage_layout.choose_layout`.
     compress : str, optional
         As for `paceline.hdf5.storage_layout.parse_compression`; by default as it was, with gzip in
-        place of any other method.
+        place of methods other than gzip, zstd and lz4.
     precision : float, optional
         Å, to which positions are rounded; by default all numbers stay the same to the last bit.
     overwrite : bool
@@ -201,19 +202,26 @@ def _series(file: File) -> Iterator[str]:
                 chunk, whole = (
                     math.prod(shape) * array.dtype.itemsize for shape in (array.chunk, array.shape)
                 )
-                if chunk < SMALL_CHUNK and chunk < whole <= MOST_AT_ONCE:
+                small = chunk < SMALL_CHUNK and chunk < whole <= MOST_AT_ONCE
+                if small and array.missing_filter is None:
                     yield array.name
 
 
 def _as_it_is(array: Array) -> Compression:
-    """Compression of a dataset, as near as gzip comes to it."""
+    """Compression of a dataset, or gzip where it is none of ours."""
     stages = {stage.number: stage.values for stage in array.filters}
     shuffle = SHUFFLE in stages
     if DEFLATE in stages:
         level = stages[DEFLATE][0]
-        return Compression(shuffle, level) if level else Compression()
+        return Compression(shuffle, "gzip", level) if level else Compression()
+    if ZSTD in stages:
+        # Other programs may have written levels that are negative, or above ours.
+        level = np.int32(np.uint32([*stages[ZSTD], 3][0])).item()
+        return Compression(shuffle, "zstd", min(max(level, 1), 19))
+    if LZ4 in stages:
+        return Compression(shuffle, "lz4")
     compressed = [number for number in stages if number not in (SHUFFLE, FLETCHER32)]
-    return Compression(shuffle, 1) if compressed else Compression()
+    return Compression(shuffle, "gzip", 1) if compressed else Compression()
 
 
 def _in_its_unit(precision: float | None, array: Array) -> float | None:
@@ -285,9 +293,12 @@ class _Rewrite:
             dtype="<f4" if found.dtype.itemsize == 4 else "<f8",
         )
         if found.dtype.itemsize == 4:
-            self._encode(destination, found, copy, encoder)
-        else:
+            self._encode(destination, found, copy, encoder, _reader_of(self.array))
+        elif self.layout.contiguous:
             self._convert(destination, found, copy, encoder.step)
+        else:
+            wide = _WideEncoder(copy.dtype, self.layout, self.compression, encoder.step)
+            self._encode(destination, found, copy, wide, _through_hdf5(self.array))
         if encoder.step is not None:
             mark_rounded(copy, encoder.step)
 
@@ -304,10 +315,11 @@ class _Rewrite:
     def _convert(
         self, destination: _Destination, found: Any, copy: Any, step: float | None
     ) -> None:
-        """Write numbers of 64 bits through HDF5: the encoder takes those of 32."""
+        """Write numbers of 64 bits to contiguous space through HDF5."""
+        read = _through_hdf5(self.array)
         for first, stop in self._parts(found, 1):
-            values = self.array.part(slice(first, stop))
-            copy[first:stop] = values if step is None else np.rint(values / step) * step
+            values = read(first, stop)
+            copy[first:stop] = _rounded(values, step)
             destination.advance(values.nbytes)
 
     def _encode(
@@ -315,10 +327,10 @@ class _Rewrite:
         destination: _Destination,
         found: Any,
         copy: Any,
-        encoder: "_core.ChunkEncoder",
+        encoder: Any,
+        read: _Read,
     ) -> None:
         """Read and encode on threads; write chunks in order, contiguous space on the threads."""
-        read = _reader_of(self.array)
         file, n_workers = destination.file, destination.n_workers
         work: Callable[[int, int], Any]
         put: Callable[[int, int, Any], None]
@@ -332,6 +344,40 @@ class _Rewrite:
         for first, stop in self._parts(found, n_workers + 1):
             queue.add(partial(work, first, stop), partial(put, first, stop))
         queue.put_all()
+
+
+@dataclass(frozen=True)
+class _WideEncoder:
+    """Encodes chunks of numbers that are not of 32 bits, which the core's encoder takes none of."""
+
+    dtype: np.dtype
+    layout: DatasetLayout
+    compression: Compression
+    #: Numbers are rounded to multiples of it.
+    step: float | None
+
+    def encode(self, values: np.ndarray) -> tuple[bytes, np.ndarray]:
+        """Encode frames that begin with a chunk: all chunks in C order, and the bytes of each."""
+        values = _rounded(values, self.step)
+        frames, atoms, _ = self.layout.chunk
+        rows, columns = (range(0, values.shape[0], frames), range(0, values.shape[1], atoms))
+        chunks = []
+        for row, column in product(rows, columns):
+            part = values[row : row + frames, column : column + atoms]
+            whole = np.zeros(self.layout.chunk, dtype=self.dtype)
+            whole[: part.shape[0], : part.shape[1]] = part
+            chunks.append(self._packed(whole.tobytes()))
+        return b"".join(chunks), np.array([len(chunk) for chunk in chunks], dtype=np.uint64)
+
+    def _packed(self, chunk: bytes) -> bytes:
+        if self.compression.method is None:
+            return chunk
+        return _core.pack_chunk(chunk, width=self.dtype.itemsize, **asdict(self.compression))
+
+
+def _rounded(values: np.ndarray, step: float | None) -> np.ndarray:
+    """Round to multiples of a step, where there is one."""
+    return values if step is None else np.rint(values / step) * step
 
 
 def _write_frames(read: _Read, dataset: AllocatedDataset, first: int, stop: int) -> int:
@@ -348,7 +394,7 @@ def _count(destination: _Destination, first: int, stop: int, n_bytes: int) -> No
 
 
 def _encode_frames(
-    read: _Read, encoder: "_core.ChunkEncoder", first: int, stop: int
+    read: _Read, encoder: "_core.ChunkEncoder | _WideEncoder", first: int, stop: int
 ) -> tuple[int, bytes, np.ndarray]:
     """Read frames and encode them; return their bytes, their chunks and the size of each."""
     values = read(first, stop)
@@ -369,16 +415,22 @@ def _put(
     destination.advance(n_bytes)
 
 
+def _through_hdf5(array: Array) -> _Read:
+    """Read through HDF5 numbers as they are, or, of 32 bits, in the machine's order of bytes."""
+    array.check_filters()
+    kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
+    return lambda first, stop: np.ascontiguousarray(array.part(slice(first, stop)), dtype=kind)
+
+
 def _reader_of(array: Array) -> _Read:
-    """Choose the core's reader where it reads the same as HDF5, else HDF5."""
-
-    def through_hdf5(first: int, stop: int) -> np.ndarray:
-        return np.ascontiguousarray(array.part(slice(first, stop)), dtype=np.float32)
-
+    """Choose the core's reader where it reads the same as HDF5, or HDF5 cannot, else HDF5."""
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
-        return through_hdf5
+        return _through_hdf5(array)
     through_core = _CoreReader(array.file.path, Element(dataset))
+    if array.missing_filter is not None:
+        return through_core
+    through_hdf5 = _through_hdf5(array)
     same = np.array_equal(through_core(0, 1), through_hdf5(0, 1), equal_nan=True)
     return through_core if same else through_hdf5
 

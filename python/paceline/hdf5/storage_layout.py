@@ -10,6 +10,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError, UnwritableError
+from paceline.hdf5.chunk_index import LZ4, ZSTD
 from paceline.hdf5.h5md_tree import ELEMENTS, QUANTITIES
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
@@ -39,11 +40,18 @@ STRIPES = 8
 _COARSEST = 1.0
 
 
+#: Levels of each method of compression, from the lowest to the highest; None where it has none.
+LEVELS: Mapping[str, tuple[int, int] | None] = {"gzip": (1, 9), "zstd": (1, 19), "lz4": None}
+#: HDF5's numbers of the filters that it may lack.
+REGISTERED = {"zstd": ZSTD, "lz4": LZ4}
+
+
 @dataclass(frozen=True)
 class Compression:
-    """Filters of a chunk: byte shuffle, and gzip of level 1 to 9 or None."""
+    """Filters of a chunk: byte shuffle, and a method of `LEVELS` with its level; None for none."""
 
     shuffle: bool = False
+    method: str | None = None
     level: int | None = None
 
 
@@ -132,6 +140,7 @@ def chunk_encoder(
         dtype,
         layout.chunk,
         shuffle=compression.shuffle,
+        method=compression.method,
         level=compression.level,
         precision=precision,
         factor=factor,
@@ -141,7 +150,7 @@ def chunk_encoder(
 
 def check_compressible(contiguous: bool, compression: Compression) -> None:
     """Raise `UnsupportedError` where contiguous space is to be compressed."""
-    if contiguous and compression.level is not None:
+    if contiguous and compression.method is not None:
         raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
 
 
@@ -155,21 +164,24 @@ def check_precision(precision: float | None) -> None:
 
 
 def parse_compression(text: str) -> Compression:
-    """Read the value of `--compress`: "none", or as "gzip:1" or "shuffle+gzip:4".
+    """Read the value of `--compress`: "none", or as "zstd:3", "lz4" or "shuffle+gzip:4".
 
     Examples
     --------
-    >>> parse_compression("shuffle+gzip:4")
-    Compression(shuffle=True, level=4)
+    >>> parse_compression("shuffle+zstd:3")
+    Compression(shuffle=True, method='zstd', level=3)
     """
     if text == "none":
         return Compression()
-    match = re.fullmatch(r"(shuffle\+)?gzip:([1-9])", text)
-    if match is None:
-        raise UnsupportedError(
-            f"expected a compression as none, gzip:1 to gzip:9 or shuffle+gzip:4, found {text!r}"
-        )
-    return Compression(match[1] is not None, int(match[2]))
+    match = re.fullmatch(r"(shuffle\+)?(\w+)(?::(\d+))?", text)
+    if match and match[2] in LEVELS:
+        levels, level = LEVELS[match[2]], None if match[3] is None else int(match[3])
+        if level is None if levels is None else level in range(levels[0], levels[1] + 1):
+            return Compression(match[1] is not None, match[2], level)
+    raise UnsupportedError(
+        "expected a compression as none, gzip:1 to gzip:9, zstd:1 to zstd:19, lz4, or one of these "
+        f"as shuffle+zstd:3, found {text!r}"
+    )
 
 
 def chunk_like_h5py(chunks: Any) -> str:
@@ -201,21 +213,43 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
     --------
     >>> compression_like_h5py("gzip", 1), compression_like_h5py("gzip", None)
     ('gzip:1', 'gzip:4')
+    >>> compression_like_h5py(32015, (5,))
+    'zstd:5'
     """
+    if hasattr(compression, "filter_id"):  # as hdf5plugin.Zstd(5)
+        compression, options = compression.filter_id, compression.filter_options
     found = f"found {compression!r} with compression_opts={options!r}"
     if compression is None or compression is False:
         if options is not None:
             raise UnsupportedError(f"compression_opts: expected compression= with it, {found}")
         return "none"
+    if not isinstance(compression, bool) and compression in REGISTERED.values():
+        return _registered(compression, options, found)
     level = None if options is not None else compression
     if compression is True or compression == "gzip":
         level = 4 if options is None else options
     if isinstance(level, bool) or level not in range(10):
         raise UnsupportedError(
-            'compression: expected "gzip" with compression_opts=0 to 9, or a level alone, '
-            f'{found}; better than gzip alone compresses compress="shuffle+gzip:4"'
+            'compression: expected "gzip" with compression_opts=0 to 9, a level alone, or a filter '
+            f'of hdf5plugin, Zstd or LZ4, {found}; compress="shuffle+gzip:4" takes no other package'
         )
     return f"gzip:{level}" if level else "none"
+
+
+def _registered(number: int, options: Any, found: str) -> str:
+    """Spell a filter as hdf5plugin gives it to h5py: its number, and a tuple of its values."""
+    values = () if options is None else options
+    if isinstance(values, tuple | list):
+        if number == LZ4 and list(values) in ([], [0]):
+            return "lz4"
+        if number == ZSTD and len(values) < 2:
+            text = f"zstd:{values[0] if values else 3}"
+            parse_compression(text)  # refuses levels that there are not
+            return text
+    raise UnsupportedError(
+        f"compression: expected {ZSTD} (zstd) with the tuple of a level, or {LZ4} (lz4) with none, "
+        f"{found}"
+    )
 
 
 def parse_chunk(text: str) -> tuple[int, int] | None:

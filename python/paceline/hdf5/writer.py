@@ -23,7 +23,13 @@ from paceline import _core
 from paceline._util.files import new_files, writing_to
 from paceline.errors import UnwritableError
 from paceline.hdf5.h5md_tree import Description, FrameRows, create_tree, values_path
-from paceline.hdf5.storage_layout import ChunkOffsets, Compression, DatasetLayout, Storage
+from paceline.hdf5.storage_layout import (
+    REGISTERED,
+    ChunkOffsets,
+    Compression,
+    DatasetLayout,
+    Storage,
+)
 
 #: Frames that are copied together where a contiguous dataset is shortened.
 _COPIED_TOGETHER = 16
@@ -150,8 +156,13 @@ def create_dataset(
         most = tuple(h5py.h5s.UNLIMITED if n is None else n for n in limit)
     if compression is not None and compression.shuffle:
         properties.set_shuffle()
-    if compression is not None and compression.level is not None:
+    if compression is not None and compression.method == "gzip":
         properties.set_deflate(compression.level)
+    elif compression is not None and compression.method is not None:
+        # Optional, since HDF5 may lack it: chunks come encoded.
+        values = () if compression.level is None else (compression.level,)
+        number = REGISTERED[compression.method]
+        properties.set_filter(number, h5py.h5z.FLAG_OPTIONAL, values)
     if allocated or layout.contiguous:
         properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)

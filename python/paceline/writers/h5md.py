@@ -171,7 +171,7 @@ class H5MDFile(Target):
         self._temporary = temporary_name(self._path)
         # Frames that might be left out have no row before those before them are there.
         counted = not frames.skip_damaged
-        plain = self._storage.compression.level is None
+        plain = self._storage.compression.method is None
         self._allocated = plain and (layout.contiguous or counted)
         whole_chunks = not layout.contiguous and (counted or layout.frames == 1)
         encode: Callable[..., Encode] = Encode

@@ -1,16 +1,19 @@
-//! Encodes chunks of HDF5 datasets of (frames, atoms, 3): rounded, shuffled, deflated.
+//! Encodes chunks of HDF5 datasets of (frames, atoms, 3): rounded, shuffled, compressed.
 //!
 //! A chunk holds `frames` × `atoms` × 3 numbers in C order, little-endian. One that reaches beyond
 //! the last frame or atom is filled up with zeros, as HDF5 does. Shuffling puts the first bytes of
-//! all numbers before all second ones, and so on; deflated chunks are whole zlib streams.
+//! all numbers before all second ones, and so on. Compressed chunks are whole streams: zlib's,
+//! a Zstandard frame with its size and a checksum, or LZ4 blocks with a header.
 //!
 //! Rounding is to multiples of the largest power of two that is not above the precision asked for:
 //! off by half of the precision at the most, as with any multiples of the precision itself, but
-//! the last bits of each number then are zeros, which deflate to nothing.
+//! the last bits of each number then are zeros, which compress to nothing.
 
 use std::ops::Range;
 
-use libdeflater::{CompressionLvl, Compressor};
+use libdeflater::CompressionLvl;
+use lz4_flex::block::{compress_into, get_maximum_output_size};
+use zstd_safe::{CCtx, CParameter};
 
 use crate::codec::check_finite;
 
@@ -19,6 +22,10 @@ const COMPONENTS: usize = 3;
 
 /// Bytes of memory that are kept for the next block, at the most, in each buffer.
 const KEPT: usize = 64 << 20;
+
+/// Bytes of a chunk that LZ4 takes in HDF5, at the most, and of a block of it.
+const LZ4_CHUNK: usize = i32::MAX as usize;
+const LZ4_BLOCK: usize = 1 << 30;
 
 /// How a number is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +44,31 @@ impl Float {
     }
 }
 
+/// Compression of chunks, with its level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// 1 to 9.
+    Gzip(i32),
+    /// 1 to 19: higher ones take hundreds of megabytes of memory in each thread.
+    Zstd(i32),
+    Lz4,
+}
+
+impl Compression {
+    /// Refuse a level that there is not, and chunks of more bytes than can be compressed.
+    fn check(self, bytes: usize) -> Result<(), String> {
+        match self {
+            Compression::Gzip(1..=9) | Compression::Zstd(1..=19) => Ok(()),
+            Compression::Gzip(level) => Err(format!("gzip has levels 1 to 9, not {level}")),
+            Compression::Zstd(level) => Err(format!("zstd has levels 1 to 19, not {level}")),
+            Compression::Lz4 if bytes <= LZ4_CHUNK => Ok(()),
+            Compression::Lz4 => Err(format!(
+                "LZ4 takes chunks of less than 2 GiB in HDF5, not {bytes} bytes"
+            )),
+        }
+    }
+}
+
 /// Settings that the chunks of a dataset have in common.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -46,8 +78,7 @@ pub struct Settings {
     /// Atoms of a chunk.
     pub atoms: usize,
     pub shuffle: bool,
-    /// 1 to 9; none where chunks are not deflated.
-    pub level: Option<i32>,
+    pub compression: Option<Compression>,
     /// Distance that stored numbers may be apart from each other without being told apart.
     pub precision: Option<f64>,
     /// Factor that numbers are multiplied by before they are rounded and stored.
@@ -60,7 +91,6 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct ChunkEncoder {
     settings: Settings,
-    level: Option<CompressionLvl>,
     step: Option<f64>,
 }
 
@@ -71,7 +101,7 @@ pub struct Room {
     shuffled: Vec<u8>,
     /// Encoded chunks, one after another.
     pub packed: Vec<u8>,
-    compressor: Option<(CompressionLvl, Compressor)>,
+    compressor: Option<(Compression, Compressor)>,
 }
 
 impl Room {
@@ -93,17 +123,17 @@ impl ChunkEncoder {
             .checked_mul(atoms)
             .and_then(|n| n.checked_mul(COMPONENTS * settings.float.size()));
         // HDF5 states the size of a chunk in 32 bits.
-        if !bytes.is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) {
+        let Some(bytes) = bytes.filter(|&n| n > 0 && u32::try_from(n).is_ok()) else {
             return Err(format!(
                 "a chunk of HDF5 holds from 1 byte to 4 GB: {frames} frames of {atoms} atoms do not"
             ));
-        }
-        let level = settings.level.map(|level| match level {
-            1..=9 => Ok(CompressionLvl::new(level).expect("a level of libdeflate")),
-            _ => Err(format!("gzip has levels 1 to 9, not {level}")),
-        });
-        if settings.shuffle && level.is_none() {
-            return Err("shuffling alone makes nothing smaller: name a level of gzip too".into());
+        };
+        match settings.compression {
+            Some(compression) => compression.check(bytes)?,
+            None if settings.shuffle => {
+                return Err("shuffling alone makes nothing smaller: name a compression too".into());
+            }
+            None => {}
         }
         if !(settings.factor.is_finite() && settings.factor != 0.0) {
             return Err(format!(
@@ -112,7 +142,6 @@ impl ChunkEncoder {
             ));
         }
         Ok(ChunkEncoder {
-            level: level.transpose()?,
             step: settings.precision.map(step_within).transpose()?,
             settings,
         })
@@ -230,27 +259,124 @@ impl ChunkEncoder {
 
     /// Append the chunk in `room.plain` to `room.packed`; gives its size there.
     fn pack(&self, room: &mut Room) -> usize {
-        let Some(level) = self.level else {
-            room.packed.extend_from_slice(&room.plain);
-            return room.plain.len();
-        };
-        let mut bytes = &room.plain;
-        if self.settings.shuffle {
-            shuffle(&room.plain, self.settings.float, &mut room.shuffled);
-            bytes = &room.shuffled;
-        }
-        let compressor = match &mut room.compressor {
-            Some((made_for, compressor)) if *made_for == level => compressor,
-            other => &mut other.insert((level, Compressor::new(level))).1,
-        };
         let before = room.packed.len();
-        room.packed
-            .resize(before + compressor.zlib_compress_bound(bytes.len()), 0);
-        let size = compressor
-            .zlib_compress(bytes, &mut room.packed[before..])
-            .expect("room for what does not compress");
-        room.packed.truncate(before + size);
-        size
+        match self.settings.compression {
+            None => room.packed.extend_from_slice(&room.plain),
+            Some(compression) => {
+                let shuffled = self.settings.shuffle.then(|| self.settings.float.size());
+                room.pack(shuffled, compression);
+            }
+        }
+        room.packed.len() - before
+    }
+}
+
+/// Shuffle and compress one chunk of numbers of `width` bytes, as they are stored, to `room.packed`.
+///
+/// # Errors
+/// Sentence that says what cannot be compressed.
+pub fn pack_chunk(
+    bytes: &[u8],
+    width: usize,
+    shuffle: bool,
+    compression: Compression,
+    room: &mut Room,
+) -> Result<(), String> {
+    compression.check(bytes.len())?;
+    if width == 0 || bytes.is_empty() || !bytes.len().is_multiple_of(width) {
+        return Err(format!("{} bytes are no numbers of {width}", bytes.len()));
+    }
+    room.packed.clear();
+    room.plain.clear();
+    room.plain.extend_from_slice(bytes);
+    room.pack(shuffle.then_some(width), compression);
+    Ok(())
+}
+
+impl Room {
+    /// Append the chunk in `plain` to `packed`, shuffled by the bytes of its numbers if it is to be.
+    fn pack(&mut self, shuffled: Option<usize>, compression: Compression) {
+        let mut bytes = &self.plain;
+        if let Some(width) = shuffled {
+            shuffle(&self.plain, width, &mut self.shuffled);
+            bytes = &self.shuffled;
+        }
+        let compressor = match &mut self.compressor {
+            Some((made_for, compressor)) if *made_for == compression => compressor,
+            other => &mut other.insert((compression, Compressor::new(compression))).1,
+        };
+        compressor.append(bytes, &mut self.packed);
+    }
+}
+
+/// Compresses chunks, with memory that is used again for each.
+enum Compressor {
+    Gzip(libdeflater::Compressor),
+    Zstd(CCtx<'static>),
+    Lz4,
+}
+
+impl Compressor {
+    fn new(compression: Compression) -> Compressor {
+        match compression {
+            Compression::Gzip(level) => {
+                let level = CompressionLvl::new(level).expect("a level that was checked");
+                Compressor::Gzip(libdeflater::Compressor::new(level))
+            }
+            Compression::Zstd(level) => {
+                let mut context = CCtx::create();
+                for parameter in [
+                    CParameter::CompressionLevel(level),
+                    CParameter::ChecksumFlag(true),
+                ] {
+                    let set = context.set_parameter(parameter);
+                    set.expect("a level that was checked");
+                }
+                Compressor::Zstd(context)
+            }
+            Compression::Lz4 => Compressor::Lz4,
+        }
+    }
+
+    /// Append a chunk to `out`.
+    fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let before = out.len();
+        let size = match self {
+            Compressor::Lz4 => return compress_lz4(bytes, out),
+            Compressor::Gzip(compressor) => {
+                out.resize(before + compressor.zlib_compress_bound(bytes.len()), 0);
+                let size = compressor.zlib_compress(bytes, &mut out[before..]);
+                size.expect("room for what does not compress")
+            }
+            Compressor::Zstd(context) => {
+                out.resize(before + zstd_safe::compress_bound(bytes.len()), 0);
+                let size = context.compress2(&mut out[before..], bytes);
+                size.map_err(zstd_safe::get_error_name)
+                    .expect("memory, and room for what does not compress")
+            }
+        };
+        out.truncate(before + size);
+    }
+}
+
+/// Append a chunk to `out` as `decompress` describes it.
+fn compress_lz4(chunk: &[u8], out: &mut Vec<u8>) {
+    out.extend((chunk.len() as u64).to_be_bytes());
+    out.extend((chunk.len().min(LZ4_BLOCK) as u32).to_be_bytes());
+    for block in chunk.chunks(LZ4_BLOCK) {
+        let start = out.len() + size_of::<u32>();
+        out.resize(start + get_maximum_output_size(block.len()), 0);
+        let size =
+            compress_into(block, &mut out[start..]).expect("room for what does not compress");
+        let size = match size < block.len() {
+            true => size,
+            false => {
+                out[start..start + block.len()].copy_from_slice(block);
+                block.len()
+            }
+        };
+        out[start - size_of::<u32>()..start].copy_from_slice(&(size as u32).to_be_bytes());
+        out.truncate(start + size);
     }
 }
 
@@ -297,12 +423,21 @@ fn append<const N: usize>(numbers: &[f32], out: &mut Vec<u8>, code: impl Fn(f32)
     }
 }
 
-fn shuffle(bytes: &[u8], float: Float, out: &mut Vec<u8>) {
+fn shuffle(bytes: &[u8], width: usize, out: &mut Vec<u8>) {
     out.clear();
     out.resize(bytes.len(), 0);
-    match float {
-        Float::F4 => shuffle_by::<4>(bytes, out),
-        Float::F8 => shuffle_by::<8>(bytes, out),
+    match width {
+        4 => shuffle_by::<4>(bytes, out),
+        8 => shuffle_by::<8>(bytes, out),
+        _ => {
+            for (k, plane) in out.chunks_exact_mut(bytes.len() / width).enumerate() {
+                let bytes = bytes.iter().skip(k).step_by(width);
+                plane
+                    .iter_mut()
+                    .zip(bytes)
+                    .for_each(|(to, &from)| *to = from);
+            }
+        }
     }
 }
 

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use libdeflater::{DecompressionError, Decompressor};
-use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
+use super::decompress::{Decompressors, Method};
 
 /// One stage: HDF5's number of it, what the file calls it, and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +15,22 @@ pub struct Filter {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Deflate,
     /// Shuffle of numbers of so many bytes.
     Shuffle(usize),
     Fletcher32,
-    Lzf,
+    Compression(Method),
+}
+
+/// HDF5's numbers of filters that are registered with it.
+const LZ4: u32 = 32004;
+const ZSTD: u32 = 32015;
+
+/// The most bytes that a byte of a dataset's chunks can become.
+pub fn most_of(filters: &[Filter]) -> usize {
+    match filters.iter().any(|filter| filter.number == ZSTD) {
+        true => Method::Zstd.most(),
+        false => Method::Deflate.most(),
+    }
 }
 
 /// Contradiction: what is expected in a chunk's bytes, and what is found.
@@ -49,21 +59,23 @@ impl Pipeline {
     /// A filter that we do not undo, by name.
     pub fn new(filters: &[Filter], width: usize, chunk_bytes: usize) -> Result<Pipeline, String> {
         let stages = filters.iter().map(|filter| match filter.number {
-            1 => Ok(Stage::Deflate),
+            1 => Ok(Stage::Compression(Method::Deflate)),
             2 => match filter.values.first() {
                 None => Ok(Stage::Shuffle(width)),
                 Some(&bytes @ 1..=0xffff) => Ok(Stage::Shuffle(bytes as usize)),
                 Some(bytes) => Err(format!("cannot undo a shuffle of {bytes} bytes")),
             },
             3 => Ok(Stage::Fletcher32),
-            32000 => Ok(Stage::Lzf),
+            32000 => Ok(Stage::Compression(Method::Lzf)),
+            LZ4 => Ok(Stage::Compression(Method::Lz4)),
+            ZSTD => Ok(Stage::Compression(Method::Zstd)),
             number => Err(format!(
                 "cannot undo the filter {} (number {number})",
                 filter.name
             )),
         });
         let stages: Vec<Stage> = stages.collect::<Result<_, _>>()?;
-        let packs = |stage: &&Stage| matches!(stage, Stage::Deflate | Stage::Lzf);
+        let packs = |stage: &&Stage| matches!(stage, Stage::Compression(_));
         if stages.iter().filter(packs).count() > 1 || stages.len() > u32::BITS as usize {
             return Err("cannot undo more than one compression".into());
         }
@@ -87,7 +99,7 @@ impl Pipeline {
 
     /// True if the beginning of a chunk's numbers can be had from the beginning of its bytes.
     pub fn has_beginning(&self, mask: u32) -> bool {
-        self.stages(mask).eq([Stage::Deflate])
+        self.stages(mask).eq([Stage::Compression(Method::Deflate)])
     }
 
     /// Refuse a chunk whose bytes could never become those that it is said to have.
@@ -100,8 +112,7 @@ impl Pipeline {
             .filter(|&stage| stage == Stage::Fletcher32)
             .count() as u64;
         let most = self.stages(mask).find_map(|stage| match stage {
-            Stage::Deflate => Some(DEFLATE_MOST),
-            Stage::Lzf => Some(LZF_MOST),
+            Stage::Compression(method) => Some(method.most()),
             Stage::Shuffle(_) | Stage::Fletcher32 => None,
         });
         let whole = self.chunk_bytes as u64;
@@ -133,7 +144,7 @@ impl Pipeline {
         &self,
         mask: u32,
         stored: &[u8],
-        inflater: &mut Inflater,
+        decompressors: &mut Decompressors,
         room: Vec<u8>,
     ) -> Result<Unpacked, Contradiction> {
         let mut bytes = Cow::Borrowed(stored);
@@ -152,16 +163,15 @@ impl Pipeline {
                 }
                 Stage::Shuffle(width) if before == 0 && width == self.width => shuffled = true,
                 Stage::Shuffle(width) => bytes = unshuffle_all(&bytes, width).into(),
-                Stage::Deflate | Stage::Lzf => {
+                Stage::Compression(method) => {
                     let checks = self.stages(mask).take(before);
                     let checks = checks.filter(|&stage| stage == Stage::Fletcher32).count();
                     let mut out = room.take().unwrap_or_default();
-                    out.resize(self.chunk_bytes + 4 * checks, 0);
-                    let (name, done) = match stage {
-                        Stage::Deflate => ("a deflate", inflater.inflate(&bytes, &mut out)),
-                        _ => ("an LZF", inflate_lzf(&bytes, &mut out)),
-                    };
-                    done.map_err(|found| (format!("{name} stream of {} bytes", out.len()), found))?;
+                    let len = self.chunk_bytes + 4 * checks;
+                    let done = decompressors.undo(method, &bytes, len, &mut out);
+                    done.map_err(|found| {
+                        (format!("{} stream of {len} bytes", method.name()), found)
+                    })?;
                     bytes = out.into();
                 }
             }
@@ -197,86 +207,6 @@ impl Unpacked {
         room.resize(range.len(), 0);
         unshuffle(&self.bytes, width, range, room);
         room
-    }
-}
-
-// Deflate: whole streams, and the beginnings of streams.
-
-/// The most bytes that one byte can become.
-pub const DEFLATE_MOST: usize = 1032;
-
-/// Undoes deflate.
-pub struct Inflater {
-    whole: Decompressor,
-    beginning: Inflate,
-}
-
-impl Default for Inflater {
-    fn default() -> Self {
-        Inflater {
-            whole: Decompressor::new(),
-            beginning: Inflate::new(true, 15),
-        }
-    }
-}
-
-impl Inflater {
-    /// Fill `out` from a whole stream, and prove its checksum.
-    ///
-    /// # Errors
-    /// Description of what is found in place of a stream of as many bytes.
-    pub fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
-        match self.whole.zlib_decompress(stream, out) {
-            Ok(n) if n == out.len() => Ok(()),
-            Ok(n) => Err(format!("a stream of {n} bytes")),
-            Err(DecompressionError::InsufficientSpace) => Err("a longer stream".into()),
-            Err(DecompressionError::BadData) => {
-                Err("one that is corrupt, or has another checksum".into())
-            }
-        }
-    }
-
-    /// Begin to fill something from the beginning of a stream.
-    pub fn begin(&mut self) {
-        self.beginning.reset(true);
-    }
-
-    /// Go on with the next bytes of the stream, to what is filled from its front on; whether it
-    /// is full.
-    ///
-    /// # Errors
-    /// Description of what is found in place of a stream of as many bytes, or more.
-    pub fn go_on(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
-        loop {
-            let (taken, done) = (self.beginning.total_in(), self.done());
-            if done == out.len() {
-                return Ok(true);
-            }
-            let flush = InflateFlush::NoFlush;
-            let status = self.beginning.decompress(stream, &mut out[done..], flush);
-            stream = &stream[(self.beginning.total_in() - taken) as usize..];
-            match status {
-                Ok(Status::StreamEnd) if self.done() < out.len() => {
-                    return Err(format!("a stream of {} bytes", self.done()));
-                }
-                Ok(_) if self.done() == out.len() => return Ok(true),
-                Ok(_) if stream.is_empty() => return Ok(false),
-                Ok(_) if self.done() > done => {}
-                Ok(_) | Err(InflateError::DataError | InflateError::NeedDict { .. }) => {
-                    return Err(format!("one that is corrupt behind byte {}", self.done()));
-                }
-                Err(error) => return Err(error.as_str().into()),
-            }
-        }
-    }
-
-    /// Bytes of the stream that were used so far.
-    pub fn used(&self) -> u64 {
-        self.beginning.total_in()
-    }
-
-    fn done(&self) -> usize {
-        self.beginning.total_out() as usize
     }
 }
 
@@ -335,70 +265,6 @@ fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
     }
 }
 
-// LZF, as h5py stores it.
-//
-// ```text
-// 000nnnnn                       the next n + 1 bytes as they are
-// nnnooooo oooooooo              n + 2 bytes from o + 1 bytes back; n is 1 to 6
-// 111ooooo nnnnnnnn oooooooo     n + 9 bytes from o + 1 bytes back
-// ```
-
-/// The most bytes that one byte can become.
-const LZF_MOST: usize = 88;
-
-/// Fill `out` from a whole stream.
-///
-/// # Errors
-/// Description of what is found in place of a stream of as many bytes.
-fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
-    let mut done = 0;
-    while let Some((&control, rest)) = stream.split_first() {
-        stream = rest;
-        let cut = || format!("a stream that breaks off after {done} bytes");
-        if control < 32 {
-            let len = usize::from(control) + 1;
-            let (literal, rest) = stream.split_at_checked(len).ok_or_else(cut)?;
-            let room = out.get_mut(done..done + len).ok_or("a longer stream")?;
-            room.copy_from_slice(literal);
-            (stream, done) = (rest, done + len);
-            continue;
-        }
-        let mut len = usize::from(control >> 5) + 2;
-        if len == 9 {
-            let (&more, rest) = stream.split_first().ok_or_else(cut)?;
-            (len, stream) = (len + usize::from(more), rest);
-        }
-        let (&low, rest) = stream.split_first().ok_or_else(cut)?;
-        stream = rest;
-        let back = (usize::from(control & 31) << 8 | usize::from(low)) + 1;
-        if back > done {
-            return Err(format!(
-                "a reference to {back} bytes back after {done} bytes"
-            ));
-        }
-        if out.len() - done < len {
-            return Err("a longer stream".into());
-        }
-        repeat(out, done, back, len);
-        done += len;
-    }
-    match done == out.len() {
-        true => Ok(()),
-        false => Err(format!("a stream of {done} bytes")),
-    }
-}
-
-/// Repeat what stands `back` bytes before `at`; what is written may be read again.
-fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
-    if back >= len {
-        out.copy_within(at - back..at - back + len, at);
-    } else {
-        for k in at..at + len {
-            out[k] = out[k - back];
-        }
-    }
-}
-
 // Shuffle: the first bytes of all numbers, then their second bytes, and so on.
 
 /// Put together the numbers in a range of bytes of the unshuffled chunk, which begins and ends
@@ -446,75 +312,7 @@ pub fn unshuffle_all(shuffled: &[u8], width: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use libdeflater::{CompressionLvl, Compressor};
-
     use super::*;
-
-    fn deflate(bytes: &[u8]) -> Vec<u8> {
-        let mut compressor = Compressor::new(CompressionLvl::default());
-        let mut out = vec![0; compressor.zlib_compress_bound(bytes.len())];
-        let n = compressor.zlib_compress(bytes, &mut out).unwrap();
-        out.truncate(n);
-        out
-    }
-
-    fn data() -> Vec<u8> {
-        (0..100_000_u64).map(|k| (k * k % 251) as u8).collect()
-    }
-
-    #[test]
-    fn a_beginning_is_the_beginning_of_the_whole_however_it_arrives() {
-        let (data, stream) = (data(), deflate(&data()));
-        let mut inflater = Inflater::default();
-        let mut whole = vec![0; data.len()];
-        inflater.inflate(&stream, &mut whole).unwrap();
-        assert_eq!(whole, data);
-        for (n, step) in [
-            (0, 7),
-            (1, 1),
-            (40_000, 5),
-            (100_000, 1000),
-            (70_000, 1 << 20),
-        ] {
-            let mut some = vec![0; n];
-            inflater.begin();
-            let mut full = false;
-            for piece in stream.chunks(step) {
-                full = inflater.go_on(piece, &mut some).unwrap();
-                if full {
-                    break;
-                }
-            }
-            assert!(full && inflater.used() <= stream.len() as u64, "{n} bytes");
-            assert_eq!(some, data[..n]);
-        }
-    }
-
-    #[test]
-    fn streams_that_are_corrupt_or_of_another_length_are_refused() {
-        let (data, mut stream) = (data(), deflate(&data()));
-        let mut inflater = Inflater::default();
-        for (n, found) in [
-            (99_999, "a longer stream"),
-            (100_001, "a stream of 100000 bytes"),
-        ] {
-            let refused = inflater.inflate(&stream, &mut vec![0; n]).unwrap_err();
-            assert_eq!(refused, found);
-        }
-        inflater.begin();
-        let refused = inflater
-            .go_on(&stream, &mut vec![0; data.len() + 1])
-            .unwrap_err();
-        assert_eq!(refused, "a stream of 100000 bytes");
-        // A checksum at the end is only for who reads to the end.
-        *stream.last_mut().unwrap() ^= 1;
-        assert!(inflater.inflate(&stream, &mut vec![0; data.len()]).is_err());
-        inflater.begin();
-        assert_eq!(inflater.go_on(&stream, &mut vec![0; 50_000]), Ok(true));
-        stream[..100].fill(0xff);
-        inflater.begin();
-        assert!(inflater.go_on(&stream, &mut vec![0; 50_000]).is_err());
-    }
 
     #[test]
     fn known_checksums_come_out() {
@@ -536,36 +334,6 @@ mod tests {
         assert!(expected.ends_with("05080406"), "{expected}");
         assert_eq!(found, "05090407");
         assert!(strip_checksum(&[1, 2, 3]).is_err());
-    }
-
-    #[test]
-    fn literals_and_references_come_out() {
-        // "abc", then 4 bytes from 3 back, then 10 from 1 back.
-        let stream = [2, b'a', b'b', b'c', 2 << 5, 2, 7 << 5, 1, 0];
-        let mut out = [0; 17];
-        assert_eq!(inflate_lzf(&stream, &mut out), Ok(()));
-        assert_eq!(&out, b"abcabcaaaaaaaaaaa");
-    }
-
-    #[test]
-    fn what_breaks_off_or_points_before_the_start_is_refused() {
-        let refused = |stream: &[u8]| inflate_lzf(stream, &mut [0; 4]).unwrap_err();
-        assert_eq!(refused(&[0, 1]), "a stream of 1 bytes");
-        assert_eq!(refused(&[1, 1]), "a stream that breaks off after 0 bytes");
-        assert_eq!(
-            refused(&[0, 1, 224]),
-            "a stream that breaks off after 1 bytes"
-        );
-        assert_eq!(
-            refused(&[0, 1, 32]),
-            "a stream that breaks off after 1 bytes"
-        );
-        assert_eq!(
-            refused(&[0, 1, 32, 1]),
-            "a reference to 2 bytes back after 1 bytes"
-        );
-        assert_eq!(refused(&[0, 1, 64, 0]), "a longer stream");
-        assert_eq!(refused(&[4, 1, 2, 3, 4, 5]), "a longer stream");
     }
 
     #[test]

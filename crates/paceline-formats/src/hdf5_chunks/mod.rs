@@ -5,11 +5,13 @@
 //! bytes: it opens nothing.
 
 mod dataset;
+mod decompress;
 pub mod encode;
 mod filters;
 mod grid;
 
 pub use self::grid::{Copies, Copy, decode_in_place, decode_one};
 pub use dataset::{Dataset, Kind, Number, Units, Value, tuple};
-pub use filters::{DEFLATE_MOST, Filter, Inflater, Pipeline, Unpacked};
+pub use decompress::Decompressors;
+pub use filters::{Filter, Pipeline, Unpacked, most_of};
 pub use grid::{Column, Grid, Part};

@@ -47,7 +47,7 @@ pub fn write(
     let n_frames = values.len() / (3 * n_atoms);
     let (rows, columns) = encoder.grid(lead + n_frames, n_atoms);
     let argument = |reason: String| Failure::Error(Error::Argument(reason));
-    if encoder.settings().level.is_some() {
+    if encoder.settings().compression.is_some() {
         let reason = "chunks that are compressed have no place before they are";
         return Err(argument(reason.into()));
     }
@@ -124,7 +124,7 @@ mod tests {
             frames,
             atoms,
             shuffle: false,
-            level: None,
+            compression: None,
             precision: None,
             factor: 1.0,
             what: "position".into(),

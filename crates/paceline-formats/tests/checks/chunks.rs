@@ -259,7 +259,10 @@ fn choose(data: &[u8]) -> Option<Chosen> {
     let dataset = Dataset {
         name: "/made/up".into(),
         number,
-        filters: chunk.iter().flat_map(|_| filters(stages)).collect(),
+        filters: chunk
+            .iter()
+            .flat_map(|_| filters(stages, kind & 8 != 0))
+            .collect(),
         fill: vec![fill; number.width],
         shape,
         chunk,
@@ -291,14 +294,13 @@ fn choose(data: &[u8]) -> Option<Chosen> {
     })
 }
 
-/// Two bits a stage; the highest two choose LZF in place of deflate, and a shuffle of 3 bytes.
-fn filters(stages: u8) -> Vec<Filter> {
-    let stage = |shift: u8| match (stages >> shift & 3, stages & 64 != 0, stages & 128 != 0) {
-        (0, ..) => None,
-        (1, true, _) => Some((32000, vec![])),
-        (1, ..) => Some((1, vec![])),
-        (2, _, true) => Some((2, vec![3])),
-        (2, ..) => Some((2, vec![])),
+/// Two bits a stage; the highest two choose the compression: deflate, LZF, LZ4 or Zstandard.
+fn filters(stages: u8, odd_shuffle: bool) -> Vec<Filter> {
+    let stage = |shift: u8| match stages >> shift & 3 {
+        0 => None,
+        1 => Some(([1, 32000, 32004, 32015][usize::from(stages >> 6)], vec![])),
+        2 if odd_shuffle => Some((2, vec![3])),
+        2 => Some((2, vec![])),
         _ => Some((3, vec![])),
     };
     let stages = [0, 2, 4].into_iter().filter_map(stage);

@@ -10,7 +10,7 @@ use paceline_formats::reader::{BlockOut, Numbers};
 
 use crate::SHAPE;
 use crate::check::{Bytes, Table, read};
-use crate::file::{DEFLATE, FLETCHER32, File, LZF, Plan, SHUFFLE};
+use crate::file::{DEFLATE, FLETCHER32, File, LZ4, LZF, Plan, SHUFFLE, ZSTD};
 
 /// Return what becomes of rows 0 to 6 in chunks of 3 after a change.
 fn damaged(filters: &[u32], change: impl Fn(&mut File)) -> (Vec<usize>, String) {
@@ -69,6 +69,16 @@ fn damage_is_placed_and_the_rest_can_be_read() {
         "expected an LZF stream of 1800 bytes, found",
     );
     says(
+        expected(&[ZSTD], &shorter),
+        &middle,
+        "expected a Zstandard stream of 1800 bytes, found one that is corrupt (src size is incorrect)",
+    );
+    says(
+        expected(&[SHUFFLE, LZ4], &shorter),
+        &middle,
+        "expected an LZ4 stream of 1800 bytes, found a stream that breaks off after 1600 bytes",
+    );
+    says(
         expected(&[FLETCHER32], &flip),
         &middle,
         "with the checksum (fletcher32)",
@@ -98,6 +108,56 @@ fn damage_is_placed_and_the_rest_can_be_read() {
         expected(&[DEFLATE], &nowhere),
         &[0, 1, 2],
         "frames 100 to 102, chunk (0, 0, 0) of",
+    );
+}
+
+/// Sizes that streams state are believed only where they are those of the chunk.
+#[test]
+fn chunks_that_state_another_size_are_refused_before_memory_is_taken() {
+    let state = |filter: u32, at: usize, bytes: &'static [u8]| {
+        damaged(&[filter], |file| {
+            let start = file.table.offsets[1] as usize + at;
+            file.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        })
+    };
+    for (found, what) in [
+        (
+            state(LZ4, 0, &[0x7f; 8]),
+            "an LZ4 stream of 1800 bytes, found a stream that states 9187201950435737471 bytes",
+        ),
+        (state(LZ4, 0, &[0; 8]), "found a stream that states 0 bytes"),
+        (
+            state(LZ4, 8, &[0; 4]),
+            "found a stream in blocks of 0 bytes",
+        ),
+        (
+            state(LZ4, 12, &[0xff; 4]),
+            "found a stream that breaks off after 0 bytes",
+        ),
+        (
+            state(LZ4, 12, &[0; 4]),
+            "found one that is corrupt after 0 bytes",
+        ),
+        // Behind the magic number: a descriptor, and a size of two bytes from which 256 are left.
+        (
+            state(ZSTD, 5, &[0xff, 0xff]),
+            "a Zstandard stream of 1800 bytes, found a stream that states 65791 bytes",
+        ),
+        (
+            state(ZSTD, 0, &[0]),
+            "found one that is corrupt (unknown frame descriptor)",
+        ),
+    ] {
+        let (rows, reason) = found;
+        assert_eq!(rows, [3, 4, 5], "{reason}");
+        assert!(reason.contains(what), "{reason}");
+    }
+    let (_, reason) = damaged(&[LZ4], |file| file.table.sizes[1] = 6);
+    assert!(reason.contains("expected at least 7 bytes for 1800 bytes of numbers, found 6 bytes"));
+    let (_, reason) = damaged(&[ZSTD], |file| file.table.sizes[1] = 1);
+    assert!(
+        reason.contains("found one that is corrupt (src size is incorrect)"),
+        "{reason}"
     );
 }
 
@@ -226,12 +286,12 @@ fn datasets_that_cannot_be_are_refused() {
         move |x: &mut Element| {
             x.dataset.filters = vec![paceline_formats::hdf5_chunks::Filter {
                 number,
-                name: "zstd".into(),
+                name: "blosc".into(),
                 values: vec![],
             }];
         }
     };
-    assert!(refused(&unknown(32015)).ends_with("cannot undo the filter zstd (number 32015)"));
+    assert!(refused(&unknown(32001)).ends_with("cannot undo the filter blosc (number 32001)"));
 }
 
 #[test]

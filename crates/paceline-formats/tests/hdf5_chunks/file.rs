@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use libdeflater::{CompressionLvl, Compressor};
+use lz4_flex::block::{compress_into, get_maximum_output_size};
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Kind, Number, Units};
 use paceline_formats::reader::chunks::{ChunkReader, Element, Identity};
@@ -13,6 +14,8 @@ pub const DEFLATE: u32 = 1;
 pub const SHUFFLE: u32 = 2;
 pub const FLETCHER32: u32 = 3;
 pub const LZF: u32 = 32000;
+pub const LZ4: u32 = 32004;
+pub const ZSTD: u32 = 32015;
 
 /// A file that holds one dataset.
 #[derive(Debug, Clone)]
@@ -223,6 +226,8 @@ fn pack(mut bytes: Vec<u8>, filters: &[u32], mask: u32, width: usize) -> Vec<u8>
             DEFLATE => deflate(&bytes),
             SHUFFLE => shuffle(&bytes, width),
             FLETCHER32 => [&bytes[..], &fletcher32(&bytes).to_le_bytes()].concat(),
+            LZ4 => lz4(&bytes),
+            ZSTD => zstd(&bytes),
             _ => lzf(&bytes),
         };
     }
@@ -243,6 +248,32 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut out = vec![0; compressor.zlib_compress_bound(bytes.len())];
     let n = compressor.zlib_compress(bytes, &mut out).unwrap();
+    out.truncate(n);
+    out
+}
+
+/// Blocks of 200 bytes, each compressed or, where that is not shorter, as it is.
+fn lz4(bytes: &[u8]) -> Vec<u8> {
+    let mut out = (bytes.len() as u64).to_be_bytes().to_vec();
+    out.extend(200_u32.to_be_bytes());
+    for block in bytes.chunks(200) {
+        let mut packed = vec![0; get_maximum_output_size(block.len())];
+        let size = compress_into(block, &mut packed).unwrap();
+        let stored = if size < block.len() {
+            &packed[..size]
+        } else {
+            block
+        };
+        out.extend((stored.len() as u32).to_be_bytes());
+        out.extend(stored);
+    }
+    out
+}
+
+/// A frame without a checksum, as other programs write it.
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; zstd_safe::compress_bound(bytes.len())];
+    let n = zstd_safe::compress(&mut out[..], bytes, 3).unwrap();
     out.truncate(n);
     out
 }

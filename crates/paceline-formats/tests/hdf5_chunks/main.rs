@@ -6,7 +6,7 @@ mod damage;
 mod file;
 
 use self::check::{NUMBERS, Table, read};
-use self::file::{DEFLATE, FLETCHER32, File, LZF, Plan, SHUFFLE};
+use self::file::{DEFLATE, FLETCHER32, File, LZ4, LZF, Plan, SHUFFLE, ZSTD};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::reader::chunks::{Element, Identity, ReadRequest};
@@ -27,7 +27,7 @@ const CHUNKS: [&[u64]; 9] = [
     &[7, 50, 1],
 ];
 
-const FILTERS: [&[u32]; 10] = [
+const FILTERS: [&[u32]; 15] = [
     &[],
     &[DEFLATE],
     &[SHUFFLE],
@@ -38,6 +38,11 @@ const FILTERS: [&[u32]; 10] = [
     &[FLETCHER32, SHUFFLE, DEFLATE],
     &[FLETCHER32, DEFLATE, SHUFFLE],
     &[DEFLATE, FLETCHER32],
+    &[LZ4],
+    &[ZSTD],
+    &[SHUFFLE, LZ4],
+    &[SHUFFLE, ZSTD],
+    &[FLETCHER32, SHUFFLE, ZSTD],
 ];
 
 /// Read all and some atoms, in rows that rise, repeat, fall and lack, and compare.

@@ -1,6 +1,7 @@
 use std::iter::repeat_n;
 
 use libdeflater::Decompressor;
+use lz4_flex::block::decompress_into;
 
 use super::*;
 
@@ -9,7 +10,7 @@ const PLAIN: fn(usize, usize) -> Settings = |frames, atoms| Settings {
     frames,
     atoms,
     shuffle: false,
-    level: None,
+    compression: None,
     precision: None,
     factor: 1.0,
     what: "position".into(),
@@ -37,14 +38,39 @@ fn encode(settings: Settings, values: &[f32], n_atoms: usize) -> Vec<Vec<u8>> {
     chunks
 }
 
-fn inflate(bytes: &[u8], size: usize) -> Vec<u8> {
+fn unpack(compression: Compression, bytes: &[u8], size: usize) -> Vec<u8> {
     let mut out = vec![0; size];
-    let n = Decompressor::new()
-        .zlib_decompress(bytes, &mut out)
-        .unwrap();
+    let n = match compression {
+        Compression::Gzip(_) => Decompressor::new()
+            .zlib_decompress(bytes, &mut out)
+            .unwrap(),
+        Compression::Zstd(_) => zstd_safe::decompress(&mut out[..], bytes).unwrap(),
+        Compression::Lz4 => unpack_lz4(bytes, &mut out),
+    };
     assert_eq!(n, size);
     out
 }
+
+/// By the letter of the format.
+fn unpack_lz4(bytes: &[u8], out: &mut [u8]) -> usize {
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    assert_eq!((number(0), number(4), number(8)), (0, out.len(), out.len()));
+    let packed = &bytes[16..];
+    assert_eq!(number(12), packed.len());
+    match packed.len() == out.len() {
+        true => out.copy_from_slice(packed),
+        false => assert_eq!(decompress_into(packed, out).unwrap(), out.len()),
+    }
+    out.len()
+}
+
+const COMPRESSIONS: [Compression; 5] = [
+    Compression::Gzip(1),
+    Compression::Zstd(1),
+    Compression::Zstd(3),
+    Compression::Zstd(19),
+    Compression::Lz4,
+];
 
 /// The chunks by the letter of the format, number for number.
 fn expected(values: &[f32], n_atoms: usize, frames: usize, atoms: usize) -> Vec<Vec<u8>> {
@@ -74,30 +100,35 @@ fn chunks_of_any_shape_are_padded_at_the_edges() {
     for (frames, atoms) in [(1, 11), (7, 11), (8, 16), (3, 4), (2, 11), (1, 1), (4, 10)] {
         let plain = expected(&values, 11, frames, atoms);
         assert_eq!(encode(PLAIN(frames, atoms), &values, 11), plain);
-        let settings = Settings {
-            level: Some(1),
-            ..PLAIN(frames, atoms)
-        };
-        let inflated = encode(settings, &values, 11)
-            .iter()
-            .map(|chunk| inflate(chunk, 12 * frames * atoms))
-            .collect::<Vec<_>>();
-        assert_eq!(inflated, plain);
+        for compression in COMPRESSIONS {
+            let settings = Settings {
+                compression: Some(compression),
+                ..PLAIN(frames, atoms)
+            };
+            let unpacked = encode(settings, &values, 11)
+                .iter()
+                .map(|chunk| unpack(compression, chunk, 12 * frames * atoms))
+                .collect::<Vec<_>>();
+            assert_eq!(unpacked, plain);
+        }
     }
 }
 
 #[test]
 fn shuffled_bytes_stand_by_their_place_in_the_number() {
     let values = numbers(2, 5);
-    for (float, size) in [(Float::F4, 4), (Float::F8, 8)] {
+    for (float, size, compression) in COMPRESSIONS
+        .into_iter()
+        .flat_map(|one| [(Float::F4, 4, one), (Float::F8, 8, one)])
+    {
         let settings = Settings {
             float,
             shuffle: true,
-            level: Some(4),
+            compression: Some(compression),
             ..PLAIN(2, 5)
         };
         let chunks = encode(settings, &values, 5);
-        let found = inflate(&chunks[0], size * values.len());
+        let found = unpack(compression, &chunks[0], size * values.len());
         for (i, &value) in values.iter().enumerate() {
             let bytes: Vec<u8> = (0..size).map(|k| found[k * values.len() + i]).collect();
             match float {
@@ -174,18 +205,60 @@ fn numbers_that_are_not_finite_are_refused_by_frame_and_atom() {
 }
 
 #[test]
-fn memory_is_used_again() {
+fn what_lz4_makes_no_smaller_is_stored_as_it_is() {
+    let values: Vec<f32> = (1..=15).map(|k| 1.0 / k as f32).collect();
+    let settings = Settings {
+        compression: Some(Compression::Lz4),
+        ..PLAIN(1, 5)
+    };
+    let chunk = &encode(settings, &values, 5)[0];
+    assert_eq!(
+        chunk[..16],
+        [0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0, 60]
+    );
+    assert_eq!(chunk[16..], *bytemuck::cast_slice::<f32, u8>(&values));
+}
+
+#[test]
+fn memory_is_used_again_whatever_comes_between() {
     let mut room = Room::default();
-    let encoder = ChunkEncoder::new(Settings {
-        level: Some(1),
-        ..PLAIN(1, 4)
-    })
-    .unwrap();
     let values: Vec<f32> = repeat_n(1.5, 12).collect();
-    encoder.encode(&values, 4, &mut room).unwrap();
-    let first = room.packed.clone();
-    encoder.encode(&values, 4, &mut room).unwrap();
-    assert_eq!(room.packed, first);
+    let mut packed = Vec::new();
+    for compression in COMPRESSIONS.into_iter().chain(COMPRESSIONS) {
+        let encoder = ChunkEncoder::new(Settings {
+            compression: Some(compression),
+            ..PLAIN(1, 4)
+        })
+        .unwrap();
+        encoder.encode(&values, 4, &mut room).unwrap();
+        packed.push(room.packed.clone());
+    }
+    let (first, again) = packed.split_at(COMPRESSIONS.len());
+    assert_eq!(first, again);
+}
+
+#[test]
+fn numbers_of_any_width_are_packed_as_they_are() {
+    let mut room = Room::default();
+    let plain: Vec<u8> = (0..240).map(|k| (k * 7 % 251) as u8).collect();
+    for (width, compression) in COMPRESSIONS
+        .into_iter()
+        .flat_map(|one| [2, 4, 8, 16].map(|width| (width, one)))
+    {
+        for shuffled in [false, true] {
+            pack_chunk(&plain, width, shuffled, compression, &mut room).unwrap();
+            let found = unpack(compression, &room.packed, plain.len());
+            let place = |k| match shuffled {
+                true => k % width * (plain.len() / width) + k / width,
+                false => k,
+            };
+            assert!((0..plain.len()).all(|k| found[place(k)] == plain[k]));
+        }
+    }
+    for (bytes, width) in [(&plain[..7], 4), (&[], 4), (&plain, 0)] {
+        let refused = pack_chunk(bytes, width, true, Compression::Lz4, &mut room);
+        assert!(refused.unwrap_err().contains("are no numbers of"));
+    }
 }
 
 #[test]
@@ -194,22 +267,31 @@ fn what_no_dataset_has_is_refused() {
     assert!(refused(PLAIN(0, 5)).contains("0 frames of 5 atoms"));
     assert!(refused(PLAIN(1 << 20, 1 << 20)).contains("4 GB"));
     assert!(refused(PLAIN(usize::MAX, usize::MAX)).contains("4 GB"));
-    for level in [0, 10, -1] {
+    for (level, most) in [(0, 9), (10, 9), (-1, 9), (0, 19), (20, 19), (-1, 19)] {
+        let (name, compression) = match most {
+            9 => ("gzip", Compression::Gzip(level)),
+            _ => ("zstd", Compression::Zstd(level)),
+        };
         let settings = Settings {
-            level: Some(level),
+            compression: Some(compression),
             ..PLAIN(1, 5)
         };
         assert_eq!(
             refused(settings),
-            format!("gzip has levels 1 to 9, not {level}")
+            format!("{name} has levels 1 to {most}, not {level}")
         );
     }
+    let settings = Settings {
+        compression: Some(Compression::Lz4),
+        ..PLAIN(1 << 13, 1 << 15)
+    };
+    assert!(refused(settings).contains("less than 2 GiB"));
     assert!(
         refused(Settings {
             shuffle: true,
             ..PLAIN(1, 5)
         })
-        .contains("level of gzip")
+        .contains("name a compression")
     );
     for precision in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let settings = Settings {

@@ -341,7 +341,7 @@ impl<T: Value> Packed<'_, '_, T> {
             Some(len) => self.begin(io, bytes, &task, len, room)?,
             None => {
                 let pipeline = &self.selection.pipeline;
-                pipeline.unpack(task.chunk.mask, bytes, &mut io.inflater, room)
+                pipeline.unpack(task.chunk.mask, bytes, &mut io.decompressors, room)
             }
         };
         let Task {
@@ -394,13 +394,13 @@ impl<T: Value> Packed<'_, '_, T> {
         mut room: Vec<u8>,
     ) -> Result<std::result::Result<Unpacked, (String, String)>> {
         room.resize(len, 0);
-        io.inflater.begin();
+        io.decompressors.begin();
         let chunk = task.chunk;
         let mut more = Vec::new();
         let mut read = bytes.len() as u64;
         loop {
             let bytes = if more.is_empty() { bytes } else { &more };
-            let found = match io.inflater.go_on(bytes, &mut room) {
+            let found = match io.decompressors.go_on(bytes, &mut room) {
                 Ok(true) => break,
                 Err(found) => found,
                 Ok(false) if read < chunk.size => {
@@ -414,7 +414,8 @@ impl<T: Value> Packed<'_, '_, T> {
             let whole = self.selection.grid.chunk_bytes;
             return Ok(Err((format!("a deflate stream of {whole} bytes"), found)));
         }
-        self.known.learn(self.selection, task, io.inflater.used());
+        self.known
+            .learn(self.selection, task, io.decompressors.used());
         Ok(Ok(Unpacked {
             bytes: room,
             shuffled: false,

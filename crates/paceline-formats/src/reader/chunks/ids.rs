@@ -8,7 +8,7 @@ use super::io_context::{Flaw, IoContext, SkippedFrames};
 use super::{Element, Identity, Slice};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
-use crate::hdf5_chunks::{DEFLATE_MOST, Dataset, Kind, Units};
+use crate::hdf5_chunks::{Dataset, Kind, Units, most_of};
 use crate::source::Source;
 
 /// No slot holds the atom.
@@ -173,7 +173,10 @@ pub fn read_integers(
     let width = dataset.number.width as u64;
     let columns = dataset.shape.get(1).copied().unwrap_or_default();
     let n = columns.saturating_mul(slice.rows.len() as u64);
-    let most = io.file_size.saturating_mul(DEFLATE_MOST as u64) / width;
+    let most = io
+        .file_size
+        .saturating_mul(most_of(&dataset.filters) as u64)
+        / width;
     if dataset.number.kind == Kind::Float || dataset.shape.len() != 2 || n > most {
         return Err(Error::Argument(format!(
             "{}: expected rows of integers, at most {most} in this file, found {n}",

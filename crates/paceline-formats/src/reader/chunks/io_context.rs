@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::hdf5_chunks::Inflater;
+use crate::hdf5_chunks::Decompressors;
 use crate::reader::{CHUNK, grow, within_reach};
 use crate::source::Source;
 
@@ -17,7 +17,7 @@ pub(super) struct IoContext {
     pub file_size: u64,
     pub reading: Duration,
     pub buffer: Vec<u8>,
-    pub inflater: Inflater,
+    pub decompressors: Decompressors,
     /// For chunks that are unpacked, and for numbers that are put together.
     pub rooms: Vec<Vec<u8>>,
     pub woven: Vec<u8>,
@@ -32,7 +32,7 @@ impl IoContext {
             source,
             reading: Duration::ZERO,
             buffer: Vec::new(),
-            inflater: Inflater::default(),
+            decompressors: Decompressors::default(),
             rooms: Vec::new(),
             woven: Vec::new(),
         })

@@ -9,7 +9,7 @@ use super::{Chunk, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{
-    Column, DEFLATE_MOST, Dataset, Grid, Pipeline, Units, Value, decode_one, tuple,
+    Column, Dataset, Grid, Pipeline, Units, Value, decode_one, most_of, tuple,
 };
 
 /// The atoms that are wanted of each row of a dataset, and how its chunks hold them.
@@ -206,7 +206,8 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
 /// take memory without bound.
 fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
     let numbers: u64 = dataset.shape[1..].iter().product();
-    let most = file_size.saturating_mul(DEFLATE_MOST as u64) / dataset.number.width as u64;
+    let most =
+        file_size.saturating_mul(most_of(&dataset.filters) as u64) / dataset.number.width as u64;
     let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
     let axes = dataset.shape[1..].iter().zip(&chunk[1..]);
     let columns: u64 = axes.map(|(&n, &step)| n.div_ceil(step.max(1))).product();

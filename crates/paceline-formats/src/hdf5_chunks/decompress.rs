@@ -1,0 +1,456 @@
+//! Undoes the compressions of chunks: deflate, LZF, LZ4 and Zstandard.
+
+use libdeflater::{DecompressionError, Decompressor};
+use lz4_flex::block::decompress_into;
+use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
+use zstd_safe::DCtx;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Deflate,
+    Lzf,
+    Lz4,
+    Zstd,
+}
+
+impl Method {
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Deflate => "a deflate",
+            Method::Lzf => "an LZF",
+            Method::Lz4 => "an LZ4",
+            Method::Zstd => "a Zstandard",
+        }
+    }
+
+    /// The most bytes that one byte can become.
+    pub fn most(self) -> usize {
+        match self {
+            Method::Deflate => DEFLATE_MOST,
+            Method::Lzf => LZF_MOST,
+            Method::Lz4 => LZ4_MOST,
+            Method::Zstd => ZSTD_MOST,
+        }
+    }
+}
+
+/// Undoes compressions.
+pub struct Decompressors {
+    whole: Decompressor,
+    beginning: Inflate,
+    /// Made for the first chunk that needs it: it takes 160 kB.
+    zstd: Option<DCtx<'static>>,
+}
+
+impl Default for Decompressors {
+    fn default() -> Self {
+        Decompressors {
+            whole: Decompressor::new(),
+            beginning: Inflate::new(true, 15),
+            zstd: None,
+        }
+    }
+}
+
+impl Decompressors {
+    /// Fill `out` with `len` bytes from a whole stream, and prove its checksum if it has one.
+    ///
+    /// # Errors
+    /// Description of what is found in place of a stream of as many bytes.
+    pub fn undo(
+        &mut self,
+        method: Method,
+        stream: &[u8],
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let stated = match method {
+            Method::Deflate | Method::Lzf => None,
+            Method::Lz4 => lz4_size(stream),
+            Method::Zstd => zstd_safe::get_frame_content_size(stream).unwrap_or_default(),
+        };
+        if let Some(stated) = stated.filter(|&stated| stated != len as u64) {
+            return Err(format!("a stream that states {stated} bytes"));
+        }
+        out.resize(len, 0);
+        match method {
+            Method::Deflate => self.inflate(stream, out),
+            Method::Lzf => inflate_lzf(stream, out),
+            Method::Lz4 => undo_lz4(stream, out),
+            Method::Zstd => self.undo_zstd(stream, out),
+        }
+    }
+}
+
+// Deflate: whole streams, and the beginnings of streams.
+
+/// The most bytes that one byte can become.
+const DEFLATE_MOST: usize = 1032;
+
+impl Decompressors {
+    /// Fill `out` from a whole stream, and prove its checksum.
+    ///
+    /// # Errors
+    /// Description of what is found in place of a stream of as many bytes.
+    pub fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
+        match self.whole.zlib_decompress(stream, out) {
+            Ok(n) if n == out.len() => Ok(()),
+            Ok(n) => Err(format!("a stream of {n} bytes")),
+            Err(DecompressionError::InsufficientSpace) => Err("a longer stream".into()),
+            Err(DecompressionError::BadData) => {
+                Err("one that is corrupt, or has another checksum".into())
+            }
+        }
+    }
+
+    /// Begin to fill something from the beginning of a stream.
+    pub fn begin(&mut self) {
+        self.beginning.reset(true);
+    }
+
+    /// Go on with the next bytes of the stream, to what is filled from its front on; whether it
+    /// is full.
+    ///
+    /// # Errors
+    /// Description of what is found in place of a stream of as many bytes, or more.
+    pub fn go_on(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
+        loop {
+            let (taken, done) = (self.beginning.total_in(), self.done());
+            if done == out.len() {
+                return Ok(true);
+            }
+            let flush = InflateFlush::NoFlush;
+            let status = self.beginning.decompress(stream, &mut out[done..], flush);
+            stream = &stream[(self.beginning.total_in() - taken) as usize..];
+            match status {
+                Ok(Status::StreamEnd) if self.done() < out.len() => {
+                    return Err(format!("a stream of {} bytes", self.done()));
+                }
+                Ok(_) if self.done() == out.len() => return Ok(true),
+                Ok(_) if stream.is_empty() => return Ok(false),
+                Ok(_) if self.done() > done => {}
+                Ok(_) | Err(InflateError::DataError | InflateError::NeedDict { .. }) => {
+                    return Err(format!("one that is corrupt behind byte {}", self.done()));
+                }
+                Err(error) => return Err(error.as_str().into()),
+            }
+        }
+    }
+
+    /// Bytes of the stream that were used so far.
+    pub fn used(&self) -> u64 {
+        self.beginning.total_in()
+    }
+
+    fn done(&self) -> usize {
+        self.beginning.total_out() as usize
+    }
+}
+
+// Zstandard: one frame.
+
+/// The most bytes that one byte can become: a block of 4 bytes can repeat one 128 Ki times.
+const ZSTD_MOST: usize = 1 << 15;
+
+impl Decompressors {
+    fn undo_zstd(&mut self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let context = self.zstd.get_or_insert_with(DCtx::create);
+        match context.decompress(out, frame) {
+            Ok(n) if n == out.len() => Ok(()),
+            Ok(n) => Err(format!("a stream of {n} bytes")),
+            Err(code) => {
+                let why = zstd_safe::get_error_name(code).to_lowercase();
+                Err(format!("one that is corrupt ({why})"))
+            }
+        }
+    }
+}
+
+// LZF, as h5py stores it.
+//
+// ```text
+// 000nnnnn                       the next n + 1 bytes as they are
+// nnnooooo oooooooo              n + 2 bytes from o + 1 bytes back; n is 1 to 6
+// 111ooooo nnnnnnnn oooooooo     n + 9 bytes from o + 1 bytes back
+// ```
+
+/// The most bytes that one byte can become.
+const LZF_MOST: usize = 88;
+
+/// Fill `out` from a whole stream.
+///
+/// # Errors
+/// Description of what is found in place of a stream of as many bytes.
+fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let mut done = 0;
+    while let Some((&control, rest)) = stream.split_first() {
+        stream = rest;
+        let cut = || format!("a stream that breaks off after {done} bytes");
+        if control < 32 {
+            let len = usize::from(control) + 1;
+            let (literal, rest) = stream.split_at_checked(len).ok_or_else(cut)?;
+            let room = out.get_mut(done..done + len).ok_or("a longer stream")?;
+            room.copy_from_slice(literal);
+            (stream, done) = (rest, done + len);
+            continue;
+        }
+        let mut len = usize::from(control >> 5) + 2;
+        if len == 9 {
+            let (&more, rest) = stream.split_first().ok_or_else(cut)?;
+            (len, stream) = (len + usize::from(more), rest);
+        }
+        let (&low, rest) = stream.split_first().ok_or_else(cut)?;
+        stream = rest;
+        let back = (usize::from(control & 31) << 8 | usize::from(low)) + 1;
+        if back > done {
+            return Err(format!(
+                "a reference to {back} bytes back after {done} bytes"
+            ));
+        }
+        if out.len() - done < len {
+            return Err("a longer stream".into());
+        }
+        repeat(out, done, back, len);
+        done += len;
+    }
+    match done == out.len() {
+        true => Ok(()),
+        false => Err(format!("a stream of {done} bytes")),
+    }
+}
+
+/// Repeat what stands `back` bytes before `at`; what is written may be read again.
+fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
+    if back >= len {
+        out.copy_within(at - back..at - back + len, at);
+    } else {
+        for k in at..at + len {
+            out[k] = out[k - back];
+        }
+    }
+}
+
+// LZ4, as HDF5's registered filter stores it; all numbers are big-endian.
+//
+// ```text
+// u64   bytes of the chunk
+// u32   bytes of a block; the last one is shorter where they do not divide the chunk
+// of each block:
+// u32   bytes that follow
+//       LZ4's block format, or, where as many bytes follow as the block has, the block itself
+// ```
+
+/// The most bytes that one byte can become.
+const LZ4_MOST: usize = 255;
+
+/// Bytes that a stream states to hold; nothing where it has not so many bytes itself.
+fn lz4_size(stream: &[u8]) -> Option<u64> {
+    let (&size, _) = stream.split_first_chunk()?;
+    Some(u64::from_be_bytes(size))
+}
+
+/// Fill `out` from a whole stream.
+///
+/// # Errors
+/// Description of what is found in place of a stream of as many bytes.
+fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let cut = |done: usize| format!("a stream that breaks off after {done} bytes");
+    let rest = stream.get(size_of::<u64>()..).ok_or_else(|| cut(0))?;
+    let (block, mut rest) = split_number(rest).ok_or_else(|| cut(0))?;
+    let block = block.min(out.len());
+    if block == 0 {
+        return Err("a stream in blocks of 0 bytes".into());
+    }
+    let mut done = 0;
+    for block in out.chunks_mut(block) {
+        let (size, after) = split_number(rest).ok_or_else(|| cut(done))?;
+        let (packed, after) = after.split_at_checked(size).ok_or_else(|| cut(done))?;
+        if size == block.len() {
+            block.copy_from_slice(packed);
+        } else {
+            match decompress_into(packed, block) {
+                Ok(n) if n == block.len() => {}
+                Ok(n) => return Err(format!("a block of {n} bytes after {done} bytes")),
+                Err(why) => return Err(format!("one that is corrupt after {done} bytes ({why})")),
+            }
+        }
+        (rest, done) = (after, done + block.len());
+    }
+    match rest.len() {
+        0 => Ok(()),
+        n => Err(format!("a stream with {n} bytes behind its end")),
+    }
+}
+
+/// Split off a number of 32 bits.
+fn split_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (&number, rest) = bytes.split_first_chunk()?;
+    Some((u32::from_be_bytes(number) as usize, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use libdeflater::{CompressionLvl, Compressor};
+
+    use super::*;
+
+    fn deflate(bytes: &[u8]) -> Vec<u8> {
+        let mut compressor = Compressor::new(CompressionLvl::default());
+        let mut out = vec![0; compressor.zlib_compress_bound(bytes.len())];
+        let n = compressor.zlib_compress(bytes, &mut out).unwrap();
+        out.truncate(n);
+        out
+    }
+
+    fn data() -> Vec<u8> {
+        (0..100_000_u64).map(|k| (k * k % 251) as u8).collect()
+    }
+
+    #[test]
+    fn a_beginning_is_the_beginning_of_the_whole_however_it_arrives() {
+        let (data, stream) = (data(), deflate(&data()));
+        let mut inflater = Decompressors::default();
+        let mut whole = vec![0; data.len()];
+        inflater.inflate(&stream, &mut whole).unwrap();
+        assert_eq!(whole, data);
+        for (n, step) in [
+            (0, 7),
+            (1, 1),
+            (40_000, 5),
+            (100_000, 1000),
+            (70_000, 1 << 20),
+        ] {
+            let mut some = vec![0; n];
+            inflater.begin();
+            let mut full = false;
+            for piece in stream.chunks(step) {
+                full = inflater.go_on(piece, &mut some).unwrap();
+                if full {
+                    break;
+                }
+            }
+            assert!(full && inflater.used() <= stream.len() as u64, "{n} bytes");
+            assert_eq!(some, data[..n]);
+        }
+    }
+
+    #[test]
+    fn streams_that_are_corrupt_or_of_another_length_are_refused() {
+        let (data, mut stream) = (data(), deflate(&data()));
+        let mut inflater = Decompressors::default();
+        for (n, found) in [
+            (99_999, "a longer stream"),
+            (100_001, "a stream of 100000 bytes"),
+        ] {
+            let refused = inflater.inflate(&stream, &mut vec![0; n]).unwrap_err();
+            assert_eq!(refused, found);
+        }
+        inflater.begin();
+        let refused = inflater
+            .go_on(&stream, &mut vec![0; data.len() + 1])
+            .unwrap_err();
+        assert_eq!(refused, "a stream of 100000 bytes");
+        // A checksum at the end is only for who reads to the end.
+        *stream.last_mut().unwrap() ^= 1;
+        assert!(inflater.inflate(&stream, &mut vec![0; data.len()]).is_err());
+        inflater.begin();
+        assert_eq!(inflater.go_on(&stream, &mut vec![0; 50_000]), Ok(true));
+        stream[..100].fill(0xff);
+        inflater.begin();
+        assert!(inflater.go_on(&stream, &mut vec![0; 50_000]).is_err());
+    }
+
+    #[test]
+    fn literals_and_references_come_out() {
+        // "abc", then 4 bytes from 3 back, then 10 from 1 back.
+        let stream = [2, b'a', b'b', b'c', 2 << 5, 2, 7 << 5, 1, 0];
+        let mut out = [0; 17];
+        assert_eq!(inflate_lzf(&stream, &mut out), Ok(()));
+        assert_eq!(&out, b"abcabcaaaaaaaaaaa");
+    }
+
+    #[test]
+    fn what_breaks_off_or_points_before_the_start_is_refused() {
+        let refused = |stream: &[u8]| inflate_lzf(stream, &mut [0; 4]).unwrap_err();
+        assert_eq!(refused(&[0, 1]), "a stream of 1 bytes");
+        assert_eq!(refused(&[1, 1]), "a stream that breaks off after 0 bytes");
+        assert_eq!(
+            refused(&[0, 1, 224]),
+            "a stream that breaks off after 1 bytes"
+        );
+        assert_eq!(
+            refused(&[0, 1, 32]),
+            "a stream that breaks off after 1 bytes"
+        );
+        assert_eq!(
+            refused(&[0, 1, 32, 1]),
+            "a reference to 2 bytes back after 1 bytes"
+        );
+        assert_eq!(refused(&[0, 1, 64, 0]), "a longer stream");
+        assert_eq!(refused(&[4, 1, 2, 3, 4, 5]), "a longer stream");
+    }
+
+    /// A stream of blocks, each as it is.
+    fn plain(chunk: &[u8], block: usize) -> Vec<u8> {
+        let mut stream = (chunk.len() as u64).to_be_bytes().to_vec();
+        stream.extend((block as u32).to_be_bytes());
+        for block in chunk.chunks(block) {
+            stream.extend((block.len() as u32).to_be_bytes());
+            stream.extend(block);
+        }
+        stream
+    }
+
+    #[test]
+    fn blocks_of_any_size_come_out() {
+        for block in [3, 10, 99] {
+            let mut out = [0; 10];
+            undo_lz4(&plain(b"abcdefghij", block), &mut out).unwrap();
+            assert_eq!(&out, b"abcdefghij");
+        }
+        // "abc", 13 bytes from 3 back, and "abcde"; then a block of 3 bytes as it is.
+        let packed = [
+            0x39, b'a', b'b', b'c', 3, 0, 0x50, b'a', b'b', b'c', b'd', b'e',
+        ];
+        let stream = [
+            &[0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 21, 0, 0, 0, 12][..],
+            &packed,
+            &[0, 0, 0, 3, b'x', b'y', b'z'],
+        ];
+        let mut out = [0; 24];
+        undo_lz4(&stream.concat(), &mut out).unwrap();
+        assert_eq!(&out, b"abcabcabcabcabcaabcdexyz");
+    }
+
+    #[test]
+    fn streams_that_break_off_or_go_on_are_refused() {
+        let stream = plain(b"abcdefghij", 4);
+        let refused = |stream: &[u8]| undo_lz4(stream, &mut [0; 10]).unwrap_err();
+        for (n, done) in [
+            (0, 0),
+            (8, 0),
+            (11, 0),
+            (12, 0),
+            (16, 0),
+            (19, 0),
+            (20, 4),
+            (33, 8),
+        ] {
+            let expected = format!("a stream that breaks off after {done} bytes");
+            assert_eq!(refused(&stream[..n]), expected, "{n} bytes");
+        }
+        let longer = [&stream[..], &[0]].concat();
+        assert_eq!(refused(&longer), "a stream with 1 bytes behind its end");
+        let with_block = |block: u32| {
+            let mut stream = stream.clone();
+            stream[8..12].copy_from_slice(&block.to_be_bytes());
+            refused(&stream)
+        };
+        assert_eq!(with_block(0), "a stream in blocks of 0 bytes");
+        assert!(with_block(5).contains("after 0 bytes"));
+        assert!(with_block(u32::MAX).contains("after 0 bytes"));
+        let mut huge = stream.clone();
+        huge[12..16].fill(0xff);
+        assert_eq!(refused(&huge), "a stream that breaks off after 0 bytes");
+    }
+}
