@@ -17,7 +17,7 @@ from paceline.snapshot.file_interface import (
     Settings,
     check_atom_count,
 )
-from paceline.snapshot.output import Frame, FrameSeries, Output, Piece
+from paceline.snapshot.output import FrameOffsets, FrameSeries, Output, Piece
 
 Made = TypeVar("Made")
 
@@ -109,7 +109,7 @@ class History(FrameSeries):
             ),
         )
 
-    def _next(self, contents: Contents, heading: Heading) -> Frame:
+    def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
         head = _naming(
             self._settings.path,
             lambda: _core.dlpoly_frame_head(
@@ -120,7 +120,7 @@ class History(FrameSeries):
         )
         start = self._end + len(head)
         end = start + self._settings.n_atoms * self._atom_size
-        return Frame((start,), [(self._end, head)], end)
+        return FrameOffsets((start,), [(self._end, head)], end)
 
     def _counts(self, n_frames: int) -> list[Piece]:
         assert self._contents is not None

@@ -22,7 +22,7 @@ from paceline.snapshot.file_interface import (
     spans,
 )
 from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
-from paceline.snapshot.output import Frame, FrameSeries, Output, Piece
+from paceline.snapshot.output import FrameOffsets, FrameSeries, Output, Piece
 
 #: Fields and the variables of Amber's convention that hold them.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}
@@ -72,7 +72,7 @@ class NetCDF(FrameSeries):
         size = variable.size
         return size if len(self._records) == 1 else size + -size % 4
 
-    def _next(self, contents: Contents, heading: Heading) -> Frame:
+    def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
         framing = [self._piece("time", [heading.time])]
         if contents.has_cell:
             check_cell_orientation(self._settings.path, heading.cell)
@@ -85,7 +85,7 @@ class NetCDF(FrameSeries):
                 )
             ]
         starts = tuple(self._place(_VARIABLES[field]) for field in contents.fields)
-        return Frame(starts, framing, self._end + self._header.record_size)
+        return FrameOffsets(starts, framing, self._end + self._header.record_size)
 
     def _place(self, name: str) -> int:
         """Find the offset of a variable in the next record."""
@@ -193,7 +193,7 @@ class Dcd(FrameSeries):
         self._numbers = list(_FIRST.unpack_from(head)[2:-1])
         return head
 
-    def _next(self, contents: Contents, heading: Heading) -> Frame:
+    def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
         size = 4 * self._settings.n_atoms
         marker = _MARKER.pack(size)
         framing: list[Piece] = []
@@ -207,7 +207,7 @@ class Dcd(FrameSeries):
         for start in records[:3]:
             framing += [(start, marker), (start + 4 + size, marker)]
         self._tick(contents, heading)
-        return Frame(tuple(start + 4 for start in records[:3]), framing, records[3])
+        return FrameOffsets(tuple(start + 4 for start in records[:3]), framing, records[3])
 
     def _tick(self, contents: Contents, heading: Heading) -> None:
         """Set the times in the head by two frames; warn where others do not keep to them."""

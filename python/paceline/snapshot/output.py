@@ -137,7 +137,7 @@ class Output:
 Piece = tuple[int, bytes]
 
 
-class Frame(NamedTuple):
+class FrameOffsets(NamedTuple):
     """Offsets of atom 1 in each section of a frame, its framing bytes, and the offset behind it.
 
     Framing bytes are written after the atoms, so that a frame that was not finished lacks them.
@@ -155,7 +155,7 @@ class FrameSeries(Container):
         super().__init__(settings)
         self._output: Output | None = None
         self._contents: Contents | None = None
-        self._frame: Frame | None = None
+        self._frame: FrameOffsets | None = None
         self._end = 0
         if settings.append and os.path.exists(settings.path):
             output = Output.existing(settings.path)
@@ -177,7 +177,7 @@ class FrameSeries(Container):
         """Make the header of a new file."""
 
     @abstractmethod
-    def _next(self, contents: Contents, heading: Heading) -> Frame:
+    def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
         """Lay out the frame that begins at `_end`."""
 
     def _count(self, output: Output, size: int, counted: int) -> None:
