@@ -1,7 +1,10 @@
 """`import paceline` is light: what a script or a worker process pays before it does anything."""
 
+import shutil
 import subprocess
 import sys
+
+from MDAnalysisTests.datafiles import H5MD_xvf
 
 #: All that `import paceline` may load, beside NumPy and the standard library.
 ALLOWED = {"paceline", "paceline._core"}
@@ -73,3 +76,56 @@ def test_figures_alone_need_matplotlib(adk, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "figures and reports need the package matplotlib" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["rmsd.csv"]
+
+
+#: As where MDAnalysis is not installed, nor what comes with it alone.
+WITHOUT_MDANALYSIS = """
+import contextlib
+import io
+import sys
+
+for name in ("MDAnalysis", "scipy", "matplotlib"):
+    sys.modules[name] = None
+import paceline
+from paceline.cli.main import main
+
+def said(*arguments):
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            status = main(list(arguments))
+    return status, out.getvalue(), err.getvalue()
+
+psf, dcd, h5md = sys.argv[1:]
+for file in (dcd, h5md):
+    with paceline.open(file) as trajectory:
+        n_frames = sum(len(block.positions) for block in trajectory.blocks(atoms=[0, 5]))
+        assert n_frames == trajectory.n_frames > 0
+        assert trajectory[-1].positions.shape == (trajectory.n_atoms, 3)
+    assert paceline.validate(file).bad == []
+    for command in (["info"], ["index"], ["validate"]):
+        status, out, err = said(*command, file)
+        assert status in (0, None) and str(n_frames) in out + err, err
+for ending in ("xtc", "h5md"):
+    status, out, err = said("convert", dcd, "new." + ending, "--begin", "5")
+    assert status in (0, None) and "93 frames" in err, err
+    assert paceline.open("new." + ending).n_frames == 93
+positions = paceline.TimeSeries(lambda block: block.positions[:, 3], paceline.open(dcd)).run()
+assert positions.results.timeseries.shape == (98, 3)
+status, out, err = said("rmsd", psf, dcd)
+assert status == 2 and "this command needs the package MDAnalysis" in err, err
+for name in ("Universe", "register", "H5MDWriter"):
+    try:
+        getattr(paceline, name)
+    except paceline.errors.UnsupportedError as error:
+        print(error)
+"""
+
+
+def test_files_are_read_and_converted_without_mdanalysis(adk, tmp_path):
+    h5md = shutil.copy(H5MD_xvf, tmp_path)
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_MDANALYSIS, *adk, h5md]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("Universe", "register", "H5MDWriter"):
+        needs = "needs the package MDAnalysis; install it with: pip install MDAnalysis"
+        assert f"paceline.{name} {needs}" in done.stdout

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from paceline.registration import register, unregister
     from paceline.runner import run
     from paceline.trajectory.dask_array import dask_array
+    from paceline.trajectory.file_trajectory import open
     from paceline.trajectory.split_join import join, split
     from paceline.universe import Universe
 
@@ -38,6 +39,7 @@ __all__ = [
     "dask_array",
     "errors",
     "join",
+    "open",
     "register",
     "run",
     "snapshot",
@@ -59,6 +61,7 @@ _HOMES = {
     "advise": "paceline.advice",
     "dask_array": "paceline.trajectory.dask_array",
     "join": "paceline.trajectory.split_join",
+    "open": "paceline.trajectory.file_trajectory",
     "register": "paceline.registration",
     "run": "paceline.runner",
     "split": "paceline.trajectory.split_join",
@@ -74,7 +77,14 @@ def __getattr__(name: str) -> Any:
         home = _HOMES[name]
     except KeyError:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}") from None
-    value = getattr(import_module(home), name)
+    try:
+        value = getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name != "MDAnalysis":
+            raise
+        from paceline.errors import needs_mdanalysis
+
+        raise needs_mdanalysis(f"paceline.{name}") from error
     globals()[name] = value
     return value
 

@@ -50,16 +50,16 @@ def fields_in(bits: int) -> tuple[str, ...]:
 class Block:
     """Neighbouring frames, with the atoms that an analysis needs.
 
-    Its arrays are shared by all analyses of a run, and therefore read-only.
+    In a run, its arrays are shared by all analyses, and therefore read-only.
 
     Attributes
     ----------
     positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
         Å.
     velocities : the same
-        Å/ps; `AttributeError` if the analysis did not ask for them.
+        Å/ps; `AttributeError` if they were not asked for.
     forces : the same
-        kJ/(mol·Å); `AttributeError` if the analysis did not ask for them.
+        kJ/(mol·Å); `AttributeError` if they were not asked for.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
         Lengths of the cell (Å) and its angles (degrees); zeros for frames without a cell.
     times : numpy.ndarray of float64, shape (n_frames,)
@@ -172,7 +172,7 @@ class Block:
         try:
             return self.__dict__["_attributes"][name]
         except KeyError:
-            why = ": the analysis did not ask for them (fields=)" if name in FIELDS else ""
+            why = ": they were not asked for (fields=)" if name in FIELDS else ""
             raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
 
 

@@ -12,6 +12,7 @@ from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.analysis.results import Results
+from paceline.block import FIELDS
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory import source
@@ -48,7 +49,7 @@ class Write(AnalysisBase):
 
     Parameters
     ----------
-    atomgroup : AtomGroup or Universe
+    atomgroup : AtomGroup or Universe, or trajectory of `paceline.open`
         Atoms to be written, in this order.
     path : path-like
         Ending in .xtc, .trr, .dcd, .nc or .ncdf (NetCDF), .h5md, .h5 or .hdf5 (H5MD). TRR, NetCDF
@@ -156,8 +157,8 @@ class Write(AnalysisBase):
                 n_frames=len(self.frames),
                 atoms=self.atomgroup,
                 skip_damaged=self.skip_damaged,
-                first=_first_readable(self.atomgroup.universe.trajectory),
                 origin=self._origin(),
+                **_held_by_first(self.atomgroup.universe.trajectory),
             )
         )
         self.fields, self.optional_fields = self._target.fields, self._target.optional_fields
@@ -201,15 +202,24 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
     return kind
 
 
-def _first_readable(trajectory: Any) -> Any:
-    """Copy the first frame that can be read; the trajectory stays where it was."""
-    frame = trajectory.frame
+def _held_by_first(trajectory: Any) -> dict[str, Any]:
+    """Tell if the first frame that can be read has a cell, and which fields it holds.
+
+    The trajectory stays where it was.
+    """
+    current = getattr(trajectory, "frame", None)  # files without a topology are nowhere
     try:
         for number in range(trajectory.n_frames):
             try:
-                return trajectory[number].copy()
+                return _held_by(trajectory[number])
             except DamagedFileError:
                 continue
-        return trajectory.ts.copy()
+        return _held_by(trajectory[0] if current is None else trajectory.ts)
     finally:
-        trajectory[frame]
+        if current is not None:
+            trajectory[current]
+
+
+def _held_by(frame: Any) -> dict[str, Any]:
+    fields = tuple(field for field in FIELDS if getattr(frame, f"has_{field}"))
+    return {"has_cell": frame.dimensions is not None, "fields": fields}

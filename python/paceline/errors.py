@@ -56,6 +56,13 @@ class UnsupportedError(PacelineError, ValueError):
     """A request that paceline does not support, and does not guess at."""
 
 
+def needs_mdanalysis(name: str) -> UnsupportedError:
+    """Make the error for a name or command that needs MDAnalysis, which is not installed."""
+    return UnsupportedError(
+        f"{name} needs the package MDAnalysis; install it with: pip install MDAnalysis"
+    )
+
+
 class UnwritableError(PacelineError, ValueError):
     """A format cannot hold what is to be written to it.
 

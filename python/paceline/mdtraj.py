@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paceline.block import Block, FrameBuffer
+from paceline.block import Block
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.file_trajectory import FileTrajectory
 from paceline.trajectory.open import files_named
-from paceline.trajectory.read_ahead import ReadAhead
-from paceline.trajectory.source import FrameSource, TimeAxis
+from paceline.trajectory.source import TimeAxis
 
 if TYPE_CHECKING:
     import mdtraj
 
-_FIELDS = ("positions",)
 #: Å in a nm, in the precision of positions.
 _NM = np.float32(10)
 
@@ -94,8 +93,11 @@ def iterload(
         raise error
     atoms = None if atom_indices is None else _check_atoms(atom_indices, chain.n_atoms)
     chosen = all_atoms if atoms is None else all_atoms.subset(atoms)
-    frames = range(skip, chain.n_frames, stride)
-    return _chunks(chain, atoms, frames, chunk or max(1, len(frames)), chosen)
+    frames = np.arange(skip, chain.n_frames, stride)
+    blocks = FileTrajectory(chain, TimeAxis()).blocks(
+        frames=frames, atoms=atoms, n_frames=chunk or max(1, len(frames))
+    )
+    return (trajectory(block, chosen) for block in blocks)
 
 
 def topology(atomgroup: Any) -> "mdtraj.Topology":
@@ -153,7 +155,23 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
     UnsupportedError
         Some frames have cells and others have none.
     """
-    return _trajectory(block.positions, block.dimensions, block.times, block.frames, topology)
+    has_cell = np.asarray(block.dimensions.any(axis=1))
+    lengths = angles = None
+    if has_cell.all() and len(has_cell):
+        lengths, angles = block.dimensions[:, :3] / _NM, block.dimensions[:, 3:].copy()
+    elif has_cell.any():
+        without, with_one = block.frames[has_cell.argmin()], block.frames[has_cell.argmax()]
+        raise UnsupportedError(
+            f"frame {without} has no cell, and frame {with_one} has one: a trajectory of MDTraj "
+            "has cells in all frames or in none; choose frames that are alike"
+        )
+    return _import().Trajectory(
+        block.positions / _NM,
+        topology,
+        time=block.times.copy(),
+        unitcell_lengths=lengths,
+        unitcell_angles=angles,
+    )
 
 
 class WithTrajectory:
@@ -284,56 +302,6 @@ def _bonds(atoms: Any) -> list[tuple[int, int]] | None:
     rows[atoms.indices] = np.arange(len(atoms))
     found = rows[pairs]
     return [(one, other) for one, other in found[(found >= 0).all(axis=1)].tolist()]
-
-
-def _chunks(
-    chain: Chain, atoms: np.ndarray | None, frames: range, chunk: int, topology: Any
-) -> "Iterator[mdtraj.Trajectory]":
-    """Read chunks of frames."""
-    n_atoms = chain.n_atoms if atoms is None else len(atoms)
-    source = FrameSource(chain.specs, atoms, n_atoms, _FIELDS, _FIELDS, TimeAxis())
-    ahead, reader = ReadAhead(chain, source), source.open()
-    try:
-        for first in range(0, len(frames), chunk):
-            numbers = np.array(frames[first : first + chunk])
-            decoded = FrameBuffer.allocate(numbers, n_atoms, _FIELDS)
-            for row, frame in enumerate(numbers.tolist()):
-                one = decoded[row : row + 1]
-                if (found := ahead.find(frame)) is None:
-                    reader.read(chain.extents(one.frames), one, skip=False)
-                else:
-                    other = found[0][found[1] : found[1] + 1]
-                    for name in ("positions", "dimensions", "times"):
-                        getattr(one, name)[:] = getattr(other, name)
-            yield _trajectory(
-                decoded.positions, decoded.dimensions, decoded.times, numbers, topology
-            )
-    finally:
-        ahead.close_files()
-        reader.close_files()
-
-
-def _trajectory(
-    positions: Any, dimensions: np.ndarray, times: np.ndarray, frames: np.ndarray, topology: Any
-) -> Any:
-    """Convert arrays in Å to MDTraj's trajectory."""
-    has_cell = np.asarray(dimensions.any(axis=1))
-    lengths = angles = None
-    if has_cell.all() and len(has_cell):
-        lengths, angles = dimensions[:, :3] / _NM, dimensions[:, 3:].copy()
-    elif has_cell.any():
-        raise UnsupportedError(
-            f"frame {frames[has_cell.argmin()]} has no cell, and frame {frames[has_cell.argmax()]} "
-            "has one: a trajectory of MDTraj has cells in all frames or in none; choose frames "
-            "that are alike"
-        )
-    return _import().Trajectory(
-        positions / _NM,
-        topology,
-        time=times.copy(),
-        unitcell_lengths=lengths,
-        unitcell_angles=angles,
-    )
 
 
 def _topology_from(top: Any, name: str) -> Any:

@@ -64,7 +64,10 @@ class _FunctionAnalysis(AnalysisBase):
         """Attributes of the atoms and of their residues, where the topology has them."""
         if self.block == "mdtraj":
             return {}  # its topology has them
-        residues, rows = np.unique(self.atomgroup.resindices, return_inverse=True)
+        resindices = getattr(self.atomgroup, "resindices", None)
+        if resindices is None:
+            return {}  # atoms of files without a topology
+        residues, rows = np.unique(resindices, return_inverse=True)
         of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
             _attributes_of(self.atomgroup, {"masses": float, "charges": float, "names": str}),

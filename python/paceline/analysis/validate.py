@@ -24,7 +24,7 @@ from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
-    from paceline.trajectory.mdanalysis_reader import Reader
+    from paceline.trajectory.file_trajectory import FileTrajectory
 
 #: Result of a worker for each frame. `broken` is, for each of `FIELDS`, the first atom with a
 #: number that is not finite, or -1; `reach` the largest |x|, |y| or |z|, Å, and `farthest` the
@@ -169,9 +169,10 @@ def validate(
     n_frames = size = 0
     check_decodable(path)
     try:
-        reader = _open(path, group=group, units=units, dataset=dataset, external=external)
-        n_frames, size = reader.n_frames, reader.file.size
-        findings = [*_of_file(reader.file), *_of_frames(reader, backend, n_workers, progress)]
+        files = _open(path, group=group, units=units, dataset=dataset, external=external)
+        file = files.chain.files[0]
+        n_frames, size = file.n_frames, file.size
+        findings = [*_of_file(file), *_of_frames(files, backend, n_workers, progress)]
     except WorkerError:
         raise
     except PacelineError as error:
@@ -186,15 +187,15 @@ def validate(
 
 def check_decodable(path: str) -> None:
     """Raise `UnsupportedError` for a file that, by its name, only MDAnalysis can read."""
-    from MDAnalysis.coordinates.core import get_reader_for
-
-    from paceline.trajectory.mdanalysis_reader import is_ours
+    from paceline.trajectory.open import is_decoded
 
     try:
-        if is_ours(path):
+        if is_decoded(path):
             return
+        from MDAnalysis.coordinates.core import get_reader_for
+
         theirs = get_reader_for(path)
-    except (OSError, ValueError):
+    except (ImportError, OSError, ValueError):
         return  # nobody's: what is wrong with it shows when it is opened
     raise UnsupportedError(
         f"{path}: only MDAnalysis can read this ({theirs.__name__}), and what it makes of damaged "
@@ -202,13 +203,13 @@ def check_decodable(path: str) -> None:
     )
 
 
-def _open(path: str, **options: Any) -> "Reader":
+def _open(path: str, **options: Any) -> "FileTrajectory":
     """Open the file without warnings, which are among the findings."""
-    from paceline.trajectory.mdanalysis_reader import Reader
+    import paceline
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
-        return Reader(path, **options)
+        return paceline.open(path, **options)
 
 
 def _of_error(path: str, error: Exception) -> Finding:
@@ -234,24 +235,21 @@ def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
 
 
 def _of_frames(
-    reader: "Reader", backend: Any, n_workers: int | None, progress: bool | None
+    files: "FileTrajectory", backend: Any, n_workers: int | None, progress: bool | None
 ) -> Iterator[Finding]:
     """Findings about single frames."""
-    import MDAnalysis
-
-    if reader.n_atoms == 0:
+    if files.n_atoms == 0:
         yield Finding(None, None, None, True, "expected frames of some atoms, found none in them")
         return
-    universe = MDAnalysis.Universe.empty(reader.n_atoms)
-    universe.trajectory = reader
-    frames = _FrameRows(universe.atoms)
+    file = files.chain.files[0]
+    frames = _FrameRows(files)
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
-        yield _of_damaged(frame, reason.removeprefix(f"{reader.file.path}: frame {frame}, "))
+        yield _of_damaged(frame, reason.removeprefix(f"{file.path}: frame {frame}, "))
     whole = np.ones(len(frames.frames), dtype=bool)
     whole[[frame for frame, _ in frames.damaged]] = False
     sound = np.flatnonzero(whole)
-    offsets, _ = reader.file.extents(sound.astype(np.uint64))
+    offsets, _ = file.extents(sound.astype(np.uint64))
     times = frames.times[whole]
     rows = frames.rows if whole.all() else frames.rows[whole]
     for row, bad, what in check_frames(sound, times, rows):

@@ -5,19 +5,20 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import MDAnalysis
 import numpy as np
 
 from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
-from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
+
+if TYPE_CHECKING:
+    from paceline.cli.atom_groups import GroupUniverse
 
 #: Endings of files of several structures.
 STRUCTURES = (".pdb", ".xyz")
@@ -63,27 +64,31 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
         check_output(args.plot, overwrite=args.overwrite)
 
 
-def system_of(args: argparse.Namespace, **options: Any) -> GroupUniverse:
+def system_of(args: argparse.Namespace, **options: Any) -> "GroupUniverse":
     """Open topology and trajectory, with the groups of the index file; `options` are of it."""
+    from paceline.cli.atom_groups import GroupUniverse  # not where a trajectory is converted alone
+
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     use_index_file(args, universe)
     return universe
 
 
-def use_index_file(args: argparse.Namespace, universe: GroupUniverse) -> None:
+def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:
     """Take groups from the index file, if one was given."""
     if args.index is not None:
+        from paceline.cli.atom_groups import read_index_file
+
         universe.use_index_file(read_index_file(args.index, len(universe.atoms)))
 
 
-def reference_of(universe: GroupUniverse, path: str) -> GroupUniverse:
+def reference_of(universe: "GroupUniverse", path: str) -> "GroupUniverse":
     """Open a structure to compare with, of which groups have the same names."""
-    reference = GroupUniverse(path)
+    reference = type(universe)(path)
     reference.use_index_file(universe.index_file)
     return reference
 
 
-def reference_at(universe: GroupUniverse, ref: str) -> GroupUniverse:
+def reference_at(universe: "GroupUniverse", ref: str) -> "GroupUniverse":
     """Open a reference: a copy of the Universe at a frame, or a structure file."""
     if not ref.lstrip("-").isdigit():
         return reference_of(universe, ref)
@@ -105,6 +110,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
 
     With `updating`, atoms are selected anew in each frame, and may be none.
     """
+    import MDAnalysis
+
     try:
         atoms = universe.select_atoms(text, updating=updating)
     except SelectionError:
@@ -212,7 +219,9 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 def _times(trajectory: Any) -> np.ndarray:
     """Times of all frames, ps; from the index, if there is one."""
     times = getattr(trajectory, "times", None)
-    return times() if times else np.array([ts.time for ts in trajectory])
+    if times is None:
+        return np.array([ts.time for ts in trajectory])
+    return times() if callable(times) else times
 
 
 def run_and_report(args: argparse.Namespace, analysis: Any) -> None:

@@ -27,7 +27,7 @@ from paceline.cli.file_commands import (
 )
 from paceline.cli.parser import CommandParser, resolve_files
 from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
-from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
+from paceline.errors import PacelineError, PacelineWarning, UnsupportedError, needs_mdanalysis
 
 #: Commands, in the order in which the help lists them.
 COMMANDS = (
@@ -160,6 +160,8 @@ def _main(argv: Sequence[str]) -> int:
             return INTERRUPTED
         except Exception as error:
             _flush_or_discard_output()
+            if isinstance(error, ModuleNotFoundError) and error.name == "MDAnalysis":
+                error = needs_mdanalysis("this command")
             if args.debug:
                 traceback.print_exc()
             else:

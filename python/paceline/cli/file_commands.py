@@ -496,10 +496,9 @@ def run_convert(args: argparse.Namespace) -> None:
 
 
 def _universe(args: argparse.Namespace) -> Any:
-    """Open the system, or one of as many atoms as the trajectory has, if none is given."""
+    """Open the system, or the trajectory alone, or that as a system of as many atoms."""
+    import paceline
     from paceline.cli.analysis_steps import chain_options, system_of, use_index_file
-    from paceline.cli.atom_groups import GroupUniverse
-    from paceline.trajectory.mdanalysis_reader import Reader
     from paceline.trajectory.open import files_named
 
     if args.topology is not None:
@@ -509,6 +508,11 @@ def _universe(args: argparse.Namespace) -> Any:
     for option in ("select", "unwrap", "nojump", "center", "wrap", "fit"):
         if getattr(args, option) not in (None, False) and option not in numbered:
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
+    if args.index is None:
+        return paceline.open(args.trajectory, **chain_options(args))
+    from paceline.cli.atom_groups import GroupUniverse
+    from paceline.trajectory.mdanalysis_reader import Reader
+
     files = [file for name in args.trajectory for file in files_named(name)]
     trajectory = Reader(files, **chain_options(args))
     universe = GroupUniverse.empty(trajectory.n_atoms)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.read_cost import advice, layout_in_words, read_costs
@@ -64,6 +63,9 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
 
 def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
     """Yield facts about a topology, and its groups of atoms: those of an index file, or default."""
+    # Of trajectories alone, facts need no MDAnalysis.
+    from paceline.cli.atom_groups import GroupUniverse, read_index_file
+
     universe = GroupUniverse(path)
     if index is not None:
         universe.use_index_file(read_index_file(index, len(universe.atoms)))

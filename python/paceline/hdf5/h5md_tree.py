@@ -96,8 +96,8 @@ class AtomProperties:
             if (values := getattr(atomgroup, theirs, None)) is not None
         }
         kinds, species = _kinds(atomgroup, labels)
-        topology = atomgroup.universe._topology
-        guessed = "mass" in numbers and topology.masses.is_guessed
+        topology = getattr(atomgroup.universe, "_topology", None)
+        guessed = topology is not None and "mass" in numbers and topology.masses.is_guessed
         return cls(
             n_atoms=len(atomgroup),
             numbers=numbers,

@@ -9,7 +9,7 @@ size of blocks merge the same pairs in the same order and give the same bits.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, inf, lcm
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -151,22 +151,36 @@ def choose_frames(
     else:
         if not (start is stop is step is None):
             raise ValueError("give either frames or start, stop and step, not both")
-        numbers = np.asarray(frames)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):
-            raise ValueError("frames must be a one-dimensional sequence of integers or booleans")
-        if numbers.dtype == bool:
-            if len(numbers) != n_frames:
-                raise ValueError(
-                    f"frames has {len(numbers)} booleans, but the trajectory {n_frames} frames"
-                )
-            numbers = np.flatnonzero(numbers)
-        outside = (numbers < -n_frames) | (numbers >= n_frames)
-        if outside.any():
-            raise IndexError(f"frame {numbers[outside][0]} is out of range for {n_frames} frames")
-        numbers = numbers.astype(np.int64)
-        numbers[numbers < 0] += n_frames
+        numbers = numbers_of(frames, n_frames, "frame")
     if len(numbers) == 0:
         raise ValueError(f"no frames to analyse: the trajectory has {n_frames}, none was chosen")
+    return numbers
+
+
+def numbers_of(chosen: Any, n: int, thing: str) -> np.ndarray:
+    """Resolve integers or booleans to numbers of `n` things, "frame" or "atom", as NumPy would.
+
+    Raises
+    ------
+    ValueError
+        They are something else, or booleans of another number.
+    IndexError
+        There is no such thing.
+    """
+    numbers = np.asarray(chosen)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):
+        raise ValueError(f"{thing}s must be a one-dimensional sequence of integers or booleans")
+    if numbers.dtype == bool:
+        if len(numbers) != n:
+            raise ValueError(
+                f"{thing}s has {len(numbers)} booleans, but the trajectory {n} {thing}s"
+            )
+        return np.flatnonzero(numbers)
+    outside = (numbers < -n) | (numbers >= n)
+    if outside.any():
+        raise IndexError(f"{thing} {numbers[outside][0]} is out of range for {n} {thing}s")
+    numbers = numbers.astype(np.int64)
+    numbers[numbers < 0] += n
     return numbers
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from paceline._util.machine import free_memory
 from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.block import Block
-from paceline.errors import MissingDataError, UnsupportedError
+from paceline.errors import MissingDataError, SelectionError, UnsupportedError
 from paceline.performance.number_format import amount, many
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames, check_room
@@ -38,7 +38,7 @@ from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_tr
 STATES_BYTES = 2**31
 
 if TYPE_CHECKING:
-    from paceline.trajectory.universe_trajectory import Trajectory
+    from paceline.trajectory.file_trajectory import Trajectory
 
 
 class TrajectoryRun:
@@ -74,12 +74,9 @@ class TrajectoryRun:
     collected: Collected
 
     def __init__(self, analyses: Sequence[Analysis], transforms: Sequence[Transform]):
-        # Worker processes import the analyses, and so this, but never MDAnalysis.
-        from paceline.trajectory.universe_trajectory import open_trajectory
-
         self.analyses = analyses
         self.transforms = transforms
-        self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
+        self.trajectory = _open([analysis.atomgroup for analysis in analyses], transforms)
         self.stage = 0
         self.is_first = True
         self.planned = self
@@ -413,6 +410,25 @@ class TrajectoryRun:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
         return provenance
+
+
+def _open(atomgroups: Sequence[Any], transforms: Sequence[Transform]) -> "Trajectory":
+    """Open the trajectory of groups of atoms, of a Universe or of files without a topology."""
+    # Worker processes import the analyses, and so this, but never MDAnalysis.
+    from paceline.trajectory.file_trajectory import FileTrajectory
+
+    universe = atomgroups[0].universe
+    if isinstance(universe, FileTrajectory):
+        if any(len(group) == 0 for group in atomgroups):
+            raise SelectionError("no atoms are chosen for an analysis")
+        if transforms:
+            raise UnsupportedError(
+                f"{universe.filename}: transforms= need a topology: open it by paceline.Universe"
+            )
+        return universe
+    from paceline.trajectory.universe_trajectory import open_trajectory
+
+    return open_trajectory(atomgroups)
 
 
 def n_passes(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> int:

@@ -153,6 +153,21 @@ class Chain:
         """Neighbours that are stored as one, at the most of any file."""
         return max(file.chunk_frames for file in self.files)
 
+    @property
+    def one_thread(self) -> bool:
+        """True if one thread alone may read: it asks MPI-IO."""
+        return self._options.driver is not None
+
+    @property
+    def dt(self) -> float:
+        """Time between frames, ps: the first header's, else between its first two, else 0."""
+        file = self.files[0]
+        if file.dt is not None:
+            return file.dt
+        _, times, _ = read_headers(file, range(min(2, file.n_frames)))
+        between = times[-1] - times[0]
+        return float(between) if np.isfinite(between) else 0.0
+
     def extents(self, frames: np.ndarray) -> Extents:
         """Find frames, by their numbers (int64) in the trajectory."""
         files = np.searchsorted(self._stops, frames, side="right")

@@ -18,15 +18,19 @@ from MDAnalysis.coordinates.base import ReaderBase
 from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
-from paceline import _core
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
-from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
+from paceline.errors import (
+    AtomCountError,
+    DamagedFileError,
+    MissingDataError,
+    ReadError,
+    UnsupportedError,
+)
 from paceline.hdf5.read_options import Hdf5Options
-from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
-from paceline.hdf5.trajectory import Hdf5File, collective_specs, is_hdf5
-from paceline.schedule.plan import make_plan
+from paceline.hdf5.trajectory import Hdf5File, collective_specs
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.open import open_file, open_files, read_headers, warn
+from paceline.trajectory.file_trajectory import FileTrajectory
+from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files, warn
 from paceline.trajectory.read_ahead import ReadAhead
 from paceline.trajectory.source import (
     FORMATS,
@@ -36,15 +40,8 @@ from paceline.trajectory.source import (
     TimeAxis,
     TrajectoryFile,
     limit_open_files,
+    time_axis_of,
 )
-
-#: Endings of files that our reader decodes, which are MDAnalysis's names of their formats.
-_ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
-    ending.upper() for ending in HDF5_ENDINGS
-}
-
-#: Names of such files that have no ending.
-_FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
 #: Endings of compressed files, which MDAnalysis unpacks where they are text.
 _COMPRESSED = {".gz", ".bz2"}
@@ -199,17 +196,13 @@ class Reader(ReaderBase):
             )
             error.found = self.n_atoms
             raise error
-        first = self.chain.files[0]
-        # Of LAMMPS's dumps, `dt` is the time between steps.
-        counts_steps = first.format in FORMATS and FORMATS[first.format].times_are_steps
-        axis = StepTimeAxis if counts_steps else TimeAxis
-        self._time_axis = axis(first.first, dt)
+        self._time_axis = time_axis_of(self.chain.files[0], dt)
         self._frame = -1
         self._observed: list[str] = []
         self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
-        if dt is None or counts_steps:
-            self.ts.dt = self._file_dt() * (1.0 if dt is None else dt)
+        if dt is None or isinstance(self._time_axis, StepTimeAxis):
+            self.ts.dt = self._time_axis.spacing(self.chain.dt)
         try:
             self._read_frame(0)
         except DamagedFileError as error:
@@ -232,9 +225,7 @@ class Reader(ReaderBase):
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
         self._frame_reader = source.open()
         self._fields = [(field_bits([field]), field, f"has_{field}") for field in FIELDS]
-        # MPI-IO is asked by one thread alone.
-        alone = self._kwargs.get("driver") is not None
-        self._read_ahead = None if alone else ReadAhead(self.chain, source)
+        self._read_ahead = None if self.chain.one_thread else ReadAhead(self.chain, source)
 
     @property
     def is_collective(self) -> bool:
@@ -311,15 +302,6 @@ class Reader(ReaderBase):
         """Times of frames, with the user's `dt` and `time_offset`."""
         return replace(self._time_axis, offset=self._ts_kwargs.get("time_offset", 0.0))
 
-    def _file_dt(self) -> float:
-        """Time between frames, ps: the first header's, else between its first two, else 0."""
-        file = self.chain.files[0]
-        if file.dt is not None:
-            return file.dt
-        _, times, _ = read_headers(file, range(min(2, file.n_frames)))
-        between = times[-1] - times[0]
-        return float(between) if np.isfinite(between) else 0.0
-
     @property
     def n_frames(self) -> int:
         """Number of whole frames."""
@@ -384,8 +366,11 @@ class Reader(ReaderBase):
             return None
         indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
         indices = indices if self.sub is None else self.sub[indices]
+        files = FileTrajectory(self.chain, self._time_axis)
         try:
-            return _read_positions(self.chain, indices.astype(np.int64), np.array(frames))
+            return files.positions(frames=np.array(frames), atoms=indices)
+        except MissingDataError:
+            return None
         except OSError as error:
             raise ReadError(str(error)) from error
 
@@ -515,12 +500,8 @@ def is_ours(filename: Any, format: Any = None) -> bool:
         return False
     if format is not None:
         is_packed = Path(filename).suffix.lower() in _COMPRESSED
-        return isinstance(format, str) and format.upper() in _ENDINGS and not is_packed
-    if Path(filename).suffix[1:].upper() in _ENDINGS or Path(filename).name in _FILE_NAMES:
-        return True
-    if not os.path.isfile(filename):
-        return False
-    return is_hdf5(filename) or _core.detect_format(os.fspath(filename)) is not None
+        return isinstance(format, str) and format.upper() in ENDINGS and not is_packed
+    return is_decoded(filename)
 
 
 def _is_auto(value: Any) -> bool:
@@ -536,37 +517,3 @@ def _format_of(chain: Chain) -> str:
     """Name by which MDAnalysis calls the format of a chain's first file."""
     name = chain.files[0].format
     return FORMATS[name].mdanalysis_name if name in FORMATS else name
-
-
-def _read_positions(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:
-    """Read positions of atoms, in any order: float32, shape (n_frames, n_atoms, 3), Å.
-
-    None where a frame has no positions.
-    """
-    decoded, columns = np.unique(atoms, return_inverse=True)
-    as_decoded = np.array_equal(decoded, atoms)
-    plan = make_plan(
-        frames,
-        n_atoms=chain.n_atoms,
-        n_wanted=len(decoded),
-        frame_bytes=chain.bytes_per_frame,
-        n_workers=1,
-        chunk_frames=chain.chunk_frames,
-    )
-    wanted = None if len(decoded) == chain.n_atoms else decoded
-    source = FrameSource(chain.specs, wanted, len(decoded), ("positions",), (), TimeAxis())
-    reader = source.open()
-    positions = np.empty((len(frames), len(atoms), 3), dtype=np.float32)
-    for rows in plan.blocks():
-        numbers = plan.frames[rows]
-        room = positions[rows]
-        block = FrameBuffer.allocate(numbers, len(decoded), () if as_decoded else ("positions",))
-        if as_decoded:
-            block = replace(block, positions=room)
-        reader.read(chain.extents(numbers), block, skip=False)
-        if not (block.fields & field_bits(["positions"])).all():
-            return None
-        if not as_decoded:
-            assert block.positions is not None
-            np.take(block.positions, columns, axis=1, out=room)
-    return positions

@@ -13,17 +13,27 @@ from pathlib import Path
 
 import numpy as np
 
+from paceline import _core
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
 from paceline.errors import PacelineWarning
 from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.sandbox import interrupt
+from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
-from paceline.trajectory.source import IndexedFile, TrajectoryFile, extents_in
+from paceline.trajectory.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
 
 #: Packages whose lines a warning does not point at.
 _INTERNAL = ("paceline", "MDAnalysis")
+
+#: Endings of files that we decode, which are MDAnalysis's names of their formats.
+ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
+    ending.upper() for ending in HDF5_ENDINGS
+}
+
+#: Names of such files that have no ending.
+_FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
 #: Files that are indexed at a time: few enough for a small limit of open files.
 _FILES_AT_A_TIME = 16
@@ -43,6 +53,15 @@ def cache_folder() -> Path | None:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
     except RuntimeError:
         return None
+
+
+def is_decoded(path: str | os.PathLike) -> bool:
+    """Tell whether a file is of a format that we decode, by its name or its content."""
+    if Path(path).suffix[1:].upper() in ENDINGS or Path(path).name in _FILE_NAMES:
+        return True
+    if not os.path.isfile(path):
+        return False
+    return is_hdf5(path) or _core.detect_format(os.fspath(path)) is not None
 
 
 def files_named(name: str | os.PathLike) -> list[str]:

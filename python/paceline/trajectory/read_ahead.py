@@ -1,15 +1,15 @@
-"""Decode the next frames on other threads, while a loop over frames works on this one."""
+"""Decode the next frames on other threads, while this one works on those before."""
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from itertools import groupby
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import groupby, pairwise
 from multiprocessing import parent_process
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import FrameReader, FrameSource, limit_open_files
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 
 #: Bytes of the frames of a block, about: few enough to be in the caches when they are used.
 BLOCK_BYTES = 2**20
@@ -47,41 +48,38 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Decoded frames, the rows that could not be read, and the arrays that hold them."""
+class FrameDecoder:
+    """Decode frames of a trajectory on any thread; it keeps readers for the next ones.
 
-    numbers: Sequence[int]
-    decoded: FrameBuffer
-    damaged: frozenset[int]
-    buffer: FrameBuffer
-
-
-class _Decoder:
-    """Decodes blocks on any thread; keeps readers and arrays for the next ones."""
+    Parameters
+    ----------
+    chain : Chain
+        The files.
+    source : FrameSource
+        The atoms and fields to be decoded.
+    """
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
         self._source = source
+        self._forget()
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
         self._readers: list[FrameReader] = []
-        self._buffers: list[FrameBuffer] = []
 
-    def __call__(self, numbers: Sequence[int]) -> _Block:
-        """Decode frames; those that cannot be read are named."""
-        source = self._source
-        frames = np.array(numbers)
-        reader = _taken(self._readers) or source.open()
-        buffer = _taken(self._buffers)
-        if buffer is None or len(buffer.frames) < len(frames):
-            buffer = FrameBuffer.allocate(frames, source.n_wanted, source.fields)
-        decoded = buffer[: len(frames)]
-        stats = reader.read(self._chain.extents(frames), decoded, skip=True)
+    def close_files(self) -> None:
+        """Close all files but those that are read right now."""
+        self._readers.clear()
+
+    def __call__(self, decoded: FrameBuffer, *, skip: bool) -> list[tuple[int, str]]:
+        """Decode the frames of a buffer; with `skip`, return rows that cannot be read, and why."""
+        if self._process != os.getpid():  # the files belong to the process before the fork
+            self._forget()
+        reader = _taken(self._readers) or self._source.open()
+        stats = reader.read(self._chain.extents(decoded.frames), decoded, skip=skip)
         self._readers.append(reader)
-        return _Block(numbers, decoded, frozenset(row for row, _ in stats.damaged), buffer)
-
-    def release(self, block: _Block) -> None:
-        """Use a block's arrays again."""
-        self._buffers.append(block.buffer)
+        return stats.damaged
 
 
 def _taken(things: list[_T]) -> _T | None:
@@ -92,7 +90,116 @@ def _taken(things: list[_T]) -> _T | None:
         return None
 
 
+class CallsAhead(Generic[_T, _R]):
+    """Call a function on the threads, ahead of being asked for; results come in order.
+
+    Parameters
+    ----------
+    function : callable
+        Takes an item.
+    items : iterable
+        Each is asked for when there is room for its result.
+    result_bytes : int
+        Memory that a result takes, at most.
+    """
+
+    def __init__(self, function: Callable[[_T], _R], items: Iterable[_T], result_bytes: int):
+        self._function = function
+        self._items = iter(items)
+        self._most = max(1, min(2 * _n_threads(), WAITING_BYTES // max(1, result_bytes)))
+        self._waiting: deque[tuple[_T, Future[_R]]] = deque()
+        self._process = os.getpid()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __iter__(self) -> Iterator[tuple[_T, _R]]:
+        """Yield each item and its result."""
+        try:
+            self.fill()
+            while self._waiting:
+                item, result = self.take()
+                self.fill()
+                yield item, result
+        finally:
+            self.cancel()
+
+    def fill(self) -> None:
+        """Have threads call the function for further items, as many as may wait."""
+        while len(self._waiting) < self._most:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                return
+            self._waiting.append((item, _threads().submit(self._function, item)))
+
+    def take(self) -> tuple[_T, _R]:
+        """Wait for the next item and its result; its error is raised here."""
+        if self._process != os.getpid():  # the threads stayed in the process before the fork
+            self._process = os.getpid()
+            again = [(item, _threads().submit(self._function, item)) for item, _ in self._waiting]
+            self._waiting = deque(again)
+        item, future = self._waiting.popleft()
+        return item, future.result()
+
+    def cancel(self) -> None:
+        """Forget what waits."""
+        if self._process == os.getpid():
+            for _, future in self._waiting:
+                future.cancel()
+        self._waiting.clear()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Decoded frames, the rows that could not be read, and the arrays that hold them."""
+
+    numbers: Sequence[int]
+    decoded: FrameBuffer
+    damaged: frozenset[int]
+    buffer: FrameBuffer
+
+
 _NO_BLOCK: Any = _Block((), None, frozenset(), None)  # type: ignore[arg-type]
+
+
+class _BlockDecoder:
+    """Decodes blocks on any thread, into arrays that are used again."""
+
+    def __init__(self, chain: Chain, source: FrameSource):
+        self._source = source
+        self._decode = FrameDecoder(chain, source)
+        self._buffers: list[FrameBuffer] = []
+
+    def __call__(self, numbers: Sequence[int]) -> _Block:
+        """Decode frames; those that cannot be read are named."""
+        frames = np.array(numbers)
+        buffer = _taken(self._buffers)
+        if buffer is None or len(buffer.frames) < len(frames):
+            buffer = FrameBuffer.allocate(frames, self._source.n_wanted, self._source.fields)
+        decoded = replace(buffer[: len(frames)], frames=frames)
+        damaged = self._decode(decoded, skip=True)
+        return _Block(numbers, decoded, frozenset(row for row, _ in damaged), buffer)
+
+    def release(self, block: _Block) -> None:
+        """Use a block's arrays again."""
+        self._buffers.append(block.buffer)
+
+
+def _span(chain: Chain, frame_bytes: int, step: int) -> int:
+    """Choose how many frames, every `step`-th of which is wanted, one thread decodes together.
+
+    Pieces of so many frames end where chunks do.
+    """
+    wanted = max(1, min(BLOCK_FRAMES, BLOCK_BYTES // frame_bytes)) * step
+    return chain.chunk_frames * max(1, wanted // chain.chunk_frames)
+
+
+def _threads_may_decode(chain: Chain, frame_bytes: int) -> bool:
+    """Tell if frames can be decoded ahead, on several threads."""
+    # A chunk that is too large to be kept whole is read by one reader, which keeps a part; and
+    # MPI-IO is asked by one thread.
+    return not chain.one_thread and chain.chunk_frames * frame_bytes <= WAITING_BYTES
 
 
 class ReadAhead:
@@ -109,25 +216,24 @@ class ReadAhead:
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
         self._source = source
-        self._frame_bytes = 12 * max(1, source.n_wanted) * max(1, len(source.fields))
-        # A chunk that is too large to be kept whole is read by one reader, which keeps a part.
-        self._possible = chain.chunk_frames * self._frame_bytes <= WAITING_BYTES
+        self._frame_bytes = source.frame_bytes
+        self._possible = _threads_may_decode(chain, self._frame_bytes)
         self._last = self._step = self._regular = 0
-        self._process = os.getpid()
-        self._forget()
+        self._begin(range(0))
 
-    def _forget(self) -> None:
-        """Have no frames, no arrays and no files."""
+    def _begin(self, frames: range) -> None:
+        """Decode these frames, next ones first; what there was before is dropped."""
         self._block, self._row = _NO_BLOCK, -1
-        self._blocks: Iterator[Sequence[int]] = iter(())
-        self._waiting: deque[Future[_Block]] = deque()
-        self._decoder = _Decoder(self._chain, self._source)
+        self._decoder = _BlockDecoder(self._chain, self._source)
+        span = _span(self._chain, self._frame_bytes, max(1, frames.step))
+        blocks = (list(block) for _, block in groupby(frames, key=lambda frame: frame // span))
+        most = -(-span // max(1, frames.step))
+        self._ahead = CallsAhead(self._decoder, blocks, most * self._frame_bytes)
 
     def close_files(self) -> None:
         """Close all files, and drop the frames that wait."""
-        for future in self._waiting:
-            future.cancel()
-        self._forget()
+        self._ahead.cancel()
+        self._begin(range(0))
 
     def find(self, frame: int) -> tuple[FrameBuffer, int] | None:
         """Get the block and row of a frame; None if the caller should read it by itself.
@@ -149,20 +255,17 @@ class ReadAhead:
 
     def _next(self, frame: int) -> _Block | None:
         """Get the next block if the frame begins it; else look for even distances."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self._forget()
-        if self._waiting:
+        if self._ahead:
             # Reading the frame alone raises the error again, with the frame's number.
             with suppress(OSError):
-                block = self._waiting.popleft().result()
+                _, block = self._ahead.take()
                 if block.numbers[0] == frame:
                     if self._block is not _NO_BLOCK:
                         self._decoder.release(self._block)
                     self._block, self._row = block, 0
-                    self._submit()
+                    self._ahead.fill()
                     return block
-        if self._waiting or self._block is not _NO_BLOCK:
+        if self._ahead or self._block is not _NO_BLOCK:
             self.close_files()
             self._regular = 0
         step = frame - self._last
@@ -170,26 +273,90 @@ class ReadAhead:
         self._step = step
         if step > 0 and self._regular >= REGULAR and self._possible:
             self._regular = 0
-            self._blocks = self._cut(range(frame + step, self._chain.n_frames, step))
+            self._begin(range(frame + step, self._chain.n_frames, step))
             limit_open_files(self)
-            self._submit()
+            self._ahead.fill()
         return None
 
-    def _cut(self, frames: range) -> Iterator[Sequence[int]]:
-        """Cut frames into blocks, which end where chunks do."""
-        wanted = max(1, min(BLOCK_FRAMES, BLOCK_BYTES // self._frame_bytes)) * frames.step
-        span = self._chain.chunk_frames * max(1, wanted // self._chain.chunk_frames)
-        return (list(block) for _, block in groupby(frames, key=lambda frame: frame // span))
 
-    def _submit(self) -> None:
-        """Have threads decode further blocks, as many as may wait."""
-        block_bytes = 0
-        while not self._waiting or (
-            len(self._waiting) < 2 * _n_threads()
-            and (len(self._waiting) + 1) * block_bytes <= WAITING_BYTES
-        ):
-            numbers = next(self._blocks, None)
-            if numbers is None:
-                return
-            block_bytes = self._frame_bytes * len(numbers)
-            self._waiting.append(_threads().submit(self._decoder, numbers))
+class FieldReader:
+    """Reads fields of atoms in any order, on threads; `columns` are those of decoded atoms."""
+
+    def __init__(self, chain: Chain, source: FrameSource, columns: np.ndarray | None):
+        self._chain = chain
+        self._source = source
+        self._columns = columns
+        self._decoder = FrameDecoder(chain, source)
+        self.n_atoms = source.n_wanted if columns is None else len(columns)
+
+    def allocate(self, numbers: np.ndarray) -> FrameBuffer:
+        """Allocate arrays for frames."""
+        return FrameBuffer.allocate(numbers, self.n_atoms, self._source.fields)
+
+    def piece_frames(self, numbers: np.ndarray) -> int:
+        """Choose how many of these frames one thread decodes."""
+        step = _mean_step(numbers)
+        return max(1, _span(self._chain, self._source.frame_bytes, step) // step)
+
+    def read_alone(self, number: int) -> FrameBuffer:
+        """Decode one frame in this thread."""
+        limit_open_files(self._decoder)
+        decoded = self.allocate(np.array([number]))
+        self.decode((decoded, slice(0, 1)), skip=False)
+        return decoded
+
+    def read(
+        self, parts: Iterable[np.ndarray]
+    ) -> Generator[tuple[FrameBuffer, list[tuple[int, str]]], None, None]:
+        """Decode the frames of each part, the next ones ahead; also yield rows that are damaged."""
+        limit_open_files(self._decoder)
+        decode = partial(self.decode, skip=True)
+        source = self._source
+        if _threads_may_decode(self._chain, source.frame_bytes):
+            largest = _span(self._chain, source.frame_bytes, 1) * source.frame_bytes
+            results: Iterable[Any] = CallsAhead(decode, self._pieces(parts), largest)
+        else:
+            results = ((piece, decode(piece)) for piece in self._pieces(parts))
+        damaged: list[tuple[int, str]] = []
+        for (decoded, rows), lost in results:
+            damaged.extend((rows.start + row, reason) for row, reason in lost)
+            if rows.stop == len(decoded.frames):
+                yield decoded, damaged
+                damaged = []
+
+    def _pieces(self, parts: Iterable[np.ndarray]) -> Iterator[tuple[FrameBuffer, slice]]:
+        """Cut parts into pieces for single threads, which end where chunks do."""
+        for numbers in parts:
+            if len(numbers) == 0:
+                continue
+            decoded = self.allocate(numbers)
+            step = _mean_step(numbers)
+            span = _span(self._chain, self._source.frame_bytes, step)
+            borders = np.arange(0, len(numbers), max(1, span // step))[1:]
+            if self._chain.chunk_frames > 1:
+                borders = np.flatnonzero(np.diff(numbers // span)) + 1
+            for first, stop in pairwise([0, *borders.tolist(), len(numbers)]):
+                yield decoded, slice(first, stop)
+
+    def decode(self, piece: tuple[FrameBuffer, slice], *, skip: bool) -> list[tuple[int, str]]:
+        """Decode rows of arrays; those that cannot be read, and why."""
+        out = into = piece[0][piece[1]]
+        fields = self._source.fields
+        if self._columns is not None:
+            shape = len(out.frames), self._source.n_wanted, 3
+            rooms = {field: np.empty(shape, dtype=np.float32) for field in fields}
+            into = replace(out, **rooms)
+        damaged = self._decoder(into, skip=skip)
+        if self._columns is not None:
+            for field in fields:
+                # The other modes copy once more.
+                np.take(rooms[field], self._columns, axis=1, out=getattr(out, field), mode="clip")
+        out.times[:] = self._source.time_axis(out.frames, out.times)
+        return damaged
+
+
+def _mean_step(numbers: np.ndarray) -> int:
+    """Distance between chosen frames, about."""
+    if len(numbers) < 2:
+        return 1
+    return max(1, abs(int(numbers[-1]) - int(numbers[0])) // (len(numbers) - 1))

@@ -97,9 +97,17 @@ class TimeAxis:
             times = (frames + self.first) * self.dt
         return times + self.offset if self.offset else times
 
+    def spacing(self, dt: float) -> float:
+        """Time between frames, ps, given that in the file."""
+        return dt if self.dt is None else self.dt
+
 
 class StepTimeAxis(TimeAxis):
     """Times that the file counts in steps: `dt` is the time between steps, ps."""
+
+    def spacing(self, dt: float) -> float:
+        """Time between frames, ps, given that in the file."""
+        return dt if self.dt is None else dt * self.dt
 
     def __call__(self, frames: Any, times: Any) -> Any:
         """Times of frames, ps, given the steps in the file: arrays, or numbers of one frame."""
@@ -186,6 +194,11 @@ class FrameSource:
     def open(self) -> "FrameReader":
         """Make a reader; it opens a file for the first block that touches it."""
         return FrameReader(self)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Memory that a decoded frame takes."""
+        return 12 * max(1, self.n_wanted) * max(1, len(self.fields))
 
     def name_of(self, extents: Extents, row: int) -> str:
         """Name a frame for messages: its file, and its number there."""
@@ -404,3 +417,10 @@ def extents_in(number: int, file: TrajectoryFile, frames: np.ndarray) -> Extents
     """Find frames (uint64) in one file, the `number`-th of its trajectory."""
     slices = (file.slice_of(frames),)
     return Extents(np.full(len(frames), number), frames, *file.extents(frames), slices)
+
+
+def time_axis_of(file: TrajectoryFile, dt: float | None = None) -> TimeAxis:
+    """Make the time axis of a trajectory that begins with this file, with the user's `dt`, ps."""
+    # Of LAMMPS's dumps it is the time between steps, as in MDAnalysis.
+    counts_steps = file.format in FORMATS and FORMATS[file.format].times_are_steps
+    return (StepTimeAxis if counts_steps else TimeAxis)(file.first, dt)

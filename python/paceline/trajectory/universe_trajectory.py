@@ -28,8 +28,8 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.hdf5.read_options import ExternalFileError
-from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import warn
 from paceline.trajectory.source import Extents, FileReadStats, FrameSource, TimeAxis
@@ -37,146 +37,8 @@ from paceline.trajectory.source import Extents, FileReadStats, FrameSource, Time
 #: MDAnalysis's own readers of files that the core decodes, each frame by itself.
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
-#: Trajectories and chains about which a warning was given.
+#: Trajectories about which a warning was given.
 _warned: "WeakSet[Any]" = WeakSet()
-
-
-class Trajectory:
-    """A trajectory that is open in the user's process: all that a run asks of it.
-
-    Attributes
-    ----------
-    n_atoms, n_frames : int
-        Atoms of a frame, and frames.
-    shareable : bool
-        Workers other than the calling thread can read it.
-    chain : Chain or None
-        Its files, where the core decodes them.
-    chunk_frames : int
-        Neighbours that are stored as one, and cost together what one of them costs.
-    t_init_top, t_init_traj : float
-        Parsing the topology and opening the trajectory, s; NaN where that was not ours to do.
-    """
-
-    shareable: bool
-    n_atoms: int
-    n_frames: int
-    chain: Chain | None = None
-    chunk_frames = 1
-    t_init_top = t_init_traj = math.nan
-
-    def __init__(self, universe: Any):
-        self._universe = universe
-
-    def extents(self, frames: np.ndarray) -> Extents:
-        """Find frames."""
-        raise NotImplementedError
-
-    def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame for these atoms, about."""
-        raise NotImplementedError
-
-    def warn_of_rereading(self, plan: Plan) -> None:
-        """Warn once, where blocks are so small that what is stored as one is read for several."""
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """Fields that frames may hold, out of `paceline.block.FIELDS`."""
-        raise NotImplementedError
-
-    def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
-    ) -> FrameSource:
-        """Make the source from which workers read these fields of these atoms."""
-        raise NotImplementedError
-
-    def verify(self) -> None:
-        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
-
-    def provenance(self) -> dict[str, Any]:
-        """Versions, files and fingerprints, for results."""
-        return {"MDAnalysis": MDAnalysis.__version__, "topology": self._universe.filename}
-
-
-class FileTrajectory(Trajectory):
-    """Files that the core decodes; `sub` are the atoms that the topology has of them, rising."""
-
-    shareable = True
-    chain: Chain
-
-    def __init__(
-        self,
-        universe: Any,
-        chain: Chain,
-        time_axis: TimeAxis,
-        sub: np.ndarray | None,
-        t_init_traj: float,
-    ):
-        super().__init__(universe)
-        self.chain = chain
-        self.t_init_top = getattr(universe, "t_init_top", math.nan)
-        self.t_init_traj = t_init_traj
-        self.n_atoms = chain.n_atoms if sub is None else len(sub)
-        self.n_frames = chain.n_frames
-        self.chunk_frames = chain.chunk_frames
-        self._time_axis = time_axis
-        self._sub = sub
-        self._files_read: set[int] = set()
-
-    def extents(self, frames: np.ndarray) -> Extents:
-        """Find frames."""
-        extents = self.chain.extents(frames)
-        self._files_read.update(extents.files.tolist())
-        return extents
-
-    def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame for these atoms, about."""
-        return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
-
-    def warn_of_rereading(self, plan: Plan) -> None:
-        """Warn once, where blocks are so small that what is stored as one is read for several."""
-        if plan.chunk_reads == 1 or self.chain in _warned:
-            return
-        _warned.add(self.chain)
-        file = max(self.chain.files, key=lambda file: file.chunk_frames)
-        # Of other files convert makes H5MD; repack leaves them as they are.
-        command = "repack" if file.format == "H5MD" else "convert"
-        warn(
-            f"{file.path}: {self.chunk_frames} frames are stored together, more than memory should "
-            f"hold for each worker: each block of {plan.block_frames} frames reads and decodes "
-            f"them for itself, so that they are read up to {plan.chunk_reads} times and reading "
-            f"takes up to as many times as long; paceline {command} {file.path} NEW.h5md "
-            "--for frames writes a file that is read once"
-        )
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """Fields that frames of any file may hold."""
-        return fields_in(self.chain.fields)
-
-    def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
-    ) -> FrameSource:
-        """Make the source from which workers read these fields of these atoms."""
-        decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
-        return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, self._time_axis)
-
-    def _in_file(self, atoms: np.ndarray) -> np.ndarray:
-        """Indices in the files of atoms of the topology."""
-        return atoms if self._sub is None else self._sub[atoms]
-
-    def verify(self) -> None:
-        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
-        for k in sorted(self._files_read):
-            self.chain.files[k].verify()
-
-    def provenance(self) -> dict[str, Any]:
-        """Versions, files and fingerprints, for results."""
-        return {
-            **super().provenance(),
-            "trajectory": ", ".join(file.path for file in self.chain.files),
-            "fingerprint": ", ".join(file.fingerprint for file in self.chain.files),
-        }
 
 
 class MDAnalysisTrajectory(Trajectory):
@@ -185,7 +47,7 @@ class MDAnalysisTrajectory(Trajectory):
     shareable = False
 
     def __init__(self, universe: Any, reason: str):
-        super().__init__(universe)
+        self._universe = universe
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
         if universe.trajectory not in _warned:
@@ -216,7 +78,7 @@ class MDAnalysisTrajectory(Trajectory):
     def provenance(self) -> dict[str, Any]:
         """Versions and files, for results."""
         return {
-            **super().provenance(),
+            **_origin_of(self._universe),
             "trajectory": getattr(self._universe.trajectory, "filename", None),
             "fingerprint": "none: read by MDAnalysis",
         }
@@ -375,12 +237,31 @@ def _open_files_behind(universe: Any) -> FileTrajectory | None:
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
             chain, time_axis = trajectory.chain, trajectory.time_axis
-            return FileTrajectory(universe, chain, time_axis, sub, trajectory.t_init)
+            return _files_of(universe, chain, time_axis, sub, trajectory.t_init)
     begun = time.perf_counter()
     behind = _chain_behind(trajectory)
     if behind is None:
         return None
-    return FileTrajectory(universe, *behind, None, time.perf_counter() - begun)
+    return _files_of(universe, *behind, None, time.perf_counter() - begun)
+
+
+def _files_of(
+    universe: Any, chain: Chain, time_axis: TimeAxis, sub: np.ndarray | None, t_init_traj: float
+) -> FileTrajectory:
+    """Make the trajectory of a Universe's files."""
+    return FileTrajectory(
+        chain,
+        time_axis,
+        sub,
+        origin=_origin_of(universe),
+        t_init_top=getattr(universe, "t_init_top", math.nan),
+        t_init_traj=t_init_traj,
+    )
+
+
+def _origin_of(universe: Any) -> dict[str, Any]:
+    """Describe MDAnalysis and the topology, for results."""
+    return {"MDAnalysis": MDAnalysis.__version__, "topology": universe.filename}
 
 
 def _chain_behind(trajectory: Any) -> tuple[Chain, TimeAxis] | None:

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple, Self
 import numpy as np
 
 from paceline.analysis.interfaces import PerBlock, Receiver
-from paceline.block import FIELDS, Block
+from paceline.block import Block
 from paceline.errors import UnsupportedError, UnwritableError
 
 #: Bytes of blocks that wait in memory for one before them; more wait in a file.
@@ -141,27 +141,20 @@ class FramesToWrite:
         To be written.
     skip_damaged : bool
         Whether frames may be left out.
-    first : Timestep
-        The first frame of the trajectory that can be read.
     origin : mapping
         Provenance of the frames, and the options.
+    has_cell : bool
+        Whether the first frame that can be read has a cell.
+    fields : tuple of str
+        Fields that it holds.
     """
 
     n_frames: int
     atoms: Any
     skip_damaged: bool
-    first: Any
     origin: Mapping[str, Any]
-
-    @property
-    def has_cell(self) -> bool:
-        """Tell if the first frame has a cell."""
-        return self.first.dimensions is not None
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Fields of the first frame."""
-        return tuple(field for field in FIELDS if getattr(self.first, f"has_{field}"))
+    has_cell: bool
+    fields: tuple[str, ...]
 
 
 class Target(ABC):

@@ -1,0 +1,765 @@
+"""Trajectory files that are open in the user's process: `paceline.open`, without a topology."""
+
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, overload
+from weakref import WeakSet
+
+import numpy as np
+
+from paceline._util.machine import available_cpus, free_memory
+from paceline.block import FIELDS, Block, FrameBuffer, field_bits, fields_in
+from paceline.errors import MissingDataError, UnsupportedError
+from paceline.hdf5.read_options import Hdf5Options
+from paceline.performance.number_format import amount, many
+from paceline.schedule.plan import Plan, make_plan, numbers_of
+from paceline.trajectory.chain import Chain
+from paceline.trajectory.open import files_named, warn
+from paceline.trajectory.read_ahead import FieldReader
+from paceline.trajectory.source import Extents, FrameSource, TimeAxis, time_axis_of
+
+#: Frames that are chosen: a slice, their numbers, or a boolean for each; None for all.
+Frames = slice | Sequence[int] | Sequence[bool] | np.ndarray | None
+#: Atoms that are chosen, in this order: their indices, or a boolean for each; None for all.
+Atoms = Sequence[int] | Sequence[bool] | np.ndarray | None
+
+#: Chains about which a warning was given.
+_warned: "WeakSet[Chain]" = WeakSet()
+
+
+def open(
+    files: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    continuous: bool = False,
+    dt: float | None = None,
+    group: str | None = None,
+    units: str | Mapping[str, str] | None = None,
+    dataset: str | None = None,
+    external: bool = False,
+) -> "FileTrajectory":
+    """Open trajectory files without a topology, and without MDAnalysis.
+
+    The format is told by the content of each file: XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY
+    and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD, MDTraj's, bare datasets). Frames are found
+    once, and their index is saved.
+
+    Parameters
+    ----------
+    files : path-like, or a sequence of them
+        One file, a pattern such as "md.part*.xtc", or several files, one after another.
+    continuous : bool
+        Order the files by time, and leave out of each the frames that a later one repeats.
+    dt : float, optional
+        Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
+        steps, the time between steps.
+    group, units, dataset, external : optional
+        Of an HDF5 file, as for `paceline.Universe`.
+
+    Returns
+    -------
+    FileTrajectory
+        Its frames, as arrays.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file is missing, or none matches a pattern.
+    UnsupportedError
+        A file is of no format that we decode, or none has a whole frame; or an option is for HDF5
+        files.
+    AtomCountError
+        A file has another number of atoms than the first.
+    DamagedFileError
+        The first frame of a file or its header is damaged.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import XTC
+    >>> with paceline.open(XTC) as trajectory:
+    ...     positions = trajectory.positions(frames=slice(0, 10, 2), atoms=[0, 4])
+    >>> positions.shape, positions.dtype
+    ((5, 2, 3), dtype('float32'))
+    """
+    begun = time.perf_counter()
+    given = [files] if isinstance(files, str | os.PathLike) else files
+    chain = Chain(
+        [name for one in given for name in files_named(one)],
+        options=Hdf5Options(group, units, dataset, external=external),
+        continuous=continuous,
+        # Times that the user replaces say nothing about restarts.
+        quiet=dt is not None,
+    )
+    axis = time_axis_of(chain.files[0], dt)
+    return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
+
+
+class Trajectory:
+    """A trajectory that is open in the user's process: all that a run asks of it.
+
+    Attributes
+    ----------
+    n_atoms, n_frames : int
+        Atoms of a frame, and frames.
+    shareable : bool
+        Workers other than the calling thread can read it.
+    chain : Chain or None
+        Its files, where the core decodes them.
+    chunk_frames : int
+        Neighbours that are stored as one, and cost together what one of them costs.
+    t_init_top, t_init_traj : float
+        Parsing the topology and opening the trajectory, s; NaN where that was not ours to do.
+    """
+
+    shareable: bool
+    n_atoms: int
+    n_frames: int
+    chain: Chain | None = None
+    chunk_frames = 1
+    t_init_top = t_init_traj = math.nan
+
+    def extents(self, frames: np.ndarray) -> Extents:
+        """Find frames."""
+        raise NotImplementedError
+
+    def frame_bytes(self, atoms: np.ndarray) -> float:
+        """Bytes to be read of a frame for these atoms, about."""
+        raise NotImplementedError
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Warn once, where blocks are so small that what is stored as one is read for several."""
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Fields that frames may hold, out of `paceline.block.FIELDS`."""
+        raise NotImplementedError
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
+        """Make the source from which workers read these fields of these atoms."""
+        raise NotImplementedError
+
+    def verify(self) -> None:
+        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+
+    def provenance(self) -> dict[str, Any]:
+        """Versions, files and fingerprints, for results."""
+        raise NotImplementedError
+
+
+class FileTrajectory(Trajectory):
+    """Trajectory files whose frames are read as arrays; `paceline.open` makes it.
+
+    It is a sequence of frames: ``trajectory[10]`` and ``trajectory[-1]`` are frames,
+    ``trajectory[::10]`` and ``trajectory[[3, 1]]`` sequences of frames, and a loop over any of them
+    yields them one by one. Loops, `blocks` and the methods that return arrays decode frames on all
+    cores, those that come next while you work on one. All arrays are your own: no later frame or
+    block overwrites them. Units are Å, ps, degrees and kJ/(mol·Å).
+
+    Paceline's analyses that need no topology take it in the place of an AtomGroup: `TimeSeries`,
+    `Reduce`, `RaggedTimeSeries` and `Write`; ``trajectory.atoms[indices]`` are some of its atoms.
+
+    Attributes
+    ----------
+    n_frames, n_atoms : int
+        Whole frames, and atoms of each.
+    filenames : list of str
+        Files that have frames of it, in their order.
+    format : str
+        Their format, as `paceline info` calls it; several with commas.
+    fields : tuple of str
+        Fields that frames may hold: "positions", "velocities", "forces".
+    times : numpy.ndarray of float64, shape (n_frames,)
+        ps; NaN where a time is not known.
+    dt : float
+        Time between frames, ps, by the first header or the first two frames; else 0.
+    atoms : FileAtoms
+        All atoms, for analyses.
+    """
+
+    shareable = True
+    chain: Chain
+
+    def __init__(
+        self,
+        chain: Chain,
+        time_axis: TimeAxis,
+        sub: np.ndarray | None = None,
+        *,
+        origin: Mapping[str, Any] | None = None,
+        t_init_top: float = math.nan,
+        t_init_traj: float = math.nan,
+    ):
+        # `sub` are the atoms that a topology has of the files, rising; `origin` describes it.
+        self.chain = chain
+        self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
+        self.n_atoms = chain.n_atoms if sub is None else len(sub)
+        self.n_frames = chain.n_frames
+        self.chunk_frames = chain.chunk_frames
+        self._time_axis = time_axis
+        self._sub = sub
+        self._origin = origin or {}
+        self._files_read: set[int] = set()
+        self._closed = False
+
+    # The files as a sequence of frames, and as arrays.
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files; frames cannot be read any more, and arrays stay."""
+        self._closed = True
+        vars(self).pop("_frame_reading", None)
+
+    def __len__(self) -> int:
+        return self.n_frames
+
+    def __iter__(self) -> Iterator["Frame"]:
+        return iter(self[:])
+
+    @overload
+    def __getitem__(self, frames: int) -> "Frame": ...
+    @overload
+    def __getitem__(
+        self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
+    ) -> "FrameSequence": ...
+    def __getitem__(self, frames: Any) -> "Frame | FrameSequence":
+        """Read a frame, or choose frames to be read one after another."""
+        if isinstance(frames, int | np.integer):
+            return self._read_frame(int(numbers_of([frames], self.n_frames, "frame")[0]))
+        return FrameSequence(self, self._numbers(frames))
+
+    def __repr__(self) -> str:
+        more = len(self.filenames) - 1
+        return (
+            f"<{type(self).__name__} {self.filenames[0]} {f'and {more} more ' if more else ''}"
+            f"with {self.n_frames} frames of {self.n_atoms} atoms>"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_frame_reading"}
+
+    @property
+    def filenames(self) -> list[str]:
+        """Files that have frames of the trajectory, in its order."""
+        return list(self.chain.names)
+
+    @property
+    def filename(self) -> str:
+        """The first file."""
+        return self.chain.names[0]
+
+    @property
+    def format(self) -> str:
+        """Format of the files; several with commas."""
+        return ", ".join(dict.fromkeys(file.format for file in self.chain.files))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields that frames of any file may hold."""
+        return fields_in(self.chain.fields)
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """Times of all frames, ps, without reading them: ndarray of float64, shape (n_frames,)."""
+        times = np.array(self._time_axis(np.arange(self.n_frames), self.chain.times()))
+        times.flags.writeable = False
+        return times
+
+    @cached_property
+    def dt(self) -> float:
+        """Time between frames, ps: by the first header or the first two frames; else 0."""
+        return self._time_axis.spacing(self.chain.dt)
+
+    @property
+    def atoms(self) -> "FileAtoms":
+        """All atoms, for analyses."""
+        return FileAtoms(self, np.arange(self.n_atoms))
+
+    @property
+    def trajectory(self) -> Self:
+        """The trajectory itself: analyses ask the Universe of their atoms for it."""
+        return self
+
+    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+        """Raise `UnsupportedError`: a selection needs a topology."""
+        raise UnsupportedError(
+            f"{self.filename}: it was opened without a topology, which a selection needs: take "
+            "paceline.Universe, or atoms[indices]"
+        )
+
+    def positions(self, *, frames: Frames = None, atoms: Atoms = None) -> np.ndarray:
+        """Read positions into one array.
+
+        Parameters
+        ----------
+        frames : slice, sequence of int or of bool, optional
+            Frames, in this order; all by default.
+        atoms : sequence of int or of bool, optional
+            Indices of atoms, in this order; all by default.
+
+        Returns
+        -------
+        numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Å.
+
+        Raises
+        ------
+        MissingDataError
+            The files, or one of the frames, hold none.
+        DamagedFileError
+            A frame cannot be read.
+        UnsupportedError
+            The array is larger than the memory that is free.
+        """
+        return self._array("positions", frames, atoms)
+
+    def velocities(self, *, frames: Frames = None, atoms: Atoms = None) -> np.ndarray:
+        """Read velocities into one array, as `positions` does.
+
+        Parameters
+        ----------
+        frames, atoms : optional
+            As for `positions`.
+
+        Returns
+        -------
+        numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Å/ps.
+        """
+        return self._array("velocities", frames, atoms)
+
+    def forces(self, *, frames: Frames = None, atoms: Atoms = None) -> np.ndarray:
+        """Read forces into one array, as `positions` does.
+
+        Parameters
+        ----------
+        frames, atoms : optional
+            As for `positions`.
+
+        Returns
+        -------
+        numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            kJ/(mol·Å).
+        """
+        return self._array("forces", frames, atoms)
+
+    def dimensions(self, *, frames: Frames = None) -> np.ndarray:
+        """Read cells, without positions.
+
+        Parameters
+        ----------
+        frames : slice, sequence of int or of bool, optional
+            Frames, in this order; all by default.
+
+        Returns
+        -------
+        numpy.ndarray of float32, shape (n_frames, 6)
+            Lengths (Å) and angles (degrees); zeros where there is no cell.
+        """
+        return self._read(frames, None, ()).dimensions
+
+    def blocks(
+        self,
+        *,
+        frames: Frames = None,
+        atoms: Atoms = None,
+        fields: Sequence[str] = ("positions",),
+        n_frames: int | None = None,
+        on_error: str = "raise",
+    ) -> Iterator[Block]:
+        """Iterate over blocks of frames; the next ones are decoded meanwhile.
+
+        Parameters
+        ----------
+        frames : slice, sequence of int or of bool, optional
+            Frames, in this order; all by default.
+        atoms : sequence of int or of bool, optional
+            Indices of atoms, in this order; all by default.
+        fields : sequence of str
+            Fields that blocks hold: "positions", "velocities", "forces". Only these are decoded.
+        n_frames : int, optional
+            Frames in a block, but for the last; by default blocks take up to 16 MiB, or end where
+            chunks of the file do.
+        on_error : {"raise", "skip"}
+            If a frame cannot be read: raise, or leave it out of its block, with a warning;
+            `Block.frames` has the numbers of those that are there.
+
+        Returns
+        -------
+        iterator of paceline.block.Block
+            With `positions`, `dimensions`, `times`, `steps` and `frames`. Beside the block that you
+            have, decoded frames take up to 64 MiB, or one block.
+
+        Raises
+        ------
+        MissingDataError
+            The files, or a frame, do not hold a field.
+        DamagedFileError
+            A frame cannot be read, and `on_error` is "raise"; blocks before its own were returned.
+        ValueError
+            An unknown field, or a number that is out of its range.
+
+        Examples
+        --------
+        >>> import paceline
+        >>> from MDAnalysisTests.datafiles import XTC
+        >>> trajectory = paceline.open(XTC)
+        >>> for block in trajectory.blocks(atoms=range(100), n_frames=4):
+        ...     print(block.frames, block.positions.shape)
+        [0 1 2 3] (4, 100, 3)
+        [4 5 6 7] (4, 100, 3)
+        [8 9] (2, 100, 3)
+        """
+        if n_frames is not None and n_frames < 1:
+            raise ValueError(f"expected n_frames of 1 or more, found {n_frames}")
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+        reading = self._reading(atoms, fields, fields)
+        numbers = self._numbers(frames)
+        skip = on_error == "skip"
+        if n_frames is None:
+            return self._planned_blocks(reading, numbers, skip)
+        return self._equal_blocks(reading, numbers, n_frames, skip)
+
+    def _planned_blocks(
+        self, reading: FieldReader, numbers: np.ndarray, skip: bool
+    ) -> Iterator[Block]:
+        """Yield blocks of the size that analyses have."""
+        if not len(numbers):
+            return
+        plan = make_plan(
+            numbers,
+            n_atoms=self.n_atoms,
+            n_wanted=reading.n_atoms,
+            frame_bytes=self.chain.bytes_per_frame,
+            n_workers=available_cpus(),
+            chunk_frames=self.chunk_frames,
+        )
+        parts = (numbers[rows] for rows in plan.blocks())
+        for decoded in self._decoded(reading, parts, plan.block_frames, skip):
+            yield Block(decoded, None, {})
+
+    def _equal_blocks(
+        self, reading: FieldReader, numbers: np.ndarray, n_frames: int, skip: bool
+    ) -> Iterator[Block]:
+        """Yield blocks of so many frames; several small ones are decoded together."""
+        together = n_frames * max(1, reading.piece_frames(numbers) // n_frames)
+        parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
+        for decoded in self._decoded(reading, parts, n_frames, skip):
+            yield Block(decoded, None, {})
+
+    def _frames(self, numbers: np.ndarray) -> Iterator["Frame"]:
+        """Yield frames, which are decoded together."""
+        reading = self._reading(None, self.fields, ())
+        together = reading.piece_frames(numbers)
+        parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
+        for decoded in self._decoded(reading, parts, 1, skip=False):
+            yield self._frame(decoded, 0)
+
+    def _read_frame(self, number: int) -> "Frame":
+        """Read one frame, in this thread."""
+        return self._frame(self._frame_reading.read_alone(number), 0)
+
+    def _frame(self, decoded: FrameBuffer, row: int) -> "Frame":
+        """Show a row of arrays as a frame."""
+        number = int(decoded.frames[row])
+        cell = decoded.dimensions[row]
+        held = fields_in(int(decoded.fields[row]))
+        return Frame(
+            self.chain.names[self.chain.locate(number)[0]],
+            number,
+            float(decoded.times[row]),
+            int(decoded.steps[row]),
+            cell if cell.any() else None,
+            {field: getattr(decoded, field)[row] for field in held},
+        )
+
+    def _array(self, field: str, frames: Frames, atoms: Atoms) -> np.ndarray:
+        """Read a field of all chosen frames."""
+        return getattr(self._read(frames, atoms, (field,)), field)
+
+    def _read(self, frames: Frames, atoms: Atoms, fields: Sequence[str]) -> FrameBuffer:
+        """Read fields of all chosen frames, all of which hold them."""
+        reading = self._reading(atoms, fields, fields)
+        numbers = self._numbers(frames)
+        needed, free = 12 * reading.n_atoms * len(fields) * len(numbers), free_memory()
+        if free is not None and needed > free:
+            raise UnsupportedError(
+                f"{self.filename}: {many(len(numbers), 'frame')} of "
+                f"{many(reading.n_atoms, 'atom')} take {amount(needed)}, and {amount(free)} of "
+                "memory are free: choose fewer, or read them block by block, by blocks()"
+            )
+        for decoded in self._decoded(reading, [numbers], max(1, len(numbers)), skip=False):
+            return decoded
+        return reading.allocate(numbers)  # of no frame
+
+    def _decoded(
+        self, reading: FieldReader, parts: Iterable[np.ndarray], n_frames: int, skip: bool
+    ) -> Iterator[FrameBuffer]:
+        """Yield so many frames of each part at a time; with `skip`, leave out damaged ones."""
+        warned = False
+        with closing(reading.read(parts)) as pieces:
+            for decoded, damaged in pieces:
+                for first in range(0, len(decoded.frames), n_frames):
+                    some = decoded[first : first + n_frames]
+                    lost = [(k - first, why) for k, why in damaged if 0 <= k - first < n_frames]
+                    if lost and not skip:
+                        for row, _ in lost:  # read alone, a frame raises its error
+                            reading.decode((some, slice(row, row + 1)), skip=False)
+                    elif lost:
+                        if not warned:
+                            left = 'frames that cannot be read are left out (on_error="skip")'
+                            warn(f"{lost[0][1]}; {left}")
+                            warned = True
+                        whole = np.ones(len(some.frames), dtype=bool)
+                        whole[[row for row, _ in lost]] = False
+                        some = some[whole]
+                    if len(some.frames):
+                        yield some
+
+    def _numbers(self, frames: Frames) -> np.ndarray:
+        """Numbers of chosen frames."""
+        if frames is None or isinstance(frames, slice):
+            return np.arange(self.n_frames)[frames or slice(None)]
+        return numbers_of(frames, self.n_frames, "frame")
+
+    def _reading(self, atoms: Atoms, fields: Sequence[str], required: Sequence[str]) -> FieldReader:
+        """Get ready to read fields of atoms, in any order."""
+        if self._closed:
+            raise ValueError(f"{self.filename}: the trajectory is closed")
+        held = field_bits(fields) & field_bits(self.fields)
+        if field_bits(required) & ~held:
+            lacking = " and ".join(field for field in required if field not in self.fields)
+            raise MissingDataError(
+                f"{self.filename}: {lacking} are asked for, but it holds "
+                f"{' and '.join(self.fields)} only"
+            )
+        decoded, columns = np.arange(self.n_atoms), None
+        if atoms is not None:
+            wanted = numbers_of(atoms, self.n_atoms, "atom")
+            if len(wanted) == 0:
+                raise ValueError(f"{self.filename}: no atoms are chosen")
+            decoded, inverse = np.unique(wanted, return_inverse=True)
+            columns = None if np.array_equal(decoded, wanted) else inverse
+        source = self.frame_source(decoded, fields_in(field_bits(fields)), required)
+        return FieldReader(self.chain, source, columns)
+
+    @cached_property
+    def _frame_reading(self) -> FieldReader:
+        """Ready to read single frames."""
+        return self._reading(None, self.fields, ())
+
+    # The files as the trajectory of a run.
+
+    def extents(self, frames: np.ndarray) -> Extents:
+        """Find frames."""
+        extents = self.chain.extents(frames)
+        self._files_read.update(extents.files.tolist())
+        return extents
+
+    def frame_bytes(self, atoms: np.ndarray) -> float:
+        """Bytes to be read of a frame for these atoms, about."""
+        return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Warn once, where blocks are so small that what is stored as one is read for several."""
+        if plan.chunk_reads == 1 or self.chain in _warned:
+            return
+        _warned.add(self.chain)
+        file = max(self.chain.files, key=lambda file: file.chunk_frames)
+        # Of other files convert makes H5MD; repack leaves them as they are.
+        command = "repack" if file.format == "H5MD" else "convert"
+        warn(
+            f"{file.path}: {self.chunk_frames} frames are stored together, more than memory should "
+            f"hold for each worker: each block of {plan.block_frames} frames reads and decodes "
+            f"them for itself, so that they are read up to {plan.chunk_reads} times and reading "
+            f"takes up to as many times as long; paceline {command} {file.path} NEW.h5md "
+            "--for frames writes a file that is read once"
+        )
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
+        """Make the source from which workers read these fields of these atoms."""
+        decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
+        return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, self._time_axis)
+
+    def _in_file(self, atoms: np.ndarray) -> np.ndarray:
+        """Indices in the files of atoms of the topology."""
+        return atoms if self._sub is None else self._sub[atoms]
+
+    def verify(self) -> None:
+        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+        for k in sorted(self._files_read):
+            self.chain.files[k].verify()
+
+    def provenance(self) -> dict[str, Any]:
+        """Versions, files and fingerprints, for results."""
+        return {
+            **self._origin,
+            "trajectory": ", ".join(file.path for file in self.chain.files),
+            "fingerprint": ", ".join(file.fingerprint for file in self.chain.files),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Frame:
+    """One frame of a trajectory; its arrays are its own.
+
+    Attributes
+    ----------
+    filename : str
+        The file that it is in.
+    frame : int
+        Its number in the trajectory.
+    time : float
+        ps.
+    step : int
+        Step number of the simulation.
+    dimensions : numpy.ndarray of float32, shape (6,), or None
+        Lengths of the cell (Å) and its angles (degrees); None without a cell.
+    positions, velocities, forces : numpy.ndarray of float32, shape (n_atoms, 3)
+        Å, Å/ps, kJ/(mol·Å); `MissingDataError` where the frame holds none.
+    has_positions, has_velocities, has_forces : bool
+        Whether it does.
+    """
+
+    filename: str
+    frame: int
+    time: float
+    step: int
+    dimensions: np.ndarray | None
+    _fields: Mapping[str, np.ndarray]
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions, Å: ndarray of float32, shape (n_atoms, 3)."""
+        return self._field("positions")
+
+    @property
+    def velocities(self) -> np.ndarray:
+        """Velocities, Å/ps: ndarray of float32, shape (n_atoms, 3)."""
+        return self._field("velocities")
+
+    @property
+    def forces(self) -> np.ndarray:
+        """Forces, kJ/(mol·Å): ndarray of float32, shape (n_atoms, 3)."""
+        return self._field("forces")
+
+    @property
+    def has_positions(self) -> bool:
+        """Tell if the frame holds positions."""
+        return "positions" in self._fields
+
+    @property
+    def has_velocities(self) -> bool:
+        """Tell if the frame holds velocities."""
+        return "velocities" in self._fields
+
+    @property
+    def has_forces(self) -> bool:
+        """Tell if the frame holds forces."""
+        return "forces" in self._fields
+
+    def _field(self, field: str) -> np.ndarray:
+        try:
+            return self._fields[field]
+        except KeyError:
+            held = " and ".join(name for name in FIELDS if name in self._fields) or "nothing"
+            raise MissingDataError(
+                f"{self.filename}: frame {self.frame} has no {field}; it holds {held}"
+            ) from None
+
+    def __repr__(self) -> str:
+        held = ", ".join(name for name in FIELDS if name in self._fields)
+        return f"<{type(self).__name__} {self.frame} at {self.time:g} ps: {held}>"
+
+
+class FrameSequence:
+    """Chosen frames of a trajectory, read when they are asked for."""
+
+    def __init__(self, trajectory: FileTrajectory, numbers: np.ndarray):
+        self._trajectory = trajectory
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self._trajectory._frames(self._numbers)
+
+    @overload
+    def __getitem__(self, frames: int) -> Frame: ...
+    @overload
+    def __getitem__(
+        self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
+    ) -> "FrameSequence": ...
+    def __getitem__(self, frames: Any) -> "Frame | FrameSequence":
+        """Read a frame, or choose some of these."""
+        if isinstance(frames, slice):
+            return FrameSequence(self._trajectory, self._numbers[frames])
+        if isinstance(frames, int | np.integer):
+            row = numbers_of([frames], len(self), "frame")[0]
+            return self._trajectory[int(self._numbers[row])]
+        chosen = numbers_of(frames, len(self), "frame")
+        return FrameSequence(self._trajectory, self._numbers[chosen])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} frames of {self._trajectory.filename}>"
+
+
+class FileAtoms:
+    """Atoms of files that were opened without a topology, for analyses: their indices alone.
+
+    Parameters
+    ----------
+    trajectory : FileTrajectory
+        The files.
+    indices : numpy.ndarray of int64, shape (n_atoms,)
+        Indices of the atoms.
+    """
+
+    def __init__(self, trajectory: FileTrajectory, indices: np.ndarray):
+        self.universe = trajectory
+        self.indices = indices
+
+    @property
+    def atoms(self) -> Self:
+        """The atoms themselves."""
+        return self
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(
+        self, atoms: slice | Sequence[int] | Sequence[bool] | np.ndarray
+    ) -> "FileAtoms":
+        """Choose some of these atoms, in any order."""
+        rows = atoms if isinstance(atoms, slice) else numbers_of(atoms, len(self), "atom")
+        return FileAtoms(self.universe, self.indices[rows])
+
+    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+        """Raise `UnsupportedError`: a selection needs a topology."""
+        return self.universe.select_atoms(*selections, **groups)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked by Python itself
+            raise AttributeError(name)
+        raise AttributeError(
+            f"atoms of files that were opened without a topology have no {name!r}: "
+            "paceline.Universe takes a topology"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} atoms of {self.universe.filename}>"
