@@ -87,7 +87,7 @@ import sys
 for name in ("MDAnalysis", "scipy", "matplotlib"):
     sys.modules[name] = None
 import paceline
-from paceline.cli.main import main
+from paceline.cli import main
 
 def said(*arguments):
     with contextlib.redirect_stderr(io.StringIO()) as err:
