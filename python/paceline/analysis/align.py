@@ -62,8 +62,6 @@ class AlignTraj(AnalysisBase):
         trajectory that is in memory.
     writer_kwargs : mapping, optional
         Options of `paceline.Write`; the precision of an XTC file is in decimals of nm.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -282,8 +280,6 @@ class AverageStructure(AnalysisBase):
     ref_frame : int
         Frame of the reference's trajectory. If that is the one that is analysed, the frame is
         transformed as all others are.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -37,6 +37,8 @@ class AnalysisBase:
     ----------
     atomgroup : AtomGroup or Universe
         The atoms.
+    verbose : bool
+        Show progress. Every analysis has this keyword.
 
     Attributes
     ----------

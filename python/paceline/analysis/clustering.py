@@ -62,8 +62,6 @@ class Clustering(AnalysisBase):
         Number of clusters; for k-medoids, which needs it.
     weights : None, "mass" or array of float, shape (n_atoms,)
         Weights of the atoms in superposition and RMSD.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -53,8 +53,6 @@ class Contacts(AnalysisBase):
     kwargs : dict, optional
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -332,8 +330,6 @@ class ContactMap(AnalysisBase):
         Atoms of a residue that count.
     pbc : bool
         Take the nearest images in each frame's own cell, if it has one.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

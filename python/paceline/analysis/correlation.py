@@ -325,8 +325,6 @@ class Correlation(TimeSeries):
         Unit of the autocorrelation, for the same.
     block : {"paceline", "mdtraj"}
         Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -442,8 +440,6 @@ class VelocityAutocorrelation(AnalysisBase):
         The atoms; the trajectory must hold velocities.
     fft : bool
         Compute by Fourier transforms; False by the sums of the definition.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -549,8 +545,6 @@ class CurrentAutocorrelation(AnalysisBase):
         Temperature of the simulation, K.
     fft : bool
         Compute by Fourier transforms; False by the sums of the definition.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -41,8 +41,6 @@ class DensityAnalysis(AnalysisBase):
         Center of the grid, Å.
     xdim, ydim, zdim : float, optional
         Edges of the grid, Å; with `gridcenter`.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

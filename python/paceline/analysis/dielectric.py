@@ -100,8 +100,6 @@ class DielectricConstant(_DipoleAnalysis):
         Temperature of the simulation, K.
     make_whole : bool
         Make molecules whole along their bonds; False saves time where they are.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -244,8 +242,6 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         Make molecules whole along their bonds; False saves time where they are, and needs no cell.
     fft : bool
         Compute by Fourier transforms; False by the sums of the definition.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

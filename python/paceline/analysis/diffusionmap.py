@@ -64,8 +64,6 @@ class DistanceMatrix(AnalysisBase):
         `scipy.spatial.distance.squareform` takes and gives them.
     dtype : dtype
         Type of the results, float64 or float32. Condensed and in float32, 50,000 frames take 5 GB.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

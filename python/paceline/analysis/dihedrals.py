@@ -95,8 +95,6 @@ class Dihedral(_Dihedrals):
     ----------
     atomgroups : list of AtomGroup
         Groups of four atoms, all of one Universe.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -174,8 +172,6 @@ class Ramachandran(_Dihedrals):
         Names of the backbone's atoms.
     check_protein : bool
         Raise an error if a residue is not of a protein.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -307,8 +303,6 @@ class Janin(Ramachandran):
         Residues that have no χ2: they are left out, with a warning.
     select_protein : str
         Residues that are of a protein.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -380,8 +374,6 @@ class ChiAngles(_Dihedrals):
     ----------
     atomgroup : AtomGroup or ResidueGroup
         Atoms of the residues.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

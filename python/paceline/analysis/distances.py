@@ -95,8 +95,6 @@ class AtomicDistances(GroupsAnalysis):
         Groups of the same number of atoms, of one Universe.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -167,8 +165,6 @@ class DistanceMatrixSeries(GroupsAnalysis):
         Others, of the same Universe; by default distances are those within `ag1`.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -234,8 +230,6 @@ class DistanceMap(GroupsAnalysis):
         Others, of the same Universe; by default distances are those within `ag1`.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -345,8 +339,6 @@ class CenterDistance(GroupsAnalysis):
     pbc : bool
         Take the nearest image of the other center, in each frame's own cell. Frames without a cell
         are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -423,8 +415,6 @@ class MinimumDistance(GroupsAnalysis):
         The groups, of one Universe; they may not share atoms.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -495,8 +485,6 @@ class Angles(GroupsAnalysis):
         Groups of the same number of atoms, of one Universe.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -74,8 +74,6 @@ class DSSP(AnalysisBase):
         Names of the hydrogen at N, as after `name` in a selection.
     backend : str
         Taken from calls that were written for MDAnalysis, and not needed.
-    verbose : bool
-        Show progress.
     variant : {"dssp2", "dssp4"}, optional
         Assign the letters of the program mkdssp, of version 2.2 or 4, instead (see below).
 

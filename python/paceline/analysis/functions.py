@@ -147,8 +147,6 @@ class TimeSeries(_FunctionAnalysis):
         of neighbours: blocks hold them, too, and the function returns rows of them, which are
         dropped. They are neighbours in the run: with ``step=10``, ten frames apart. The first
         and the last frames of the run have fewer.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -263,8 +261,6 @@ class Reduce(_FunctionAnalysis):
         Fields that the function needs: "positions", "velocities", "forces".
     block : {"paceline", "mdtraj"}
         Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -346,8 +342,6 @@ class RaggedTimeSeries(_FunctionAnalysis):
         Name of the records in tables and figures of their number; by default "records".
     block : {"paceline", "mdtraj"}
         Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

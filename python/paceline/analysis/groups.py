@@ -29,8 +29,6 @@ class SelectedAtoms(AnalysisBase):
     ----------
     group : UpdatingAtomGroup
         Made by `select_atoms(…, updating=True)`; of a fixed group, or of another updating one.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

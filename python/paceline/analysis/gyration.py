@@ -49,8 +49,6 @@ class Gyration(AnalysisBase):
         molecule. A group that updates itself is one.
     weights : {"mass", None}
         None gives all atoms the same weight instead of their mass.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -73,8 +73,6 @@ class HydrogenBondAnalysis(AnalysisBase):
         MDAnalysis's class updates them.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
         The cutoffs above are those of "mdanalysis" alone, and refused with another one.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

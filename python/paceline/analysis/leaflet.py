@@ -38,8 +38,6 @@ class LeafletSeries(AnalysisBase):
     pbc : bool
         Take the nearest images, in each frame's own cell (`LeafletFinder` does not, by default).
         Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

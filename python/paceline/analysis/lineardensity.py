@@ -58,8 +58,6 @@ class LinearDensity(AnalysisBase):
     binsize : float
         Width of the bins in the Universe's present frame, Å, rounded up to a whole part of the
         longest edge.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

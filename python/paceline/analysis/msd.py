@@ -107,8 +107,6 @@ class EinsteinMSD(AnalysisBase):
         First and last time between frames, ps, of a straight line that is fitted, as by
         `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
         there is no fit.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -34,8 +34,6 @@ class NeighborList(GroupsAnalysis):
         Leave out pairs of atoms in the same one. A pair of an atom with itself is always left out.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -199,8 +197,6 @@ class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
         Do not count atoms in the same one. An atom is never its own neighbour.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -39,8 +39,6 @@ class OrderParameter(AnalysisBase):
         atoms, as "C1A-C2A"; of a topology without names, all are one.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -188,8 +186,6 @@ class SCH(OrderParameter):
         The hydrogens, or their selection; by default known by elements, or by masses.
     pbc : bool
         Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

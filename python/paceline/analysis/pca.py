@@ -47,8 +47,6 @@ class PCA(AnalysisBase):
         Number of components in the results; by default all.
     n_projected : int
         Number of components that all frames are projected on, in a second pass.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

@@ -70,8 +70,6 @@ class InterRDF(AnalysisBase):
         Leave out pairs that share it. Unlike `exclusion_block`, it does not change the norm.
     backend : str
         Taken from calls that were written for MDAnalysis, and not needed.
-    verbose : bool
-        Show progress.
     compound : str or (str or None, str or None), optional
         Centers take the place of atoms: of the "residues", "segments", "molecules" or "fragments"
         that the group's atoms make up; of both groups, or of each. Only the group's own atoms
@@ -396,8 +394,6 @@ class InterRDF_s(AnalysisBase):
         The same as ``norm="density"``; deprecated by MDAnalysis.
     backend : str
         Taken from calls that were written for MDAnalysis, and not needed.
-    verbose : bool
-        Show progress.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs of atoms that share it: their counts are 0.
 

@@ -56,8 +56,6 @@ class RMSD(AnalysisBase):
         transformed as all others are.
     superposition : bool
         False compares positions as they are, without moving anything.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
@@ -205,8 +203,6 @@ class RMSF(AnalysisBase):
         those of `atomgroup`), all weighted equally. The average is that of the frames superposed
         on the first analysed one, which takes another pass. It is
         `MDAnalysis.analysis.align.AverageStructure`, then `AlignTraj`, then `RMSF`.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

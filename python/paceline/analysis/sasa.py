@@ -66,8 +66,6 @@ class SASA(AnalysisBase):
         its protein leaves free is `SASA(ligand, surface=protein | ligand)`.
     compound : {"group", "residues", "atoms"}
         Report the area of all atoms together, of each residue, or of each atom.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------

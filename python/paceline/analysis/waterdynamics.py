@@ -28,8 +28,6 @@ class SurvivalProbability(SelectedAtoms):
         The system.
     select : str
         Selection of the region, such as "name OW and around 3.5 protein".
-    verbose : bool
-        Show progress.
     tau_max : int
         Largest lag, frames. This and the following are for `paceline.run`; `run` has them, too.
     window_step : int
