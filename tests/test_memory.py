@@ -1,7 +1,10 @@
 """One limit for all that a run holds: rows, records, series, matrices and frames."""
 
+import gc
 import pickle
 import re
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from paceline.analysis.rms import RMSF
 from paceline.errors import UnsupportedError
 from paceline.schedule import collect
 from paceline.schedule.worker import Worker
+from paceline.transform import nojump
 
 #: Bytes of the positions of all frames.
 POSITIONS = 98 * 3341 * 12
@@ -73,6 +77,28 @@ def test_series_and_results_of_parts_beyond_the_limit_are_in_files(atoms):
     limited, free = (one.results.msds_by_particle for one in runs)
     assert (is_in_file(limited), is_in_file(free)) == (True, False)
     assert np.array_equal(limited, free)
+
+
+class WatchedMSD(EinsteinMSD):
+    def next_stage(self, value):
+        self.series = weakref.ref(value)
+        return super().next_stage(value)
+
+
+@pytest.mark.parametrize("transforms", [[], [nojump()]])
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_series_go_when_the_run_ends(backend, transforms, adk_in_water):
+    """Not later, when garbage happens to be collected."""
+    water = paceline.Universe(*adk_in_water).select_atoms("name OW")[:100]
+    gc.disable()
+    try:
+        one = WatchedMSD(water).run(backend=backend, transforms=transforms)
+        for thread in threading.enumerate():
+            if thread.name.startswith("paceline-"):
+                thread.join(timeout=60)  # its last task has a part of the series
+        assert one.series() is None
+    finally:
+        gc.enable()
 
 
 def test_frames_and_results_count_together(atoms):

@@ -6,7 +6,7 @@ to all other workers. Results are put in their places as they come.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -62,8 +62,10 @@ class PartsRun:
         self.stage = stage
         self._analysis, self._parts, self._collected = analysis, parts, collected
         self._by_file = by_file
-        self._n_frames = len(analysis.frames)
         self.plan = Plan(np.arange(parts.n_parts), Leaves(1), 1)
+        n_frames, n_parts = len(analysis.frames), parts.n_parts
+        #: No method: results that refer to this would keep all rows until garbage is collected.
+        self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
         self.job = FunctionJob(analysis.name, cloudpickle.dumps(_Call(parts.worker)))
 
     #: Whatever reads the trajectory: its frames are not needed any more.
@@ -93,9 +95,6 @@ class PartsRun:
         """Frames as which all collected results count."""
         return self._frames_at(self.collected.n_frames)
 
-    def _frames_at(self, n_parts: int) -> int:
-        return n_parts * self._n_frames // len(self.plan)
-
     def next_stages(self) -> list[Any]:
         """Return nothing: this is the last."""
         return []
@@ -109,7 +108,14 @@ class PartsRun:
 class CollectedParts(Collected):
     """Results of all parts so far."""
 
-    def __init__(self, number: int, plan: Plan, parts: OverParts, timings: Timings, frames_at: Any):
+    def __init__(
+        self,
+        number: int,
+        plan: Plan,
+        parts: OverParts,
+        timings: Timings,
+        frames_at: Callable[[int], int],
+    ):
         super().__init__(number, plan, [], [], timings)
         self._parts, self._frames_at = parts, frames_at
         self._collectors = [_Placed(parts)]  # type: ignore[list-item]

@@ -64,8 +64,6 @@ class TrajectoryRun:
         before these, for a transformation that follows atoms from frame to frame.
     is_first : bool
         True for the first pass over the trajectory.
-    planned : TrajectoryRun
-        The first pass of the analyses.
     """
 
     trajectory: "Trajectory"
@@ -79,7 +77,8 @@ class TrajectoryRun:
         self.trajectory = _open([analysis.atomgroup for analysis in analyses], transforms)
         self.stage = 0
         self.is_first = True
-        self.planned = self
+        #: None here: a reference to itself would keep all rows until garbage is collected.
+        self._planned: TrajectoryRun | None = None
         self._damaged: list[tuple[int, str]] = []
         self._halo = (0, 0)
         self._states: _States | None = None
@@ -158,6 +157,11 @@ class TrajectoryRun:
         )
 
     @property
+    def planned(self) -> "TrajectoryRun":
+        """First pass of the analyses."""
+        return self if self._planned is None else self._planned
+
+    @property
     def scans_before(self) -> bool:
         """True if a pass before the first one finds what a transformation begins with."""
         return self._states is not None and self._states.relay is None
@@ -176,6 +180,7 @@ class TrajectoryRun:
         assert scan is not None
         assert self._states is not None
         before = copy.copy(self)
+        before._planned = self
         before.stage, before._states, self.is_first = -1, None, False
         before._halo = (0, 0)
         frames = np.arange(self.plan.frames[-1] + 1)
@@ -253,6 +258,7 @@ class TrajectoryRun:
         """Make the next pass of some analyses, from what this one found."""
         stage = self.stage + 1
         following = copy.copy(self)
+        following._planned = self.planned
         following.stage, following.is_first = stage, False
         following.analyses = [analysis for analysis, _ in found]
         following._damaged = self._all_damaged
