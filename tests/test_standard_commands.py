@@ -45,9 +45,12 @@ from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.neighbors import CoordinationNumbers
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
+from paceline.analysis.results import Results
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.cli import liquid_commands, structure_commands
+from paceline.cli.command_line import INTERRUPTED
+from paceline.performance.timings import Timings
 
 COMMANDS = (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)
 CLASSES = {
@@ -351,6 +354,30 @@ def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):
     assert found[4] == pytest.approx(0, abs=1e-5)
     assert figure.stat().st_size > 1000
     assert run("align", *adk_xtc, *given)[0] == 2  # it exists
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "last"),
+    [
+        ("align", ["-o", "fit.xtc", "--rmsd", "rmsd.csv", "--plot", "rmsd.svg"], "save_figure"),
+        ("surface", ["-o", "surface.tsv", "--plot", "surface.svg"], "save"),
+        ("convert", ["--end", 3, "--report", "run.csv"], "to_csv"),
+    ],
+)
+def test_ctrl_c_leaves_none_of_the_files(
+    command, options, last, adk_xtc, tmp_path, run, monkeypatch
+):
+    table = tmp_path / "series.csv"
+    table.write_text("frame,time (ps),a,b\n0,0,1,2\n1,1,2,1\n2,2,1,1\n", encoding="utf-8")
+    of_command = {"align": adk_xtc, "surface": [table], "convert": [*adk_xtc, "fit.dcd"]}[command]
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Timings if last == "to_csv" else Results, last, interrupt)
+    assert run(command, *of_command, *options)[0] == INTERRUPTED
+    assert list(tmp_path.iterdir()) == [table]
 
 
 def test_densities_along_axes_and_dielectric_constants(tmp_path, run):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline._util.files import check_distinct, check_output
+from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
@@ -440,12 +440,13 @@ def run_align(args: argparse.Namespace) -> None:
         weights=args.weights,
         force=args.overwrite,
     )
-    run_analysis(args, analysis)
-    if args.rmsd is not None:
-        analysis.results.save(args.rmsd, overwrite=args.overwrite)
-    if args.plot is not None:
-        analysis.results.save_figure(args.plot, overwrite=args.overwrite)
-    save_report(args, analysis.timings)
+    with saved_together():
+        run_analysis(args, analysis)
+        if args.rmsd is not None:
+            analysis.results.save(args.rmsd, overwrite=args.overwrite)
+        if args.plot is not None:
+            analysis.results.save_figure(args.plot, overwrite=args.overwrite)
+        save_report(args, analysis.timings)
     print(args.output)
 
 
@@ -514,4 +515,5 @@ def run_surface(args: argparse.Namespace) -> None:
     )
     results.provenance["command"] = args.command_line
     results.provenance["tables"] = ", ".join(map(str, args.tables))
-    save_results(args, results)
+    with saved_together():
+        save_results(args, results)

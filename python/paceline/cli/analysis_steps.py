@@ -238,8 +238,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
                 is_table = path.suffix.lower() in FURTHER
                 save = results.save if is_table else results.save_figure
                 save(path, overwrite=args.overwrite)
-            with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
-                save_results(args, analysis.results)
+            save_results(args, analysis.results)
             save_report(args, analysis.timings)
 
 
@@ -301,9 +300,9 @@ def save_results(args: argparse.Namespace, results: Any) -> None:
     if args.output is not None:
         results.save(args.output, overwrite=args.overwrite)
     else:
-        # Last: who reads it may stop reading, and that ends the command.
-        results.write_table(sys.stdout, delimiter="\t")
-        sys.stdout.flush()
+        with contextlib.suppress(BrokenPipeError):  # whoever read it has enough
+            results.write_table(sys.stdout, delimiter="\t")
+            sys.stdout.flush()
 
 
 def check_report(args: argparse.Namespace) -> None:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from paceline._util.files import check_distinct, check_output, format_size, new_file
+from paceline._util.files import (
+    check_distinct,
+    check_output,
+    format_size,
+    new_file,
+    saved_together,
+)
 from paceline.cli.options import (
     add_backend_arguments,
     add_frame_arguments,
@@ -485,8 +491,9 @@ def run_convert(args: argparse.Namespace) -> None:
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
     analysis = Write(atoms, args.output, overwrite=args.overwrite, **options)
-    run_analysis(args, analysis)
-    save_report(args, analysis.timings)
+    with saved_together():
+        run_analysis(args, analysis)
+        save_report(args, analysis.timings)
     results = analysis.results
     print(
         f"{args.output}: {many(results.n_written, 'frame')} of {len(atoms)} atoms, "

@@ -213,7 +213,9 @@ class H5MDFile(Target):
             h5md.finish(rows, self._description())
             if lambdas.any():
                 add_observables(file.h5, tuple(self.fields), {LAMBDA: lambdas})
-        self.n_written, self.n_bytes = len(times), os.stat(self._path).st_size
+        # It may wait under its temporary name for other files, with which it appears.
+        made = self._temporary if self._temporary.exists() else self._path
+        self.n_written, self.n_bytes = len(times), os.stat(made).st_size
 
     def _blocks(self, h5md: H5MDFileWriter, put: "_BlockWriter") -> BlockReceiver:
         """Make the receiver, and give workers the offsets at which they write."""
