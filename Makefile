@@ -26,6 +26,9 @@ GLIBC := 2_17
 # Of `fuzz`.
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SECONDS ?= 300
+# Of `test-older`.
+OLDER_MDANALYSIS ?= 2.9 2.10
+TESTS_OF_MDANALYSIS := analysis_names registration drop_in
 # Of `wheel`: another platform, for which `rustup target add` has brought the standard library.
 TARGET ?=
 # What is tested and shown takes less time to build than what is measured and published.
@@ -35,7 +38,7 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-rust test-python test-all suite compare hunt
+.PHONY: help demo live test test-rust test-python test-all test-older suite compare hunt
 .PHONY: check check-rust check-python bench experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools
@@ -59,6 +62,11 @@ test-rust: cargo
 
 test-python: $(VENV)/built
 	$(PYTEST)
+
+test-older: $(VENV)/built $(OLDER_MDANALYSIS:%=$(VENV)/mdanalysis-%/installed) ## the tests of names and of register() with older MDAnalysis
+	for one in $(OLDER_MDANALYSIS); do export PYTHONPATH=$(CURDIR)/$(VENV)/mdanalysis-$$one; \
+	  $(BIN)/python -c "from MDAnalysis import __version__ as v; assert v.startswith('$$one.'), v" \
+	  && $(PYTEST) -m "" $(TESTS_OF_MDANALYSIS:%=tests/test_%.py) || exit 1; done
 
 hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; SEED=7 repeats one
 	$(BIN)/python tests/hunt.py mutations --seed $(SEED) --runs 5000
@@ -175,6 +183,12 @@ $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
 $(VENV)/with-bench: $(BUILD_INPUTS) | cargo $(BIN)/python
 	$(PIP) --editable '.[bench,check,test]'
 	@touch $@ $(VENV)/built $(VENV)/with-demo
+
+# An older MDAnalysis, with the files of its tests, beside what is installed.
+$(VENV)/mdanalysis-%/installed: | $(BIN)/python
+	rm -rf $(@D)
+	$(PIP) --no-deps --target $(@D) 'MDAnalysis==$*.*' 'MDAnalysisTests==$*.*'
+	@touch $@
 
 # The package and what the demo needs, which `built` has too.
 $(VENV)/with-demo: $(BUILD_INPUTS) | cargo $(BIN)/python

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -14,7 +15,8 @@ from typing import Any
 
 import numpy as np
 from MDAnalysis.analysis.base import AnalysisBase
-from MDAnalysis.coordinates.base import StreamReaderBase
+from MDAnalysis.analysis.results import ResultsGroup
+from MDAnalysis.coordinates import base as mdanalysis_readers
 from MDAnalysis.coordinates.memory import MemoryReader
 
 from paceline._util.progress import Progress
@@ -30,6 +32,8 @@ RUN_ARGUMENTS = (
     *("start", "stop", "step", "frames", "verbose"),
     *("n_workers", "n_parts", "backend"),
 )
+#: Readers of frames in memory, and of streams, which MDAnalysis has from version 2.10 on.
+_NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
 #: Threads in which a run of an analysis is going on: one within it is part of its work.
 _running = threading.local()
 
@@ -126,15 +130,25 @@ def _workers_for(analysis: Any, backend: Any, n_workers: int | None) -> Any:
     splits = (
         analysis.parallelizable
         # Frames in memory would be copied to each worker.
-        and not isinstance(trajectory, MemoryReader | StreamReaderBase)
+        and not isinstance(trajectory, _NOT_SENT)
         and not trajectory._auxs
         and _forgets(trajectory)
+        and not _is_merged_wrongly(analysis)
     )
     if not splits:
         return None
     if backend is not None or active_session() is not None:
         return make_backend("mpi" if backend is None else backend, n_workers)
     return Adaptive(n_workers)
+
+
+def _is_merged_wrongly(analysis: Any) -> bool:
+    """Check for GNM of MDAnalysis before 2.11, which joins eigenvectors along the wrong axis."""
+    gnm = sys.modules.get("MDAnalysis.analysis.gnm")
+    if gnm is None or not isinstance(analysis, gnm.GNMAnalysis):
+        return False
+    merge = analysis._get_aggregator()._lookup.get("eigenvectors")
+    return merge is ResultsGroup.ndarray_hstack
 
 
 def _forgets(trajectory: Any) -> bool:
@@ -189,7 +203,7 @@ def run_together(
     for number, analysis in enumerate(analyses):
         trajectory = analysis._trajectory
         given.setdefault(id(trajectory), (trajectory.ts.frame, _values(trajectory.ts)))
-        alone = isinstance(trajectory, MemoryReader | StreamReaderBase) or not _forgets(trajectory)
+        alone = isinstance(trajectory, _NOT_SENT) or not _forgets(trajectory)
         workers = _workers_for(analysis, backend, n_workers)
         # What one leaves in memory, or in a transformation, the next one finds as ever.
         key = id(trajectory), workers is None, number if alone else -1
