@@ -15,7 +15,7 @@
 //!
 //! Below it are the parts that a program with workers of its own puts together:
 //!
-//! - [`source`] reads ranges of bytes;
+//! - [`source`] reads ranges of bytes, by the calls in [`system`];
 //! - [`index`] says where each frame is, and saves what it took a scan to find;
 //! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5 datasets;
 //! - [`writer`] encodes blocks, into memory or into a file;
@@ -42,6 +42,7 @@ pub mod netcdf3;
 pub mod reader;
 pub mod registry;
 pub mod source;
+pub mod system;
 mod text_lines;
 pub mod trajectory;
 pub mod trr;

@@ -1,12 +1,12 @@
 //! Byte ranges of a file: the only place that reads trajectories.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::system;
 
 /// Bytes that lie between two wanted ranges and are read along with them: copying them costs
 /// about what a further call would.
@@ -41,7 +41,7 @@ pub struct Traffic {
     pub calls: u64,
 }
 
-/// A file, read with `pread`.
+/// A file, read at offsets.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
@@ -52,11 +52,7 @@ pub struct FileSource {
 
 impl FileSource {
     pub fn open(path: &Path) -> Result<Self> {
-        // A pipe would otherwise be opened only when somebody writes to it.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path)
+        let file = system::open_without_waiting(path)
             .map_err(|source| Error::io(path, "cannot open", source))?;
         let kind = file
             .metadata()
@@ -99,7 +95,7 @@ impl Source for FileSource {
         let mut done = 0;
         while done < buffer.len() {
             self.calls.fetch_add(1, Ordering::Relaxed);
-            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+            match system::read_at(&self.file, &mut buffer[done..], offset + done as u64) {
                 Ok(0) => {
                     return Err(Error::Changed {
                         path: self.path.clone(),
@@ -128,23 +124,9 @@ impl Source for FileSource {
         Ok(())
     }
 
-    #[cfg(target_os = "linux")]
     fn will_need(&self, offset: u64, len: u64) {
-        use std::os::fd::AsRawFd;
-        // SAFETY: posix_fadvise takes a descriptor, which `self.file` keeps open, and three
-        // integers; it touches no memory of ours. Its result is advice about advice: ignored.
-        unsafe {
-            libc::posix_fadvise(
-                self.file.as_raw_fd(),
-                offset as libc::off_t,
-                len as libc::off_t,
-                libc::POSIX_FADV_WILLNEED,
-            );
-        }
+        system::will_need(&self.file, offset, len);
     }
-
-    #[cfg(not(target_os = "linux"))]
-    fn will_need(&self, _offset: u64, _len: u64) {}
 
     fn traffic(&self) -> Traffic {
         Traffic {

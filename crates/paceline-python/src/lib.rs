@@ -66,13 +66,14 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             action,
             source,
         } => {
-            // With an errno, Python makes a FileNotFoundError, PermissionError, … of it.
+            // With a number, Python makes a FileNotFoundError, PermissionError, … of it: the first
+            // one, or on Windows, where the system's numbers are not errno's, the last one.
             return match source.raw_os_error() {
-                Some(errno) => {
+                Some(number) => {
                     let reason = format!("{action}: {source}");
                     // Python says the number itself.
-                    let reason = reason.replace(&format!(" (os error {errno})"), "");
-                    PyOSError::new_err((errno, reason, path.into_os_string()))
+                    let reason = reason.replace(&format!(" (os error {number})"), "");
+                    PyOSError::new_err((number, reason, path.into_os_string(), number))
                 }
                 None => PyOSError::new_err(text),
             };

@@ -1,10 +1,10 @@
 //! The interface to what carries bytes between ranks: MPI, or the threads of a test.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use paceline_formats::error::{Error, Result};
+use paceline_formats::system::write_all_at;
 
 /// How values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Communicator for SingleRank {
         let failed = |error| Error::io(path, "cannot write", error);
         let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
         for (&offset, record) in offsets.iter().zip(bytes.chunks_exact(size)) {
-            file.write_all_at(record, offset).map_err(failed)?;
+            write_all_at(&file, record, offset).map_err(failed)?;
         }
         Ok(())
     }

@@ -1,10 +1,7 @@
 //! The file that a frame goes to.
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::ops::Range;
-use std::os::fd::IntoRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{Batch, Plan, Records};
@@ -12,6 +9,7 @@ use crate::check::Result;
 use crate::memory_budget::grow;
 use crate::memory_budget::{Cost, timed};
 use paceline_formats::error::Error;
+use paceline_formats::system::{close, write_all_at};
 
 /// A file that exists, open for writing.
 pub struct Target<'a> {
@@ -103,24 +101,10 @@ impl<'a> Target<'a> {
     }
 
     fn write(&self, text: &[u8], offset: u64, cost: &mut Cost) -> Result<()> {
-        timed(&mut cost.write, || self.file.write_all_at(text, offset))
+        timed(&mut cost.write, || write_all_at(&self.file, text, offset))
             .map_err(|source| Error::io(self.path, "cannot write", source))?;
         cost.wrote(text.len());
         Ok(())
-    }
-}
-
-/// Close a file and say how that went: where data is kept back, as NFS does, some writes fail here.
-fn close(file: File) -> io::Result<()> {
-    let descriptor = file.into_raw_fd();
-    // SAFETY: `into_raw_fd` gave the descriptor away, so nobody else uses it or closes it.
-    if unsafe { libc::close(descriptor) } == 0 {
-        return Ok(());
-    }
-    match io::Error::last_os_error() {
-        // It is closed all the same.
-        error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        error => Err(error),
     }
 }
 

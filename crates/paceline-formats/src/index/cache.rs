@@ -19,12 +19,9 @@
 //!
 //! The second part is read only when times are asked for.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
@@ -32,6 +29,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Layout, Times};
 use crate::source::{FileSource, Source};
+use crate::system;
 
 const MAGIC: [u8; 8] = *b"paceline";
 const VERSION: u32 = 3;
@@ -127,7 +125,7 @@ pub fn folder_of(file: &Path) -> &Path {
 /// One that was created this very moment, and is not locked yet, may go too: then that process
 /// saves its index elsewhere.
 fn remove_leftovers(file: &Path) {
-    let name = file.file_name().unwrap_or_default().as_bytes();
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
     for entry in fs::read_dir(folder_of(file))
         .into_iter()
         .flatten()
@@ -135,7 +133,7 @@ fn remove_leftovers(file: &Path) {
     {
         let regular = entry.file_type().is_ok_and(|kind| kind.is_file());
         if regular
-            && is_temporary(entry.file_name().as_bytes(), name)
+            && is_temporary(entry.file_name().as_encoded_bytes(), name)
             && is_abandoned(&entry.path())
         {
             // Another process may have been faster.
@@ -156,18 +154,7 @@ fn is_temporary(name: &[u8], of: &[u8]) -> bool {
 
 /// Check that nobody has locked a file.
 fn is_abandoned(path: &Path) -> bool {
-    let opened = OpenOptions::new()
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
-    opened.is_ok_and(|file| lock(&file))
-}
-
-/// Lock a file until it is closed; false where another process has locked it, or no file can be.
-pub fn lock(file: &File) -> bool {
-    // SAFETY: flock takes a descriptor, which `file` keeps open, and an integer; it touches no
-    // memory of ours.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    system::open_unless_link(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 fn write_new(
@@ -176,14 +163,9 @@ fn write_new(
     times: &Times,
     permissions: Option<Permissions>,
 ) -> io::Result<File> {
-    let mode = if permissions.is_some() { 0o600 } else { 0o666 };
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(file)?;
-    // Without locks its file system keeps what a killed process leaves.
-    lock(&file);
+    let mut file = system::create_new(file, permissions.is_some())?;
+    // Until it is closed. Without locks its file system keeps what a killed process leaves.
+    let _ = file.try_lock();
     let first = first_part(listing);
     let first_sum = checksum(&first, 0);
     file.write_all(&first)?;

@@ -18,7 +18,6 @@ mod tests;
 pub mod warnings;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -46,7 +45,7 @@ pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
         files.push(path.with_file_name(hidden));
     }
     if let (Some(cache), Ok(path)) = (cache, target) {
-        let hash = xxh3_128(path.as_os_str().as_bytes());
+        let hash = xxh3_128(path.as_os_str().as_encoded_bytes());
         files.push(cache.join(format!("{hash:032x}.paceline-index")));
     }
     files

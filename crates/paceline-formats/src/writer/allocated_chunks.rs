@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::Failure;
 use crate::error::Error;
 use crate::hdf5_chunks::encode::{ChunkEncoder, Room};
+use crate::system::write_all_at;
 
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
     }
 
     fn end(&mut self) -> std::io::Result<()> {
-        self.file.write_all_at(self.bytes, self.start)?;
+        write_all_at(self.file, self.bytes, self.start)?;
         self.bytes.clear();
         Ok(())
     }

@@ -5,10 +5,10 @@ pub mod allocated_chunks;
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::Error;
+use crate::system::write_all_at;
 use crate::{Encoder, FrameIn, Series};
 
 /// Bytes of memory that a thread keeps for its next block.
@@ -95,7 +95,7 @@ impl Block<'_> {
             let offset = first
                 .saturating_mul(size)
                 .saturating_add(head_size(encoder));
-            let written = file.write_all_at(bytes, offset);
+            let written = write_all_at(&file, bytes, offset);
             bytes.clear();
             bytes.shrink_to(KEPT);
             written.map_err(refused("cannot write"))

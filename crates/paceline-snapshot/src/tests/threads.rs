@@ -1,13 +1,13 @@
 //! Ranks that are threads.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Barrier, Mutex};
 
 use crate::{Communicator, Reduce};
 use paceline_formats::error::{Error, Result};
+use paceline_formats::system::write_all_at;
 
 /// Messages that ranks leave for each other: bytes for each rank, by rank.
 struct Table {
@@ -153,7 +153,7 @@ impl Communicator for Thread<'_> {
         let refused = |source| Error::io(path, "cannot write", source);
         let file = OpenOptions::new().write(true).open(path).map_err(refused)?;
         for (record, &offset) in bytes.chunks_exact(size).zip(offsets) {
-            file.write_all_at(record, offset).map_err(refused)?;
+            write_all_at(&file, record, offset).map_err(refused)?;
         }
         Ok(())
     }

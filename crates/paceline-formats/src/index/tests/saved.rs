@@ -1,13 +1,9 @@
 //! Saved indexes: loaded, extended, damaged, out of place.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use super::super::cache::lock;
 use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
 use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, times_at_hand, xtc};
 use crate::atom_set::Atoms;
@@ -244,8 +240,13 @@ fn times_survive_the_loss_of_the_saved_index() {
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn a_rewritten_index_keeps_its_permissions_and_its_place() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::os::unix::net::UnixListener;
+
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(40));
     let beside = open_path(&path).unwrap().index_file().unwrap().to_owned();
@@ -280,7 +281,7 @@ fn a_killed_process_leaves_nothing_for_long() {
     let others = others.map(|name| folder.write(name, b"part"));
     let alive = folder.write(".a.xtc.paceline-index.fedcba9876543210", b"part");
     let writer = File::open(&alive).unwrap();
-    assert!(lock(&writer));
+    writer.try_lock().unwrap();
     assert_eq!(open_path(&path).unwrap().origin(), Origin::Scanned);
     assert!(!left.exists());
     assert!(alive.exists() && others.iter().all(|other| other.exists()));
@@ -290,8 +291,11 @@ fn a_killed_process_leaves_nothing_for_long() {
     assert!(!alive.exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn an_index_of_an_open_file_goes_beside_that_file() {
+    use std::os::fd::AsRawFd;
+
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(40)).canonicalize().unwrap();
     let cache = Some(folder.0.as_path());

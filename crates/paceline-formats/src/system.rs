@@ -1,0 +1,206 @@
+//! Calls of the operating system that differ between Linux, macOS and Windows.
+
+#[cfg(unix)]
+pub use unix::{close, create_new, open_unless_link, open_without_waiting, read_at};
+#[cfg(unix)]
+pub use unix::{will_need, write_all_at};
+#[cfg(windows)]
+pub use windows::{close, create_new, open_unless_link, open_without_waiting, read_at};
+#[cfg(windows)]
+pub use windows::{will_need, write_all_at};
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    use std::path::Path;
+
+    /// Open a file for reading: a pipe at once, and not only when somebody writes to it.
+    pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    }
+
+    /// Open a file for writing, unless its name is a link.
+    pub fn open_unless_link(path: &Path) -> io::Result<File> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(path)
+    }
+
+    /// Create a file that does not exist, for writing; a `private` one only this user can open.
+    pub fn create_new(path: &Path, private: bool) -> io::Result<File> {
+        let mode = if private { 0o600 } else { 0o666 };
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(path)
+    }
+
+    /// Read once from `offset` on: the number of bytes, 0 behind the end.
+    pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(buffer, offset)
+    }
+
+    /// Write all bytes from `offset` on.
+    pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Begin to fetch bytes that will soon be read, where the system can; it need not.
+    #[cfg(target_os = "linux")]
+    pub fn will_need(file: &File, offset: u64, len: u64) {
+        // SAFETY: posix_fadvise takes a descriptor, which `file` keeps open, and three integers;
+        // it touches no memory of ours. Its result is advice about advice: ignored.
+        unsafe {
+            libc::posix_fadvise(
+                file.as_raw_fd(),
+                offset as libc::off_t,
+                len as libc::off_t,
+                libc::POSIX_FADV_WILLNEED,
+            );
+        }
+    }
+
+    /// Begin to fetch bytes that will soon be read, where the system can; it need not.
+    #[cfg(target_vendor = "apple")]
+    pub fn will_need(file: &File, offset: u64, len: u64) {
+        let advice = libc::radvisory {
+            ra_offset: offset as libc::off_t,
+            ra_count: len.min(i32::MAX as u64) as libc::c_int,
+        };
+        // SAFETY: F_RDADVISE takes a descriptor, which `file` keeps open, and a pointer to a
+        // `radvisory` that it only reads, and that lives until the call returns. Its result is
+        // advice about advice: ignored.
+        unsafe {
+            libc::fcntl(file.as_raw_fd(), libc::F_RDADVISE, &raw const advice);
+        }
+    }
+
+    /// Begin to fetch bytes that will soon be read, where the system can; it need not.
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+    pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
+
+    /// Close a file and return how that went: where data is kept back, as NFS does, some writes
+    /// fail here.
+    pub fn close(file: File) -> io::Result<()> {
+        let descriptor = file.into_raw_fd();
+        // SAFETY: `into_raw_fd` gave the descriptor away, so nobody else uses it or closes it.
+        if unsafe { libc::close(descriptor) } == 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            // It is closed all the same.
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            error => Err(error),
+        }
+    }
+}
+
+/// The same calls on Windows, where any number of programs may have a file open, rename and delete
+/// it, as long as each opens it as the standard library does.
+#[cfg(windows)]
+mod windows {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::windows::fs::{FileExt, OpenOptionsExt};
+    use std::path::Path;
+
+    /// Opens folders too, so that they can be refused by name.
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    /// Opens a link, not what it leads to.
+    const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+
+    pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
+            .open(path)
+    }
+
+    pub fn open_unless_link(path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(FILE_FLAG_OPEN_REPARSE_POINT)
+            .open(path)?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("not a regular file")),
+        }
+    }
+
+    /// The folder says who may open it: there is no mode.
+    pub fn create_new(path: &Path, _private: bool) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).open(path)
+    }
+
+    /// It moves the cursor, which nobody uses.
+    pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        check(offset)?;
+        file.seek_read(buffer, offset)
+    }
+
+    /// It moves the cursor, which nobody uses.
+    pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            check(offset)?;
+            match file.seek_write(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuse an offset that no file can have, as other systems do: Windows takes the two largest
+    /// for the end of the file and for its cursor.
+    fn check(offset: u64) -> io::Result<()> {
+        match i64::try_from(offset) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
+
+    /// Windows reports no write that fails here.
+    pub fn close(_file: File) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_that_no_file_can_have_is_refused() {
+        let name = format!("paceline-system-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let file = create_new(&path, true).unwrap();
+        write_all_at(&file, b"0123456789", 0).unwrap();
+        for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            write_all_at(&file, b"x", offset).unwrap_err();
+        }
+        close(file).unwrap();
+        let file = open_without_waiting(&path).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(read_at(&file, &mut buffer, 6).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"6789");
+        assert_eq!(read_at(&file, &mut buffer, 10).unwrap(), 0);
+        read_at(&file, &mut buffer, u64::MAX).unwrap_err();
+        create_new(&path, false).unwrap_err();
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
