@@ -14,9 +14,9 @@ from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
-from paceline._util import machine, page_cache
+from paceline._util import machine, system
 from paceline._util.machine import OtherWork
-from paceline._util.page_cache import cached_share, drop_from_cache
+from paceline._util.system import cached_share, drop_from_cache
 from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
@@ -28,7 +28,7 @@ from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
 from paceline.schedule.plan import Borders
 
 needs_mincore = pytest.mark.skipif(
-    page_cache._mincore() is None, reason="this system does not tell what is in memory"
+    system._mincore() is None, reason="this system does not tell what is in memory"
 )
 
 #: Seconds that the sleeping function takes a frame.
@@ -349,9 +349,9 @@ def test_command_line_for_pairs(capsys, monkeypatch):
         return measured(analysis, **options)
 
     monkeypatch.setattr("paceline.advice.advise", advise)
-    system = ["advise", GRO, XTC, "--backend", "serial", "--begin", "8"]
+    command = ["advise", GRO, XTC, "--backend", "serial", "--begin", "8"]
     pairs = ["--select-2", "name HW1", "--exclude-same", "residue", "--range", "0", "2"]
-    assert main([*system, "--for", "rdf", *pairs]) == 0
+    assert main([*command, "--for", "rdf", *pairs]) == 0
     assert "InterRDF of 22168 of 47681 atoms in 2 frames" in capsys.readouterr().out
     (rdf,) = asked
     assert (rdf.range, rdf.exclude_same, len(rdf.g2)) == ((0.0, 2.0), "residue", 11084)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from helpers.scaling_runs import MS, Pretended, block
 
-from paceline._util.page_cache import cached_share, drop_from_cache
+from paceline._util.system import cached_share, drop_from_cache
 from paceline.cli import bench, main
 from paceline.cli.bench import table_for_people
 from paceline.cli.performance_commands import counts

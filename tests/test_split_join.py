@@ -507,7 +507,7 @@ def slow(monkeypatch):
         time.sleep(0.05)
         return 1
 
-    monkeypatch.setattr(split_join, "_in_kernel", copy)
+    monkeypatch.setattr(split_join, "copy_in_kernel", copy)
     monkeypatch.setattr(split_join, "_through_memory", copy)
     return begun
 
@@ -537,7 +537,7 @@ def test_a_failure_stops_the_other_pieces(water, monkeypatch):
             raise DamagedFileError("frame 0 is damaged")
         return slow(*operands)
 
-    monkeypatch.setattr(split_join, "_in_kernel", fail_in_one)
+    monkeypatch.setattr(split_join, "copy_in_kernel", fail_in_one)
     monkeypatch.setattr(split_join, "_through_memory", fail_in_one)
     with pytest.raises(DamagedFileError):
         paceline.split(water, 2, n_workers=2)

@@ -43,6 +43,7 @@ from numpy.lib.format import read_array, write_array
 
 from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
+from paceline._util.system import set_mode
 from paceline.trajectory.open import cache_folder
 
 _MAGIC = b"paceline topology"
@@ -304,7 +305,7 @@ class _TopologyFile:
                 with new_file(place, overwrite=True, binary=True) as file:
                     # No more people may read it than the file itself.
                     mode = os.fstat(file.fileno()).st_mode & self._state.st_mode & 0o666
-                    os.fchmod(file.fileno(), mode)
+                    set_mode(file.fileno(), mode)
                     file.write(content)
             except OSError:
                 continue

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from paceline._util.signals import Stopping
+from paceline._util.system import NO_LINK
 from paceline.errors import UnsupportedError
 
 #: Bytes in a unit of size.
@@ -21,8 +22,7 @@ SIZES = {
     **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
 }
 
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
 #: Way to write what is no UTF-8: as Python writes it to standard error.
 _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
@@ -240,7 +240,7 @@ def publish(name: Path, path: str | os.PathLike) -> None:
     """Give a temporary file its final name, and the permissions of the file that had it."""
     with contextlib.suppress(FileNotFoundError):
         mode = os.stat(path).st_mode & 0o777
-        descriptor = os.open(name, os.O_RDONLY | _NO_LINK)
+        descriptor = os.open(name, os.O_RDONLY | NO_LINK)
         try:
             os.chmod(descriptor if os.chmod in os.supports_fd else name, mode)
         finally:

@@ -5,12 +5,12 @@ It begins with `MAGIC`. Each record has a head of 16 bytes, little-endian: the l
 """
 
 import contextlib
-import errno
 import os
 import struct
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Self
 
 from paceline._util.files import (
@@ -21,20 +21,24 @@ from paceline._util.files import (
     temporary_name,
     writing_to,
 )
+from paceline._util.system import (
+    PLAIN,
+    WINDOWS,
+    after_fork,
+    attach,
+    detach,
+    lock,
+    read_at,
+    sync_folder,
+    write_at,
+)
 from paceline.errors import CheckpointError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 #: Name and version of the format: raised when records change. Version 1 named classes by module.
 MAGIC = b"paceline checkpoint 2\n"
 _EARLIER = (b"paceline checkpoint 1\n",)
 _HEAD = struct.Struct("<QII")
-_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-#: Errors of `flock` on a file system without locks.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_FLAGS = os.O_RDWR | os.O_CREAT | PLAIN
 
 
 class Journal:
@@ -88,7 +92,7 @@ class Journal:
         raise CheckpointError(f"{self.path}: another run is using this checkpoint")
 
     def _check_magic(self) -> None:
-        found = os.pread(self._file, len(MAGIC), 0)
+        found = read_at(self._file, len(MAGIC), 0)
         if found == MAGIC:
             return
         if found in _EARLIER:
@@ -107,9 +111,9 @@ class Journal:
             with writing_to(self.path):
                 os.ftruncate(self._file, 0)
                 _write(self._file, MAGIC, 0)
-                _sync_folder(self.path)
+                sync_folder(os.path.dirname(self.path))
         except OSError:
-            os.unlink(self.path)
+            self._delete()
             raise
 
     def records(self) -> Iterator[bytes]:
@@ -132,7 +136,7 @@ class Journal:
 
     def _record(self, offset: int, end: int) -> bytes | None:
         """Read the record at a byte; None if a crash left it incomplete."""
-        head = os.pread(self._file, _HEAD.size, offset)
+        head = read_at(self._file, _HEAD.size, offset)
         if len(head) < _HEAD.size:
             return None
         if not any(head) and not any(_read(self._file, end - offset, offset)):
@@ -195,7 +199,7 @@ class Journal:
                 for payload in payloads:
                     size += _write(file, _record(payload), size)
                 os.fsync(file)
-                publish(new, self.path)
+                self._publish(file, new)
         except BaseException:
             os.close(file)
             with contextlib.suppress(FileNotFoundError):
@@ -203,11 +207,31 @@ class Journal:
             raise
         os.close(self._file)
         self._file, self.size = file, size
-        _sync_folder(self.path)
+        sync_folder(os.path.dirname(self.path))
+
+    def _publish(self, file: int, new: Path) -> None:
+        """Give the new file the name of the old one."""
+        detach(file)
+        detach(self._file)
+        try:
+            publish(new, self.path)
+        except BaseException:
+            self._attach(self._file)
+            raise
+        self._attach(file)
+
+    def _attach(self, file: int) -> None:
+        attach(file, self.path)
+        if WINDOWS and self.locked:
+            _lock(file, self.path)
 
     def remove(self) -> None:
         """Delete the file, while it is still locked."""
         self._remove_leftovers()
+        self._delete()
+
+    def _delete(self) -> None:
+        detach(self._file)
         os.unlink(self.path)
         self.close()
 
@@ -234,33 +258,15 @@ def _close_in_child() -> None:
         journal.close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
+after_fork(_close_in_child)
 
 
 def _lock(file: int, path: str) -> bool:
     """Lock a file; False if its file system has no locks."""
-    if fcntl is None:
-        return False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock(file)
     except BlockingIOError:
         raise CheckpointError(f"{path}: another run is using this checkpoint") from None
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return False
-        raise
-    return True
-
-
-def _sync_folder(path: str) -> None:
-    """Flush a folder, so that a new name is on the disk, where the system can do that."""
-    with contextlib.suppress(OSError):
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _record(payload: bytes) -> bytes:
@@ -272,13 +278,13 @@ def _write(file: int, data: bytes, offset: int) -> int:
     """Write all bytes, in as few calls as the system allows."""
     rest = memoryview(data)
     while rest:
-        rest = rest[os.pwrite(file, rest, offset + len(data) - len(rest)) :]
+        rest = rest[write_at(file, rest, offset + len(data) - len(rest)) :]
     return len(data)
 
 
 def _read(file: int, length: int, offset: int) -> bytes:
     parts = []
-    while length and (part := os.pread(file, length, offset)):
+    while length and (part := read_at(file, length, offset)):
         parts.append(part)
         length, offset = length - len(part), offset + len(part)
     return b"".join(parts)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from paceline._util.system import WINDOWS
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -46,9 +47,13 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 def world() -> "MPI.Intracomm":
     """Return COMM_WORLD.
 
-    Raises `UnsupportedError` where there is no mpi4py or no MPI, or where it is not the one that
-    the launcher belongs to.
+    Raises `UnsupportedError` where there is no mpi4py or no MPI, where it is not the one that the
+    launcher belongs to, and on Windows.
     """
+    if WINDOWS:
+        raise UnsupportedError(
+            "backend 'mpi' is not supported on Windows: use backend='threads' or 'processes'"
+        )
     try:
         import mpi4py
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from paceline._util.system import clock_ticks, full_name, load_averages, total_memory, usable_cpus
+
 #: Where Linux tells the memory that is free, and its limits.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -71,10 +73,10 @@ class MemoryLimit:
 def describe_machine(n_cpus: int) -> str:
     """Describe processor, memory and load in one line; the last two where the system tells."""
     parts = [_processor(), f"{n_cpus} CPUs usable"]
-    if hasattr(os, "sysconf"):
-        parts.append(f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB")
-    if hasattr(os, "getloadavg"):
-        parts.append("load " + "/".join(f"{value:.1f}" for value in os.getloadavg()))
+    if memory := total_memory():
+        parts.append(f"{memory / 1e9:.0f} GB")
+    if loads := load_averages():
+        parts.append("load " + "/".join(f"{value:.1f}" for value in loads))
     return ", ".join(parts)
 
 
@@ -96,7 +98,7 @@ def describe_versions(packages: Iterable[str]) -> str:
 
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
 
@@ -116,14 +118,9 @@ def current_user() -> str:
 
     try:
         login = getpass.getuser()
-    except (OSError, KeyError):
+    except (OSError, KeyError, ImportError):  # the last of Windows without a USERNAME
         return "unknown"
-    try:
-        import pwd
-
-        return pwd.getpwnam(login).pw_gecos.partition(",")[0] or login
-    except (ImportError, KeyError):
-        return login
+    return full_name(login) or login
 
 
 def current_command() -> str:
@@ -144,10 +141,7 @@ def available_cpus() -> int:
     >>> 1 <= available_cpus() <= os.cpu_count()
     True
     """
-    counts = [os.cpu_count() or 1]
-    if hasattr(os, "sched_getaffinity"):
-        counts.append(len(os.sched_getaffinity(0)))
-    counts.extend(_cgroup_quotas())
+    counts = [os.cpu_count() or 1, len(usable_cpus()), *_cgroup_quotas()]
     slurm = os.environ.get("SLURM_CPUS_PER_TASK", "")
     if slurm.isdigit():
         counts.append(int(slurm))
@@ -208,13 +202,13 @@ class OtherWork:
     def _seconds(file: Path = Path("/proc/stat")) -> float | None:
         """Processor time that went to others, s: all that was not idle, but this process's own."""
         try:
-            lines = [line.split() for line in file.read_text().splitlines()]
+            lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
         except OSError:
             return None
-        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        ours = {f"cpu{number}" for number in usable_cpus()}
         # Of each: user, nice, system, idle, iowait, irq, softirq and steal, in ticks.
         ticks = [[int(word) for word in words[1:9]] for words in lines if words[0] in ours]
-        busy = sum(sum(one) - one[3] - one[4] for one in ticks) / os.sysconf("SC_CLK_TCK")
+        busy = sum(sum(one) - one[3] - one[4] for one in ticks) / clock_ticks()
         return busy - time.process_time()
 
 
@@ -250,7 +244,7 @@ def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
 def _cgroup_folders(controller: str, root: Path, own: Path) -> Iterator[tuple[int, Path]]:
     """Find the folders of this process's cgroup and its parents, with the version of cgroups."""
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:
@@ -271,6 +265,6 @@ def _upwards(root: Path, path: str) -> Iterator[Path]:
 
 def _words(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
     except OSError:
         return ""

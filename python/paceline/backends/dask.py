@@ -11,7 +11,6 @@ import pickle
 import queue
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +28,7 @@ import cloudpickle
 
 from paceline._core import __version__
 from paceline._util.machine import available_cpus
+from paceline._util.system import WINDOWS, kill_session
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.performance.records import DuplicateAttempt, host_of
@@ -549,6 +549,8 @@ class LocalCluster:
 
     Raises
     ------
+    UnsupportedError
+        On Windows.
     WorkerError
         It did not start.
     """
@@ -556,6 +558,11 @@ class LocalCluster:
     def __init__(self, n_workers: int):
         from distributed import Client
 
+        if WINDOWS:
+            raise UnsupportedError(
+                "backend 'dask' starts no cluster on Windows: start one, and give its Client as "
+                "the backend, or use backend='threads'"
+            )
         self.n_workers = n_workers
         address_from, address_to = os.pipe()
         # In a session of its own, Ctrl-C reaches the parent alone. Not by -m, for then each worker
@@ -665,4 +672,4 @@ def _kill_on_request(scratch: str) -> None:
     sys.stdin.readline()
     shutil.rmtree(scratch, ignore_errors=True)
     # To close a cluster whose workers are at work takes long; their results are not needed.
-    os.killpg(0, signal.SIGKILL)
+    kill_session()

@@ -1,22 +1,20 @@
 """Processes of this machine, by loky: they need no `__main__` guard and import no user's script."""
 
-import contextlib
 import os
 import re
-import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from dataclasses import replace
 from functools import partial
-from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
 
 from paceline._util.progress import Progress
+from paceline._util.system import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline.backends.base import worker_count
 from paceline.backends.executor import BATCH_SECONDS, run_batches
 from paceline.backends.mdanalysis import (
@@ -31,8 +29,6 @@ from paceline.schedule.scheduler import Scheduler, TaskBatcher, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionTask
 from paceline.schedule.worker import pickle_jobs
 
-#: Time between a worker's checks that its parent still runs, seconds.
-PARENT_INTERVAL = 0.5
 #: Time that a worker has to end a block that others have done, seconds.
 GRACE = 0.1
 #: Seconds of work by which the time left is estimated.
@@ -74,7 +70,7 @@ class Processes(ForMDAnalysis):
         scheduler = Scheduler(batches)
         while not scheduler.finished:
             # Kept for a minute, so that the next run of a notebook finds its workers ready.
-            with _interrupts_blocked():
+            with interrupts_blocked():
                 executor = get_reusable_executor(
                     self.n_workers, timeout=60, initializer=_attach, initargs=(os.getpid(),)
                 )
@@ -99,30 +95,18 @@ class Processes(ForMDAnalysis):
 
 
 class _Uninterrupted(Executor):
-    """An executor whose `submit` may start workers, and blocks Ctrl-C for them."""
+    """An executor whose `submit` may start workers, and blocks Ctrl-C for them.
+
+    An interpreter that is interrupted while it starts would print a traceback.
+    """
 
     def __init__(self, executor: Executor):
         self._executor = executor
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         """Submit to the executor."""
-        with _interrupts_blocked():
+        with interrupts_blocked():
             return self._executor.submit(function, *args, **options)
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C, here and in processes that are started here: `_attach` unblocks it there.
-
-    An interpreter that is interrupted while it starts would print a traceback.
-    """
-    # Starts before the first worker, and then unblocks it.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _warn_of_loss(error: BrokenExecutor) -> None:
@@ -138,14 +122,12 @@ def _warn_of_loss(error: BrokenExecutor) -> None:
 
 def _attach(parent: int) -> None:
     """Ignore Ctrl-C in a worker, and end it when its parent has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    ignore_interrupts()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(PARENT_INTERVAL)
+    wait_for_parent(parent)
     os._exit(1)
 
 

@@ -22,6 +22,7 @@ from paceline._util.machine import (
     describe_versions,
 )
 from paceline._util.signals import Stopping
+from paceline._util.system import load_averages
 from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
@@ -269,7 +270,7 @@ class Bench:
         self, n: int, n_frames: int | None, *, show: bool = False
     ) -> tuple[dict[str, Any], float]:
         """Do one run; return its answer, and its seconds."""
-        load = os.getloadavg()[0]
+        load, *_ = load_averages() or (float("nan"),)
         with self.state.ready() as (copies, cached):
             asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
             launcher = [*self._launcher, "-n", str(n)] if self._launcher else []

@@ -121,7 +121,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argcomplete.autocomplete(_parser())
     argv = sys.argv[1:] if argv is None else list(argv)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
+        # Names of files need not be UTF-8; a pipe on Windows takes few of our characters.
+        utf8 = sys.stdout.encoding.lower() == "utf-8"
+        sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
     size, _ = launched()
     if size == 1:
         return _main(argv)

@@ -133,7 +133,8 @@ class TruncatedFile(io.RawIOBase):
         """Fill a buffer, or raise `OSError` where that takes bytes that were cut off."""
         if self._at + len(buffer) > self._left:
             raise OSError(f"bytes behind {self._left} were cut off")
-        done = os.preadv(self._file.fileno(), [buffer], self._at)
+        self._file.seek(self._at)
+        done = self._file.readinto(buffer)
         self._at += done
         return done
 
@@ -617,7 +618,7 @@ def _external_error(path: str, found: str, why: str) -> ExternalFileError:
 def _candidates(path: str, name: str, variable: str) -> Iterator[str]:
     """Yield the paths at which HDF5 looks for a file that another one names."""
     folders = ["", os.path.dirname(os.path.realpath(path)), os.path.dirname(path)]
-    folders += os.environ.get(variable, "").split(":")
+    folders += os.environ.get(variable, "").split(os.pathsep)
     if name == ".":
         return
     for folder in folders:

@@ -4,16 +4,14 @@ Of 2,900 small files in which a few bytes of the metadata were changed at random
 with one and never returned from 13, most often because of one byte of a global heap, where HDF5
 keeps text. Only another process can be ended then. One helper serves all files that a process
 opens: it starts with the first, and ends a minute after the last.
+
+Windows has no such limits: there HDF5's library is called in the process that asks.
 """
 
 import contextlib
-import fcntl
 import gc
 import os
 import pickle
-import resource
-import select
-import signal
 import struct
 import subprocess
 import sys
@@ -21,14 +19,22 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
+from paceline._util.system import (
+    CAN_LIMIT,
+    after_fork,
+    end_with_pipe,
+    extend_limit,
+    has_input,
+    limit_memory,
+    limit_time,
+    why_ended,
+)
 from paceline.errors import DamagedFileError, WorkerError
 
 #: Seconds of computing that a file may take, whatever its size: a hundred times what most need.
 TIME_LIMIT = 5.0
 #: Seconds that may pass for each of computing: storage may be slow, but must not wait for ever.
 _WAITING = 24.0
-#: Timers that limit a call, and their seconds for each of computing.
-_TIMERS = ((signal.ITIMER_PROF, 1.0), (signal.ITIMER_REAL, _WAITING))
 #: Memory that a request may take, in bytes: so much, and so much for each byte of its file, which
 #: is what a byte of a deflated stream can stand for.
 _ROOM, _ROOM_PER_BYTE = 1 << 30, 1032
@@ -51,6 +57,8 @@ def run_in_sandbox(function: Callable[..., Any], path: str, **options: Any) -> A
     >>> run_in_sandbox(os.path.basename, "md.h5md")
     'md.h5md'
     """
+    if not CAN_LIMIT:
+        return _call(function, path, options)
     # The helper may have been started in another folder.
     folder = None if os.path.isabs(path) else os.getcwd()
     done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT, folder)), path)
@@ -69,10 +77,8 @@ def interrupt() -> None:
 
 def extend_time_limit(seconds: float) -> None:
     """Add seconds of computing to the limit of the file that this helper reads; else do nothing."""
-    for timer, share in _TIMERS if _serving else ():
-        left, _ = signal.getitimer(timer)
-        if left:
-            signal.setitimer(timer, left + share * seconds)
+    if _serving:
+        extend_limit(seconds, _WAITING * seconds)
 
 
 class _Helper:
@@ -175,20 +181,21 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
 
 def _error_of(status: int, path: str) -> Exception:
     """Make the error for the exit status of a helper."""
-    if status == -signal.SIGPROF:
+    why = why_ended(status)
+    if why == "computing":
         found = "one that keeps HDF5's library busy without end"
-    elif status == -signal.SIGALRM:
+    elif why == "waiting":
         found = (
             f"one for which HDF5's library waits {_WAITING * TIME_LIMIT:.0f} s: its storage does "
             "not answer, or it leads into a file, such as a pipe, that gives nothing"
         )
-    elif status in (-signal.SIGKILL, -signal.SIGTERM) or status > 0:
+    elif why == "ended":
         return WorkerError(
             f"{path}: the process that was to open it was ended (status {status}), perhaps because "
             "memory ran out"
         )
     else:
-        found = f"one that crashes HDF5's library ({signal.Signals(-status).name})"
+        found = f"one that crashes HDF5's library ({why})"
     error = DamagedFileError(f"{path}: expected an HDF5 file, found {found}")
     error.path, error.frame, error.offset = path, None, 0
     error.expected, error.found = "an HDF5 file", found
@@ -207,33 +214,19 @@ def _in_child() -> None:
     _helper = _Helper()
 
 
-os.register_at_fork(after_in_child=_in_child)
-
-
-def _end_with(lifeline: int) -> None:
-    """End this process, even inside of a library, when the other end of a pipe closes."""
-    # The process that starts this one may ignore or block signals, which this one inherits.
-    limits = (signal.SIGIO, signal.SIGPROF, signal.SIGALRM)
-    for number in limits:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, limits)
-    # The signal of a pipe in which something happens ends a process that does not handle it.
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([lifeline], [], [], 0)[0]:  # it closed before
-        os.kill(os.getpid(), signal.SIGKILL)
+after_fork(_in_child)
 
 
 def serve(lifeline: int) -> None:
     """Answer requests until none comes for a while: the main function of the helper."""
     global _serving
     _serving = True
-    _end_with(lifeline)
+    end_with_pipe(lifeline)
     requests = sys.stdin.buffer
     # Libraries print to standard output: send that to standard error, away from the answers.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
-        while select.select([requests], [], [], _IDLE)[0]:
+        while has_input(requests, _IDLE):
             try:
                 function, path, options, limit, folder = pickle.load(requests)
             except EOFError:
@@ -241,18 +234,14 @@ def serve(lifeline: int) -> None:
             if folder is not None:
                 with contextlib.suppress(OSError):  # then the file is not found
                     os.chdir(folder)
-            _limit_memory(path)
-            for timer, share in _TIMERS:
-                signal.setitimer(timer, share * limit)
+            with contextlib.suppress(OSError):
+                limit_memory(_ROOM + _ROOM_PER_BYTE * os.path.getsize(path))
+            limit_time(limit, _WAITING * limit)
             try:
-                answer = True, function(path, **options)
-            except MemoryError:
-                found = "one that takes more memory than its bytes could fill"
-                answer = False, DamagedFileError.in_object(path, "", "an HDF5 file", found)
+                answer = True, _call(function, path, options)
             except Exception as error:
                 answer = False, error
-            for timer, _ in _TIMERS:
-                signal.setitimer(timer, 0)
+            limit_time(0, 0)
             packed = _packed(answer, path)
             answers.write(_LENGTH.pack(len(packed)))
             answers.write(packed)
@@ -262,17 +251,13 @@ def serve(lifeline: int) -> None:
                 return
 
 
-def _limit_memory(path: str) -> None:
-    """Limit the memory of this process, where the system tells how much it has."""
+def _call(function: Callable[..., Any], path: str, options: dict[str, Any]) -> Any:
+    """Call a function; want of memory is the file's fault."""
     try:
-        with open("/proc/self/statm", "rb") as file:
-            n_bytes = int(file.read().split()[0]) * resource.getpagesize()
-        n_bytes += min(_ROOM + _ROOM_PER_BYTE * os.path.getsize(path), 1 << 62)
-    except OSError:
-        return
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY or n_bytes < most:
-        resource.setrlimit(resource.RLIMIT_AS, (n_bytes, most))
+        return function(path, **options)
+    except MemoryError:
+        found = "one that takes more memory than its bytes could fill"
+        raise DamagedFileError.in_object(path, "", "an HDF5 file", found) from None
 
 
 def _files_are_open() -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from paceline._util.launcher import INSTALL
-from paceline._util.page_cache import cached_share_of_all, drop_from_cache
 from paceline._util.signals import Stopping
+from paceline._util.system import ask_to_end, cached_share_of_all, drop_from_cache
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.trajectory.open import open_files
 
@@ -181,7 +181,7 @@ def _start(command: Sequence[str], output: IO[str]) -> "subprocess.Popen[str]":
 
 def _end(process: "subprocess.Popen[str]", ending: signal.Signals) -> None:
     """Ask a process to end, and see that it does."""
-    process.send_signal(ending)
+    ask_to_end(process, ending)
     try:
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)

@@ -385,7 +385,7 @@ def _look(sample: SampleRun, n_frames: int) -> tuple[float, float]:
 def _thread_seconds() -> tuple[float, float]:
     """Seconds that this thread has had a processor, and stood in line for one."""
     try:
-        with open("/proc/thread-self/schedstat") as file:
+        with open("/proc/thread-self/schedstat", encoding="utf-8") as file:
             # What it tells of having a processor is of the last tick, and short looks end before.
             _, in_line, _ = file.read().split()
     except (OSError, ValueError):  # not Linux, or built without it

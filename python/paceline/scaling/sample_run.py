@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.page_cache import cached_share, cached_share_of_all, drop_from_cache
+from paceline._util.system import cached_share, cached_share_of_all, drop_from_cache
 from paceline.analysis.interfaces import Analysis
 from paceline.backends.base import Backend
 from paceline.errors import UnsupportedError
@@ -409,14 +409,12 @@ def _read(path: str, start: int, n_bytes: int) -> int:
     """Read for a while, once at the least; return the number of bytes."""
     buffer, done = bytearray(_CALL), 0
     end = time.perf_counter() + _SECONDS
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
         while True:
-            done += os.preadv(descriptor, [buffer], start + done)
+            done += file.readinto(buffer)
             if done >= n_bytes or time.perf_counter() >= end:
                 return done
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

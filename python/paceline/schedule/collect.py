@@ -1,7 +1,6 @@
 """Collect the results of blocks, as they come, into whole results."""
 
 import math
-import os
 import shutil
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from paceline._util.machine import MemoryLimit
+from paceline._util.system import reserve
 from paceline.analysis.interfaces import Receiver
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, joined, many
@@ -85,18 +85,17 @@ def _in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndar
 
 def _in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Map an array to a nameless file, made as large as it."""
-    if hasattr(os, "posix_fallocate"):
-        # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
-        folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
-        try:
-            os.posix_fallocate(file.fileno(), 0, n_bytes)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"{error.strerror}: results take {amount(n_bytes)} in a file of this folder, which "
-                f"has {amount(shutil.disk_usage(folder).free)} free; {_REMEDY}",
-                folder,
-            ) from None
+    # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
+    folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
+    try:
+        reserve(file.fileno(), 0, n_bytes)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: results take {amount(n_bytes)} in a file of this folder, which "
+            f"has {amount(shutil.disk_usage(folder).free)} free; {_REMEDY}",
+            folder,
+        ) from None
     array = np.memmap(file, dtype=dtype, shape=shape)
     array.file = file  # type: ignore[attr-defined]
     return array

@@ -5,7 +5,6 @@ array: read where they are by threads, from a nameless file by processes of this
 to all other workers. Results are put in their places as they come.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,6 +15,7 @@ import cloudpickle
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from paceline._util.system import CAN_SHARE, SharedFile
 from paceline.analysis.interfaces import Analysis, OverParts
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, Cursor, Record, RowRange, allocate
@@ -201,7 +201,7 @@ class _SharedFile:
     @classmethod
     def of(cls, array: np.ndarray) -> "_SharedFile | None":
         """Share an array; None where processes cannot open another one's files."""
-        return cls(array) if os.path.exists(f"/proc/{os.getpid()}/fd") else None
+        return cls(array) if CAN_SHARE else None
 
     @cached_property
     def _copy(self) -> np.ndarray:
@@ -218,17 +218,14 @@ class _SharedFile:
         first, last = byte_bounds(view)
         if not begin <= first < last <= end:
             return None
-        descriptor = self._copy.file.fileno()  # type: ignore[attr-defined]
-        status = os.fstat(descriptor)
-        path, identity = f"/proc/{os.getpid()}/fd/{descriptor}", (status.st_dev, status.st_ino)
+        shared = SharedFile.of(self._copy.file.fileno())  # type: ignore[attr-defined]
         start = view.__array_interface__["data"][0] - first
         bounds = first - begin, last - first
-        return path, identity, bounds, start, view.shape, view.strides, view.dtype.str
+        return shared, bounds, start, view.shape, view.strides, view.dtype.str
 
 
 def _read_part(
-    path: str,
-    identity: tuple[int, int],
+    shared: SharedFile,
     bounds: tuple[int, int],
     start: int,
     shape: tuple[int, ...],
@@ -236,10 +233,7 @@ def _read_part(
     dtype: str,
 ) -> Part:
     """Map a part of a file of another process of this machine."""
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        if (status.st_dev, status.st_ino) != identity:
-            raise OSError(f"{path} is another file than the one that was shared")
+    with shared.open() as file:
         offset, size = bounds
         mapped = np.memmap(file, np.uint8, "r", offset, size)
     return Part(np.ndarray(shape, dtype, mapped, start, strides))

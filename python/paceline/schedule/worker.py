@@ -18,6 +18,7 @@ from typing import Any, Self
 import cloudpickle
 import numpy as np
 
+from paceline._util.system import PLAIN
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer
 from paceline.errors import (
     AnalysisError,
@@ -418,7 +419,7 @@ class AttemptLog:
             # A full disk may have cut it.
             with contextlib.suppress(OSError, ValueError):
                 attempt, begun = map(int, path.read_text(encoding="utf-8").split())
-                found[attempt] = path.name, begun
+                found[attempt] = path.name.replace("~", ":"), begun
         return found
 
     def close(self) -> None:
@@ -431,8 +432,9 @@ def note_attempt(folder: str, attempt: int) -> None:
     """Note the attempt that the calling thread begins, in the folder of an `AttemptLog`."""
     # Of one length, since emptying a file before each note takes ten times as long.
     note = f"{attempt:20d} {time.monotonic_ns():20d}".encode()
+    name = thread_name().replace(":", "~")  # no file of Windows has a colon in its name
     with contextlib.suppress(OSError):
-        file = os.open(f"{folder}/{thread_name()}", os.O_WRONLY | os.O_CREAT, 0o600)
+        file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | PLAIN, 0o600)
         try:
             os.write(file, note)
         finally:

@@ -15,6 +15,7 @@ from paceline._util.files import (
     temporary_name,
     writing_to,
 )
+from paceline._util.system import PLAIN, attach, detach, read_at, reserve, write_at
 from paceline.errors import FileChangedError
 from paceline.snapshot.file_interface import (
     Container,
@@ -51,7 +52,7 @@ class Output:
     def existing(cls, path: str) -> Self:
         """Open a regular file that is to grow."""
         check_regular(path)
-        return cls(path, os.open(path, os.O_RDWR))
+        return cls(path, os.open(path, os.O_RDWR | PLAIN))
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ class Output:
     def read(self, offset: int, size: int) -> bytes:
         """Read bytes, fewer where the file ends."""
         pieces = []
-        while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
+        while size > 0 and (piece := read_at(self._descriptor, size, offset)):
             pieces.append(piece)
             offset, size = offset + len(piece), size - len(piece)
         return b"".join(pieces)
@@ -81,15 +82,15 @@ class Output:
         left = memoryview(data)
         with writing_to(self.path):
             while left:
-                done = os.pwrite(self._descriptor, left, offset)
+                done = write_at(self._descriptor, left, offset)
                 left, offset = left[done:], offset + done
 
     def reserve(self, offset: int, size: int) -> None:
         """Reserve space on the disk for bytes, where the system can do that."""
-        if size > 0 and hasattr(os, "posix_fallocate"):
+        if size > 0:
             with writing_to(self.path):
                 try:
-                    os.posix_fallocate(self._descriptor, offset, size)
+                    reserve(self._descriptor, offset, size)
                 except OSError as error:
                     if error.errno not in _CANNOT_RESERVE:
                         raise
@@ -122,8 +123,12 @@ class Output:
             return
         check_output(self.path, overwrite=overwrite)
         with writing_to(self.path):
-            publish(self._temporary, self.path)
-        self._temporary = None
+            detach(self._descriptor)
+            try:
+                publish(self._temporary, self.path)
+                self._temporary = None
+            finally:
+                attach(self._descriptor, self.name)
 
     def close(self) -> None:
         """Close the file; one without its final name is removed."""

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from paceline._util.machine import available_cpus
+from paceline._util.system import after_fork
 from paceline.block import FrameBuffer
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import FrameReader, FrameSource, limit_open_files
@@ -43,9 +44,8 @@ def _n_threads() -> int:
     return 1 if parent_process() is not None else available_cpus()
 
 
-if hasattr(os, "register_at_fork"):
-    # A forked process has none of the parent's threads.
-    os.register_at_fork(after_in_child=_threads.cache_clear)
+# A forked process has none of the parent's threads.
+after_fork(_threads.cache_clear)
 
 
 class FrameDecoder:

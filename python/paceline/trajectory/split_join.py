@@ -14,6 +14,7 @@ import numpy as np
 from paceline._util.files import check_output, new_files, writing_to
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
+from paceline._util.system import copy_in_kernel, read_at, write_at
 from paceline.block import FrameBuffer
 from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError
 from paceline.trajectory.open import files_named, open_file, warn
@@ -381,12 +382,14 @@ class _Copier:
         """
         # The kernel can share a block between files where it need not be shifted. Where it must,
         # going through memory took 0.7 to 0.85 of the kernel's processor time.
-        in_kernel = hasattr(os, "copy_file_range") and (start - to) % _PAGE == 0
+        in_kernel = (start - to) % _PAGE == 0
         end = start + n
         while start < end:
             if self._stopped.is_set():
                 raise _Stopped
-            moved = _in_kernel(source, start, target, to, end - start) if in_kernel else 0
+            moved = 0
+            if in_kernel:
+                moved = copy_in_kernel(source, start, target, to, min(end - start, _CALL))
             if moved == 0:
                 in_kernel = False
                 moved = _through_memory(path, source, start, target, to, end - start)
@@ -395,23 +398,15 @@ class _Copier:
                 self.copied += moved
 
 
-def _in_kernel(source: int, start: int, target: int, to: int, n: int) -> int:
-    """Copy some bytes, or none where the kernel cannot, whatever the reason."""
-    try:
-        return os.copy_file_range(source, target, min(n, _CALL), start, to)
-    except OSError:
-        return 0
-
-
 def _through_memory(path: str, source: int, start: int, target: int, to: int, n: int) -> int:
     """Copy some bytes through this process."""
     try:
-        data = os.pread(source, min(n, _BUFFER), start)
+        data = read_at(source, min(n, _BUFFER), start)
     except OSError as error:
         raise ReadError(f"{path}: cannot read at byte {start}: {error.strerror}") from error
     if not data:
         raise FileChangedError(f"{path}: the file ended at byte {start} while it was copied")
-    return os.pwrite(target, data, to)
+    return write_at(target, data, to)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ Import it only where MPI is in use: mpi4py starts MPI when it is imported.
 """
 
 import hashlib
-import os
 import pickle
-import signal
 import socket
 import sys
 import time
@@ -22,6 +20,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from paceline._util.system import end_after, yield_processor
 from paceline.errors import PacelineError, WorkerError
 
 T = TypeVar("T")
@@ -81,7 +80,7 @@ def wait_busy(request: MPI.Request, n_bytes: int = 0) -> None:
     while not request.Test():
         waited = time.perf_counter() - begun
         if waited < spin:
-            os.sched_yield()
+            yield_processor()
         else:
             time.sleep(min(_SLEEP * waited, LONGEST))
 
@@ -299,14 +298,14 @@ class Comm:
         """End all ranks at once with a message."""
         print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
         # An mpirun that is about to end itself may leave Abort waiting; SIGALRM ends this process.
-        signal.alarm(ABORT_TIMEOUT)
+        end_after(ABORT_TIMEOUT)
         self.intracomm.Abort(1)
 
     # Clocks of hosts.
 
     def has_one_clock(self) -> bool:
         """Check that all ranks read the same monotonic clock: that of one running kernel."""
-        own = _BOOT.read_text() if _BOOT.exists() else socket.gethostname()
+        own = _BOOT.read_text(encoding="utf-8") if _BOOT.exists() else socket.gethostname()
         return len(set(self.intracomm.allgather(own))) == 1
 
     def answer_clock_offsets(self) -> None:

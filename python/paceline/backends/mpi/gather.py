@@ -22,6 +22,7 @@ import cloudpickle
 import numpy as np
 from mpi4py import MPI
 
+from paceline._util.system import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
 from paceline.schedule.collect import RecordLog, allocate
@@ -473,7 +474,7 @@ def _broadcast_to_hosts(
         n_bytes, file, room = starts[-1], None, None
         if host.is_coordinator:
             stack.callback(firsts.Free)
-            file = _memory_file(n_bytes) if host.size > 1 else None
+            file = memory_file(n_bytes) if host.size > 1 else None
             if file is not None:
                 stack.callback(os.close, file)
             room = _memory(n_bytes) if file is None else memoryview(mmap.mmap(file, n_bytes))
@@ -486,34 +487,16 @@ def _broadcast_to_hosts(
         return _share_on_host(host, file, room, n_bytes)
 
 
-def _memory_file(n_bytes: int) -> int | None:
-    """Open a nameless file in memory; None where the system has none, or too little of it."""
-    if not hasattr(os, "memfd_create"):
-        return None
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        file = os.memfd_create("paceline-results")
-        stack.callback(os.close, file)
-        os.posix_fallocate(file, 0, n_bytes)
-        stack.pop_all()
-        return file
-    return None
-
-
 def _share_on_host(
     host: Comm, file: int | None, room: memoryview | None, n_bytes: int
 ) -> memoryview:
     """Map the first rank's file on all ranks of a host; where one cannot, copy its bytes."""
-    own = None if file is None else (os.getpid(), file, _identity(file))
+    own = None if file is None else SharedFile.of(file)
     shared = pickle.loads(host.broadcast(pickle.dumps(own) if host.is_coordinator else None))
     mapped = None
     if shared is not None:
-        process, number, identity = shared
-        path = f"/proc/{process}/fd/{number}"
-        # In a container of its own, a process of this number is another one.
-        with contextlib.suppress(OSError):
-            if _identity(path) == identity:
-                with open(path, "rb") as opened:
-                    mapped = mmap.mmap(opened.fileno(), n_bytes, access=mmap.ACCESS_COPY)
+        with contextlib.suppress(OSError), shared.open() as opened:
+            mapped = mmap.mmap(opened.fileno(), n_bytes, access=mmap.ACCESS_COPY)
     all_mapped = np.array([mapped is not None], dtype=np.uint64)
     host.all_reduce(all_mapped, "min")
     if all_mapped[0]:
@@ -529,8 +512,3 @@ def _share_on_host(
 def _memory(n_bytes: int) -> memoryview:
     """Memory of this process alone."""
     return memoryview(mmap.mmap(-1, n_bytes, access=mmap.ACCESS_COPY))
-
-
-def _identity(file: int | str) -> tuple[int, int]:
-    status = os.stat(file)
-    return status.st_dev, status.st_ino

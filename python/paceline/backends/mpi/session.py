@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from paceline._util.launcher import launched, world
 from paceline._util.signals import deaf
+from paceline._util.system import end_after
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class RankSession:
         from paceline.backends.mpi.worker import serve
 
         with deaf():
-            signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
+            signal.signal(signal.SIGTERM, lambda *_: end_after(GRACE))
             serve(self.comm)
 
     def end(self) -> None:
