@@ -53,31 +53,34 @@ impl Default for Decompressors {
 }
 
 impl Decompressors {
-    /// Fill `out` with `len` bytes from a whole stream, and prove its checksum if it has one.
+    /// Fill `out` from a whole stream, and prove its checksum if it has one.
     ///
     /// # Errors
     /// Description of what is found in place of a stream of as many bytes.
-    pub fn undo(
-        &mut self,
-        method: Method,
-        stream: &[u8],
-        len: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        let stated = match method {
-            Method::Deflate | Method::Lzf => None,
-            Method::Lz4 => lz4_size(stream),
-            Method::Zstd => zstd_safe::get_frame_content_size(stream).unwrap_or_default(),
-        };
-        if let Some(stated) = stated.filter(|&stated| stated != len as u64) {
-            return Err(format!("a stream that states {stated} bytes"));
-        }
-        out.resize(len, 0);
+    pub fn undo(&mut self, method: Method, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         match method {
             Method::Deflate => self.inflate(stream, out),
             Method::Lzf => inflate_lzf(stream, out),
             Method::Lz4 => undo_lz4(stream, out),
             Method::Zstd => self.undo_zstd(stream, out),
+        }
+    }
+}
+
+impl Method {
+    /// Refuse a stream that states another size, before memory is taken for it.
+    ///
+    /// # Errors
+    /// Description of what is found in place of a stream of `len` bytes.
+    pub fn check_stated_size(self, stream: &[u8], len: usize) -> Result<(), String> {
+        let stated = match self {
+            Method::Deflate | Method::Lzf => None,
+            Method::Lz4 => lz4_size(stream),
+            Method::Zstd => zstd_safe::get_frame_content_size(stream).unwrap_or_default(),
+        };
+        match stated.filter(|&stated| stated != len as u64) {
+            None => Ok(()),
+            Some(stated) => Err(format!("a stream that states {stated} bytes")),
         }
     }
 }

@@ -168,10 +168,12 @@ impl Pipeline {
                     let checks = checks.filter(|&stage| stage == Stage::Fletcher32).count();
                     let mut out = room.take().unwrap_or_default();
                     let len = self.chunk_bytes + 4 * checks;
-                    let done = decompressors.undo(method, &bytes, len, &mut out);
-                    done.map_err(|found| {
-                        (format!("{} stream of {len} bytes", method.name()), found)
-                    })?;
+                    let contradiction = |found| contradiction(method, len, found);
+                    let stated = method.check_stated_size(&bytes, len);
+                    stated.map_err(contradiction)?;
+                    out.resize(len, 0);
+                    let done = decompressors.undo(method, &bytes, &mut out);
+                    done.map_err(contradiction)?;
                     bytes = out.into();
                 }
             }
@@ -193,7 +195,41 @@ impl Pipeline {
     }
 }
 
+/// What is found in place of a stream.
+fn contradiction(method: Method, len: usize, found: String) -> Contradiction {
+    (format!("{} stream of {len} bytes", method.name()), found)
+}
+
+impl Pipeline {
+    /// Undo a chunk's only stage, a compression, into room for its numbers; nothing if it has other
+    /// stages.
+    pub fn unpack_into(
+        &self,
+        mask: u32,
+        stored: &[u8],
+        decompressors: &mut Decompressors,
+        out: &mut [u8],
+    ) -> Option<Result<(), Contradiction>> {
+        let mut stages = self.stages(mask);
+        let (Some(Stage::Compression(method)), None) = (stages.next(), stages.next()) else {
+            return None;
+        };
+        let len = out.len();
+        let done = method.check_stated_size(stored, len);
+        let done = done.and_then(|()| decompressors.undo(method, stored, out));
+        Some(done.map_err(|found| contradiction(method, len, found)))
+    }
+}
+
 impl Unpacked {
+    /// Copy some of the numbers, put together where need be.
+    pub fn copy_numbers(&self, range: Range<usize>, width: usize, out: &mut [u8]) {
+        match self.shuffled {
+            true => unshuffle(&self.bytes, width, range, out),
+            false => out.copy_from_slice(&self.bytes[range]),
+        }
+    }
+
     /// Some of the numbers, put together where need be.
     pub fn numbers<'a>(
         &'a self,

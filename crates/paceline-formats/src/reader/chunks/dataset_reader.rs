@@ -336,6 +336,11 @@ impl<T: Value> Packed<'_, '_, T> {
 
     /// Unpack a chunk and bring its numbers to their places.
     fn take(&mut self, io: &mut IoContext, bytes: &[u8], task: Task<'_>) -> Result<()> {
+        match self.unpack_straight(io, bytes, &task) {
+            None => {}
+            Some(Ok(())) => return Ok(()),
+            Some(Err(contradiction)) => return self.note(&task, contradiction),
+        }
         let room = io.rooms.pop().unwrap_or_default();
         let unpacked = match task.beginning {
             Some(len) => self.begin(io, bytes, &task, len, room)?,
@@ -351,16 +356,7 @@ impl<T: Value> Packed<'_, '_, T> {
             ..
         } = task;
         match unpacked {
-            Err((expected, found)) => {
-                let flaw = self.selection.flaw(
-                    chunk_number,
-                    column.index,
-                    task.chunk.offset,
-                    expected,
-                    found,
-                );
-                self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)
-            }
+            Err(contradiction) => self.note(&task, contradiction),
             Ok(unpacked) => {
                 scatter(
                     self.selection,
@@ -382,6 +378,52 @@ impl<T: Value> Packed<'_, '_, T> {
                 Ok(())
             }
         }
+    }
+
+    /// Note that a chunk contradicts itself.
+    fn note(&mut self, task: &Task<'_>, (expected, found): (String, String)) -> Result<()> {
+        let offset = task.chunk.offset;
+        let column = task.column.index;
+        let flaw = self
+            .selection
+            .flaw(task.chunk_number, column, offset, expected, found);
+        self.skipped
+            .note(task.rows.iter().map(|&(_, row)| row), &flaw)
+    }
+
+    /// Unpack a chunk to its place in the block, where all its numbers belong there in their order;
+    /// nothing elsewhere.
+    fn unpack_straight(
+        &mut self,
+        io: &mut IoContext,
+        bytes: &[u8],
+        task: &Task<'_>,
+    ) -> Option<std::result::Result<(), (String, String)>> {
+        let (selection, rows) = (self.selection, task.rows);
+        let [part] = &task.column.parts[..] else {
+            return None;
+        };
+        let len = selection.frame_len;
+        let are_all = part.copies.straight()? == (0..len)
+            && part.len == selection.grid.row_bytes
+            && rows.len() as u64 == selection.grid.chunk_rows;
+        let in_order = |pair: &[Wanted]| (pair[0].0 + 1, pair[0].1 + 1) == pair[1];
+        if !are_all || !rows.windows(2).all(in_order) {
+            return None;
+        }
+        let first = rows.first()?.1;
+        let numbers = &mut self.out[first * len..(first + rows.len()) * len];
+        let number = selection.dataset.number;
+        let values = T::as_stored(numbers, number)?;
+        let room = bytemuck::cast_slice_mut(values);
+        let decompressors = &mut io.decompressors;
+        let done = selection
+            .pipeline
+            .unpack_into(task.chunk.mask, bytes, decompressors, room)?;
+        if done.is_ok() {
+            decode_in_place(number.big_endian, selection.units, values);
+        }
+        Some(done)
     }
 
     /// Inflate the beginning of a chunk, reading more of it where need be.
@@ -442,6 +484,14 @@ fn scatter<T: Value>(
         let frame = &mut out[k * selection.frame_len..(k + 1) * selection.frame_len];
         for part in &column.parts {
             let range = at + part.start..at + part.start + part.len;
+            if let Some(place) = part.copies.straight()
+                && let Some(values) = T::as_stored(&mut frame[place], number)
+            {
+                let room = bytemuck::cast_slice_mut(values);
+                unpacked.copy_numbers(range, number.width, room);
+                decode_in_place(number.big_endian, selection.units, values);
+                continue;
+            }
             let bytes = unpacked.numbers(range, number.width, &mut io.woven);
             part.copies.scatter(number, selection.units, bytes, frame);
         }
