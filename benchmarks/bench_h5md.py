@@ -256,11 +256,11 @@ def everything(topology: Path, path: Path) -> Run:
     import paceline
 
     universe = paceline.Universe(topology, path)
+    frames = np.arange(universe.trajectory.n_frames)
 
     def run(n: int) -> None:
-        for _ in range(n):
-            series = paceline.TimeSeries(_nothing, universe.atoms)
-            series.run(backend="threads", n_workers=1)
+        series = paceline.TimeSeries(_nothing, universe.atoms)
+        series.run(frames=np.tile(frames, n), backend="threads", n_workers=1)
 
     return run
 

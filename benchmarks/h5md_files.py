@@ -116,10 +116,11 @@ def h5md_file(data: Dataset, layout: str) -> Path:
 
 def _write(data: Dataset, layout: Layout, path: Path) -> None:
     import h5py
-    from MDAnalysis.coordinates.XTC import XTCReader
 
-    if any(isinstance(value, int) and value > 9 for _, value in layout.options):
+    if any(option in _ZSTD + _LZ4 for option in layout.options):
+        # Before netCDF4, which MDAnalysis imports, brings other filters under these numbers.
         import hdf5plugin  # noqa: F401
+    from MDAnalysis.coordinates.XTC import XTCReader
 
     with XTCReader(str(data.trajectory("xtc"))) as source, h5py.File(path, "w") as file:
         n_frames, n_atoms = source.n_frames, source.n_atoms
