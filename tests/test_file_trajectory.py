@@ -125,6 +125,17 @@ def test_blocks_of_chunks(universe, tmp_path, chunk, n_frames):
     found = list(trajectory.blocks(n_frames=n_frames, **chosen))
     expected = universe.trajectory.timeseries(order="fac")[2:95:2, [40, 3, 900]]
     np.testing.assert_array_equal(np.concatenate([one.positions for one in found]), expected)
+    some = trajectory.positions(frames=[40, 3, 3, 97], atoms=[7])
+    np.testing.assert_array_equal(some, trajectory.positions(atoms=[7])[[40, 3, 3, 97]])
+
+
+def test_one_thread_reads_what_several_should_not(adk_xtc, monkeypatch):
+    trajectory = paceline.open(adk_xtc.trajectory)
+    expected = trajectory.positions(atoms=[3, 1])
+    monkeypatch.setattr(read_ahead, "WAITING_BYTES", 1)
+    monkeypatch.setattr(read_ahead, "CallsAhead", None)
+    blocks = list(trajectory.blocks(atoms=[3, 1], n_frames=5))
+    np.testing.assert_array_equal(np.concatenate([one.positions for one in blocks]), expected)
 
 
 def test_arrays_are_the_users_own(adk_xtc):
@@ -332,7 +343,8 @@ def _rest_of(blocks, queue) -> None:
     queue.put(np.concatenate([block.positions for block in blocks]))
 
 
-def test_analyses_of_files_without_a_topology(where, adk_xtc, tmp_path):
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_analyses_of_files_without_a_topology(backend, adk_xtc, tmp_path):
     trajectory = paceline.open(adk_xtc.trajectory)
     universe = paceline.Universe(*adk_xtc)
     atoms = [40, 3, 900]
@@ -340,12 +352,18 @@ def test_analyses_of_files_without_a_topology(where, adk_xtc, tmp_path):
     def spread(block):
         return block.positions.std(axis=1)
 
-    found = paceline.TimeSeries(spread, trajectory.atoms[atoms]).run(step=3, **where).results
+    found = (
+        paceline.TimeSeries(spread, trajectory.atoms[atoms])
+        .run(step=3, backend=backend, n_workers=2)
+        .results
+    )
     expected = paceline.TimeSeries(spread, universe.atoms[atoms]).run(step=3).results
     np.testing.assert_array_equal(found.timeseries, expected.timeseries)
     np.testing.assert_array_equal(found.times, expected.times)
     written = tmp_path / "some.h5md"
-    write = paceline.Write(trajectory.atoms[atoms], written).run(step=3, **where)
+    write = paceline.Write(trajectory.atoms[atoms], written).run(
+        step=3, backend=backend, n_workers=2
+    )
     assert write.results.n_written == 33
     np.testing.assert_array_equal(
         paceline.open(written).positions(),
