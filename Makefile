@@ -29,6 +29,8 @@ FUZZ_SECONDS ?= 300
 # Of `test-older`.
 OLDER_MDANALYSIS ?= 2.9 2.10
 TESTS_OF_MDANALYSIS := analysis_names registration drop_in
+# Of `publish-docs`: nothing, to look at the branch first with `mike serve`.
+PUSH ?= --push
 # Of `wheel`: another platform, for which `rustup target add` has brought the standard library.
 TARGET ?=
 # What is tested and shown takes less time to build than what is measured and published.
@@ -155,10 +157,9 @@ fuzz: cargo ## let the fuzzer make files for FUZZ_SECONDS, shared by all targets
 	for one in $(FUZZ_TARGETS); do cargo +nightly fuzz run $$one -- \
 	  -max_total_time=$$(( $(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)) )) || exit 1; done
 
-publish-docs: $(VENV)/with-docs ## put the manual onto the branch gh-pages as VERSION, known as ALIAS too
-	$(PIP) 'mike>=2.1'
-	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy --push $(if $(ALIAS),--update-aliases) $(VERSION) $(ALIAS)
-	$(if $(ALIAS),PATH="$(CURDIR)/$(BIN):$$PATH" mike set-default --push $(ALIAS))
+publish-docs: $(VENV)/with-docs ## put the manual onto the branch gh-pages as VERSION, known as ALIAS too; PUSH= keeps it here
+	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy $(PUSH) $(if $(ALIAS),--update-aliases) $(VERSION) $(ALIAS)
+	$(if $(ALIAS),PATH="$(CURDIR)/$(BIN):$$PATH" mike set-default $(PUSH) $(ALIAS))
 
 licences: cargo $(BIN)/python ## write THIRDPARTY.md: the licences of all crates in the wheel
 	$(BIN)/python packaging/third_party.py
