@@ -13,6 +13,9 @@ JOBS ?= 3
 SEED ?= $(shell date +%Y%m%d)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
 
+# Tests start hundreds of interpreters, each of which would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # rustup's own folder comes last: a cargo that is already on PATH was put there on purpose.
 CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(PATH):$(CARGO_HOME)/bin
