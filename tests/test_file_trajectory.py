@@ -249,6 +249,8 @@ def test_damaged_frames_are_named_when_their_turn_comes(damaged):
 
 
 def test_files_that_are_none(adk, tmp_path):
+    with pytest.raises(ValueError, match="expected one trajectory file or more, found none"):
+        paceline.open([])
     with pytest.raises(FileNotFoundError, match=r"missing\.xtc"):
         paceline.open(tmp_path / "missing.xtc")
     with pytest.raises(FileNotFoundError, match="no file matches"):

@@ -72,6 +72,8 @@ class Chain:
         quiet: bool = False,
         opener: Callable[..., list[TrajectoryFile]] = open_files,
     ):
+        if not names:
+            raise ValueError("expected one trajectory file or more, found none")
         self._options = options
         files = opener(names, options=options, refresh=refresh)
         for file in files:
