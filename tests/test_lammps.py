@@ -28,7 +28,7 @@ import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
-from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
+from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
 
 PUBLISHED = (
@@ -410,8 +410,9 @@ def test_commands(tmp_path, capsys):
 
 def test_it_is_not_written(tmp_path):
     universe = universe_of(write(tmp_path / "a.dump", dump()))
-    with pytest.raises((PacelineError, ValueError), match=r"b\.lammpsdump"):
-        paceline.run(paceline.Write(universe.atoms, tmp_path / "b.lammpsdump"))
+    for name, format in (("b.lammpsdump", "LAMMPSDUMP"), ("HISTORY", "HISTORY")):
+        with pytest.raises(UnsupportedError, match=f"{name}: .* of {format} files, which paceline"):
+            paceline.Write(universe.atoms, tmp_path / name)
 
 
 @pytest.mark.full

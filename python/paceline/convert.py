@@ -193,8 +193,13 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
     """Find the format of a file by its name; raise where it has no such option."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {ending!r}")
+        known, found = ", ".join(FORMATS), repr(ending)
+        for format in source.FORMATS.values():
+            if ending[1:] in format.extensions or Path(path).name in format.file_names:
+                found = (
+                    f"a name of {format.name} files, which paceline reads but does not convert to"
+                )
+        raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {found}")
     kind = FORMATS[ending]
     for name in options:
         if name not in kind.options:
