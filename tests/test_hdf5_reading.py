@@ -529,7 +529,8 @@ def test_recognised_by_content_also_behind_a_user_block(tmp_path):
 
 def test_questions_for_hdf5_are_refused_for_other_files():
     with pytest.raises(
-        UnsupportedError, match=r"adk_oplsaa\.xtc: units= \(--units\) is for HDF5 files"
+        UnsupportedError,
+        match=r"adk_oplsaa\.xtc: units= \(--units\) is for HDF5 and LAMMPSDUMP files",
     ):
         Reader(datafiles.XTC, units="nm")
 

@@ -22,6 +22,7 @@ from helpers.lammps_files import (
 )
 from MDAnalysis.analysis import rms
 from MDAnalysis.coordinates.LAMMPS import DumpReader
+from MDAnalysis.units import convert
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -29,6 +30,7 @@ from paceline import _core
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
+from paceline.hdf5.units import factor_of
 from paceline.trajectory.mdanalysis_reader import Reader
 
 PUBLISHED = (
@@ -45,8 +47,12 @@ PUBLISHED = (
     "WIN_LAMMPSDUMP",
 )
 ALL = "id vx x fz type y fx vz z fy element vy"
+BOHR, FORCE = "0.52917721092 Angstrom", "kJ/(mol*Angstrom)"
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis"),
+    pytest.mark.filterwarnings("ignore:.*the unit of (velocities|forces)"),
+]
 
 
 def unpacked(name: str, folder: Path) -> str:
@@ -109,6 +115,78 @@ def test_all_fields_and_gaps_between_ids(tmp_path):
     first = Reader(str(path))[0]
     assert first.has_velocities
     assert first.has_forces
+
+
+#: Units of lengths, velocities and forces of each style.
+STYLES = {
+    "real": ("Angstrom", "Angstrom/fs", "kcal/(mol*Angstrom)"),
+    "metal": ("Angstrom", "Angstrom/ps", "eV/Angstrom"),
+    "si": ("m", "m/s", "N"),
+    "cgs": ("10 mm", "10 mm/s", "10 uN"),
+    "electron": (BOHR, f"{BOHR}/fs", f"27.21138505 eV/({BOHR})"),
+    "micro": ("um", "um/us", "nN"),
+    "nano": ("nm", "nm/ns", "pN"),
+}
+
+
+@pytest.mark.filterwarnings("error::paceline.errors.PacelineWarning")
+@pytest.mark.parametrize("columns", [ALL, "id xs ys zs vx vy vz fx fy fz"])
+@pytest.mark.parametrize("style", STYLES)
+def test_units_are_converted(style, columns, tmp_path):
+    text = dump(columns, n_frames=2)
+    stated = Reader(str(write(tmp_path / "a.dump", f"ITEM: UNITS\n{style}\n{text}")))
+    plain = write(tmp_path / "b.dump", text)
+    named, theirs = Reader(str(plain), units=style), DumpReader(str(plain))
+    length, velocity, force = (
+        factor_of(unit, quantity)
+        for unit, quantity in zip(STYLES[style], ("length", "velocity", "force"), strict=True)
+    )
+    for one, same, other in zip(stated, named, theirs, strict=True):
+        assert_same(one, same)
+        np.testing.assert_allclose(one.positions, other.positions * length, rtol=2e-7)
+        np.testing.assert_allclose(one.velocities, other.velocities * velocity, rtol=2e-7)
+        np.testing.assert_allclose(one.forces, other.forces * force, rtol=2e-7)
+        np.testing.assert_allclose(one.dimensions[:3], other.dimensions[:3] * length, rtol=2e-7)
+        np.testing.assert_array_equal(one.dimensions[3:], other.dimensions[3:])
+    assert_same(pickle.loads(pickle.dumps(named))[1], stated[1])
+
+
+def test_units_are_those_of_mdanalysis():
+    assert factor_of("kcal/(mol*Angstrom)", "force") == convert(1, "kcal/(mol*Angstrom)", FORCE)
+    assert factor_of("N", "force") == pytest.approx(convert(1, "Newton", FORCE), rel=1e-8)
+    assert factor_of("Angstrom/fs", "velocity") == pytest.approx(
+        convert(1, "Angstrom/fs", "Angstrom/ps")
+    )
+
+
+def test_units_reach_workers_and_what_is_written(tmp_path, capsys):
+    path = str(write(tmp_path / "a.lammpsdump", dump(ALL)))
+    out = tmp_path / "a.trr"
+    assert main(["convert", "-s", path, path, str(out), "--units", "real"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    for one, other in zip(Reader(str(out)), Reader(path, units="real"), strict=True):
+        np.testing.assert_allclose(one.velocities, other.velocities, rtol=1e-6)
+        np.testing.assert_allclose(one.forces, other.forces, rtol=1e-6)
+    with pytest.raises(UnsupportedError, match=r"units= .*must be one of lj, real, .* not .reel"):
+        Reader(path, units="reel")
+
+
+@pytest.mark.parametrize(
+    ("units", "columns", "options", "words"),
+    [
+        (None, "id x y z vx vy vz", {}, "unit of velocities is not stated.* Å/ps, as MDAnalysis"),
+        (None, "id x y z fx fy fz", {}, r"unit of forces is not stated.* kJ/\(mol·Å\), as MDAn"),
+        (None, ALL, {}, r'velocities and forces is not stated.*units="real" \(--units real\)'),
+        ("lj", "id x y z", {}, "numbers have no unit .units lj.: they are left as they are"),
+        ("metal", ALL, {"units": "real"}, "in units real, as units= .* says, and not in metal"),
+    ],
+)
+def test_units_that_are_not_known_give_a_warning(units, columns, options, words, tmp_path):
+    path = write(tmp_path / "a.dump", (f"ITEM: UNITS\n{units}\n" if units else "") + dump(columns))
+    for origin in ("scanned", "loaded"):
+        with pytest.warns(PacelineWarning, match=words) as caught:
+            reader = Reader(str(path), **options)
+        assert (len(caught), reader.file.index_origin) == (1, origin)
 
 
 @pytest.mark.parametrize("dt", [None, 0.002])

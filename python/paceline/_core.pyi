@@ -139,6 +139,7 @@ class Trajectory:
         cache_folder: str | os.PathLike[str] | None = None,
         refresh: bool = False,
         sample: int | None = None,
+        units: str | None = None,
         n_threads: int = 1,
         progress: Callable[[int, int], object] | None = None,
     ) -> Self: ...

@@ -26,7 +26,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD,
     MDTraj's, bare datasets) are recognised by their content. Everything else is read by
     MDAnalysis's own reader, as if the Universe were an ordinary one. Arguments are MDAnalysis's,
-    but for those of HDF5 files.
+    but for those of HDF5 files and of LAMMPS's dumps.
 
     Parameters
     ----------
@@ -41,6 +41,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         by time and leaves out the frames that a later one repeats. Of an HDF5 file, `group` names
         one of several groups of particles; `units`, as {"length": "nm", "time": "ps"} or "nm, ps",
         those of numbers that have none; `dataset` that of positions where no structure is known.
+        Of a LAMMPS dump, `units` is the style that LAMMPS ran with, as "real".
 
     Attributes
     ----------

@@ -99,6 +99,8 @@ pub struct Abilities {
     pub is_text: bool,
     /// Times are numbers of steps: how long a step is, only the user can tell.
     pub times_are_steps: bool,
+    /// Files may be in one of several units, and may not state which: see [`OpenOptions::units`].
+    pub has_units: bool,
 }
 
 /// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.
@@ -351,6 +353,9 @@ pub struct OpenOptions<'a> {
     /// Find only frames among about so many bytes in the middle of a long file that would have to
     /// be scanned, and save nothing.
     pub sample: Option<u64>,
+    /// Units of the file's numbers, in place of those that it states: for formats whose files may
+    /// state none.
+    pub units: Option<&'a str>,
     pub n_threads: usize,
     /// Called now and then, from the calling thread.
     pub progress: &'a Progress<'a>,

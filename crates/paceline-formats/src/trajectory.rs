@@ -43,6 +43,7 @@ impl Trajectory {
             index_files: Vec::new(),
             refresh: false,
             sample: None,
+            units: None,
             n_threads: 1,
             progress: &|_, _| ControlFlow::Continue(()),
         };

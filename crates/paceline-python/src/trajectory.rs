@@ -35,14 +35,19 @@ pub(super) struct Trajectory {
 impl Trajectory {
     #[new]
     #[pyo3(signature = (
-        path, *, cache_folder=None, refresh=false, sample=None, n_threads=1, progress=None
+        path, *, cache_folder=None, refresh=false, sample=None, units=None, n_threads=1, progress=None
     ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "Python names all but one of them"
+    )]
     fn open(
         py: Python<'_>,
         path: PathBuf,
         cache_folder: Option<PathBuf>,
         refresh: bool,
         sample: Option<u64>,
+        units: Option<String>,
         n_threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
@@ -69,6 +74,7 @@ impl Trajectory {
                 index_files: index::index_files(&path, cache_folder.as_deref()),
                 refresh,
                 sample,
+                units: units.as_deref(),
                 n_threads,
                 progress: &report,
             };

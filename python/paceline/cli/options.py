@@ -334,7 +334,9 @@ def add_hdf5_arguments(parser: CommandParser) -> None:
     add = parser.section("HDF5 files").add_argument
     # Not --group, which is a selection where atoms are superimposed.
     add("--particles", metavar="NAME", help="group of H5MD, where there are several")
-    add("--units", metavar="TEXT", help='of numbers that have none: "nm, ps"')
+    add(
+        "--units", metavar="TEXT", help='of numbers that have none: "nm, ps"; of LAMMPS dumps: real'
+    )
     add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
     follow = "follow the file's links into other files"
     add("--external", action="store_const", const=True, help=follow)

@@ -28,7 +28,7 @@ class Hdf5Options:
 
     #: Group of particles, where there are several.
     group: str | None = None
-    #: {"length": "nm", "time": "ps"}, or "nm, ps".
+    #: {"length": "nm", "time": "ps"}, or "nm, ps". Of LAMMPS's dumps, which share it: "real".
     units: str | Mapping[str, str] | None = None
     #: Positions, in a file of no known convention.
     dataset: str | None = None
@@ -49,9 +49,12 @@ class Hdf5Options:
         return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def check_unset(self, path: str) -> None:
-        """Raise `UnsupportedError` where one is set for a file that is no HDF5 file."""
+        """Raise `UnsupportedError` where one is set for a file that is no HDF5 file.
+
+        Units are for some others, too, and checked where those are opened.
+        """
         for name, value in vars(self).items():
-            if value not in (None, False):
+            if value not in (None, False) and name != "units":
                 option = f" ({_OPTIONS[name]})" if name in _OPTIONS else ""
                 raise UnsupportedError(
                     f"{path}: {name}={option} is for HDF5 files, and this is none"

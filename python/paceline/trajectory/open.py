@@ -117,7 +117,7 @@ def open_files(
     paths : sequence of path-like
         Files. That all are there is known before any is read.
     options : Hdf5Options
-        For HDF5 files.
+        For HDF5 files; its units for LAMMPS's dumps, too.
     refresh : bool
         Make the indexes anew.
     open_indexed : callable, optional
@@ -164,6 +164,7 @@ def open_files(
                     name,
                     cache_folder=None if folder is None else os.fspath(folder),
                     refresh=refresh,
+                    units=None if options.units is None else str(options.units),
                     n_threads=cpus // at_a_time,
                     progress=report,
                 )

@@ -94,6 +94,17 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
     let Some(format) = options.registry.detect(&head) else {
         return Err(unknown(source.path(), &head, options.registry));
     };
+    if options.units.is_some() && !format.abilities().has_units {
+        let others = options
+            .registry
+            .names(|abilities| abilities.has_units)
+            .join(" and ");
+        let what = format!(
+            "units= (--units) is for HDF5 and {others} files, and this one is {}",
+            format.name()
+        );
+        return Err(unsupported(source.path(), what));
+    }
     let mut opened = format.open(source, size, options)?;
     Ok(Index {
         registry: options.registry,

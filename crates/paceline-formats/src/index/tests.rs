@@ -118,6 +118,7 @@ fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
         index_files,
         refresh: false,
         sample: None,
+        units: None,
         n_threads: 2,
         progress: &go_on,
     };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::columns::{convention_name, names_of_positions};
 use super::layout::FrameLines;
-use super::{ATOM_MIN, FrameHead, Ids, LammpsDecoder, Layout};
+use super::{ATOM_MIN, FrameHead, Ids, LammpsDecoder, Layout, Units};
 use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};
 use crate::format::{
@@ -39,6 +39,7 @@ impl Format for LammpsDump {
             reads: Fields::ALL,
             is_text: true,
             times_are_steps: true,
+            has_units: true,
             ..Abilities::default()
         }
     }
@@ -59,6 +60,7 @@ impl Format for LammpsDump {
             return Err(unsupported(source.path(), what));
         };
         let layout = read_head(source, size, |bytes, size| layout.with_ids(bytes, size))?;
+        let (units, note) = units_of(&layout, source, options)?;
         let scanner = LineScanner::<FrameLines> {
             source,
             layout: &layout,
@@ -73,6 +75,8 @@ impl Format for LammpsDump {
             let note = "the last line has no line feed: its last number may be cut";
             opened.notes.push(note.into());
         }
+        opened.notes.extend(note);
+        opened.layout = format::Layout::new(Layout { units, ..layout });
         if layout.ids == Ids::None {
             let note = "atoms have no ids: they are taken in the order of their lines, which LAMMPS \
                         may change from frame to frame";
@@ -88,6 +92,55 @@ impl Format for LammpsDump {
     fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
         Layout::from_bytes(bytes).map(format::Layout::new)
     }
+}
+
+/// The units of a file's numbers, and what a user should be told of them.
+///
+/// # Errors
+/// [`Error::Unsupported`](crate::error::Error::Unsupported) for options that name none.
+fn units_of(
+    layout: &Layout,
+    source: &dyn Source,
+    options: &OpenOptions<'_>,
+) -> Result<(Option<Units>, Option<String>)> {
+    let given = match options.units {
+        None => None,
+        Some(name) => Some(Units::named(name.as_bytes()).ok_or_else(|| {
+            let expected = Units::names();
+            let what = format!("units= (--units) must be one of {expected}, not {name:?}");
+            unsupported(source.path(), what)
+        })?),
+    };
+    let units = given.or(layout.units);
+    let note = match (units, given.and(layout.units)) {
+        (None, _) => unknown_units(layout.fields),
+        (Some(units), Some(stated)) if stated != units => Some(format!(
+            "numbers are in units {}, as units= (--units) says, and not in {}",
+            units.name(),
+            stated.name()
+        )),
+        (Some(units), _) if units.is_reduced() => Some(
+            "numbers have no unit (units lj): they are left as they are, and named Å, Å/ps and \
+             kJ/(mol·Å)"
+                .into(),
+        ),
+        _ => None,
+    };
+    Ok((units, note))
+}
+
+/// What to say where nothing tells the units of velocities or forces. Lengths are mostly in Å.
+fn unknown_units(fields: Fields) -> Option<String> {
+    let (what, unit) = match (fields.velocities, fields.forces) {
+        (false, false) => return None,
+        (true, false) => ("velocities", "Å/ps"),
+        (false, true) => ("forces", "kJ/(mol·Å)"),
+        (true, true) => ("velocities and forces", "Å/ps and kJ/(mol·Å)"),
+    };
+    Some(format!(
+        "the unit of {what} is not stated: they are taken to be in {unit}, as MDAnalysis does; say \
+         what LAMMPS ran with, for instance units=\"real\" (--units real)"
+    ))
 }
 
 /// True if the last frame ends with the file, in the midst of a line or at the end of one.
@@ -138,6 +191,7 @@ impl FileLayout for Layout {
         vec![
             ("positions", convention_name(self.convention)),
             ("ids", ids),
+            ("units", self.units.map_or("none", Units::name).into()),
         ]
     }
 

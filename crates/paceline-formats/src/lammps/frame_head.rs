@@ -18,6 +18,7 @@
 
 use super::MAX_LINE;
 use super::columns::Columns;
+use super::units::Units;
 use crate::cell::triclinic_box;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
@@ -34,6 +35,8 @@ pub(super) const ATOMS: &str = "ITEM: ATOMS";
 /// The head of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameHead {
+    /// Those that stand before the first frame, if they are known ones.
+    pub units: Option<Units>,
     /// Step of the simulation.
     pub step: i64,
     pub n_atoms: u64,
@@ -60,7 +63,7 @@ impl FrameHead {
     /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
     pub fn parse(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
         let mut lines = Lines::new(bytes, size).up_to(MAX_LINE);
-        let mut n_before = 0;
+        let (mut n_before, mut units) = (0, None);
         loop {
             let at = lines.at();
             let line = lines.next(TIMESTEP)?.trim_ascii_end();
@@ -69,7 +72,10 @@ impl FrameHead {
                 _ if n_before < 2 && is_before(line) => n_before += 1,
                 _ => return Err(Fault::bad(at, TIMESTEP, quoted(line))),
             }
-            lines.next("a line behind this item")?;
+            let stated = lines.next("a line behind this item")?;
+            if line == UNITS.as_bytes() {
+                units = Units::named(stated.trim_ascii());
+            }
         }
         let at = lines.at();
         let step = integer(&mut lines, "a step, a whole number")?;
@@ -84,6 +90,7 @@ impl FrameHead {
         let cell = Bounds::take(&mut lines)?;
         let columns = Columns::parse(item(&mut lines, ATOMS)?);
         Ok(FrameHead {
+            units,
             step,
             n_atoms,
             cell,

@@ -2,6 +2,7 @@
 
 use super::columns::N_CONVENTIONS;
 use super::frame_head::{ATOMS, begins_frame};
+use super::units::Units;
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
 use crate::Fields;
 use crate::error::Fault;
@@ -17,6 +18,8 @@ pub struct Layout {
     pub(super) convention: u8,
     /// Fields that all frames hold.
     pub(super) fields: Fields,
+    /// Nothing where they are not known.
+    pub(super) units: Option<Units>,
 }
 
 /// Ids of the atoms of a file, which are the same in all frames.
@@ -42,6 +45,7 @@ impl Layout {
             },
             convention: columns.convention,
             fields: columns.fields(),
+            units: head.units,
         })
     }
 
@@ -78,7 +82,8 @@ impl Layout {
             Ids::Dense => (1, 0),
             Ids::Others(digest) => (2, digest),
         };
-        let mut bytes = vec![self.convention, self.fields.bits(), kind];
+        let units = self.units.map_or(0, |units| 1 + units.code());
+        let mut bytes = vec![self.convention, self.fields.bits(), units, kind];
         bytes.extend(self.n_atoms.to_le_bytes());
         bytes.extend(digest.to_le_bytes());
         bytes
@@ -86,7 +91,7 @@ impl Layout {
 
     /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
-        let (&[convention, fields, kind], rest) = bytes.split_first_chunk()?;
+        let (&[convention, fields, units, kind], rest) = bytes.split_first_chunk()?;
         let (&n_atoms, rest) = rest.split_first_chunk()?;
         let digest = u64::from_le_bytes(rest.try_into().ok()?);
         let layout = Layout {
@@ -98,6 +103,7 @@ impl Layout {
             },
             convention,
             fields: Fields::from_bits(fields),
+            units: units.checked_sub(1).and_then(Units::from_code),
         };
         let is_sound = (1..=i32::MAX as u32).contains(&layout.n_atoms)
             && convention < N_CONVENTIONS

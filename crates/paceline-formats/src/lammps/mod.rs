@@ -2,13 +2,14 @@
 //!
 //! Each frame has a head (see `frame_head.rs`) and a line for each atom, whose words are those of
 //! the columns that the head names (`columns.rs`). Atoms carry ids and stand in any order: they are
-//! given in that of their ids. Numbers are MDAnalysis's: nothing is converted, and positions count
-//! from the corner of the cell.
+//! given in that of their ids. Positions count from the corner of the cell, as MDAnalysis has them.
+//! Numbers are converted if their units are known (`units.rs`).
 
 mod columns;
 mod format;
 mod frame_head;
 mod layout;
+mod units;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -23,6 +24,7 @@ use crate::{Decoder, Fields, FrameOut, Run};
 pub use self::format::LammpsDump;
 pub use self::frame_head::FrameHead;
 pub use self::layout::{Ids, Layout};
+pub use self::units::Units;
 
 /// Bytes of a line, which may have many columns.
 pub const MAX_LINE: usize = 16 << 10;
@@ -181,13 +183,17 @@ impl Decoder for LammpsDecoder {
         self.check_room(size, bytes, &out)?;
         let head = FrameHead::parse(bytes, size)?;
         let (cell, columns) = self.check_head(&head)?;
-        let frame = FrameNumbers::new(columns, cell, self.wanted, head.len)?;
+        let factors = self.layout.units.map_or([1.0; 3], Units::factors);
+        let frame = FrameNumbers::new(columns, cell, self.wanted, factors, head.len)?;
         let lines = AtomLines::behind(bytes, head.len);
         match self.layout.ids {
             Ids::Others(digest) => self.decode_by_rank(lines, digest, &frame, &mut out)?,
             Ids::None | Ids::Dense => self.decode_by_place(lines, &frame, &mut out)?,
         }
-        *out.dimensions = cell.dimensions;
+        let [a, b, c, angles @ ..] = cell.dimensions;
+        let [a, b, c] = [a, b, c].map(|edge| (f64::from(edge) * factors[0]) as f32);
+        let [alpha, beta, gamma] = angles;
+        *out.dimensions = [a, b, c, alpha, beta, gamma];
         *out.time = head.step as f64;
         *out.step = head.step;
         *out.fields = self.layout.fields;
@@ -202,10 +208,18 @@ struct FrameNumbers {
     origin: [f64; 3],
     /// The cell, where positions are parts of it.
     scale: Option<[[f32; 3]; 3]>,
+    /// Of lengths, velocities and forces.
+    factors: [f64; 3],
 }
 
 impl FrameNumbers {
-    fn new(columns: Columns, cell: Bounds, wanted: Fields, at: usize) -> Result<Self, Fault> {
+    fn new(
+        columns: Columns,
+        cell: Bounds,
+        wanted: Fields,
+        factors: [f64; 3],
+        at: usize,
+    ) -> Result<Self, Fault> {
         let scale = match columns.is_scaled() {
             false => None,
             true => match triclinic_vectors(&cell.dimensions) {
@@ -218,6 +232,7 @@ impl FrameNumbers {
             wanted: columns.wanted(wanted),
             origin: cell.origin,
             scale,
+            factors,
         })
     }
 
@@ -229,23 +244,24 @@ impl FrameNumbers {
         target: u32,
         out: &mut FrameOut<'_>,
     ) -> Result<(), Fault> {
-        let numbers = self.wanted.read(at, line)?.map(|number| number as f32);
+        let numbers = self.wanted.read(at, line)?;
         let [x, y, z, velocity @ .., fx, fy, fz] = numbers;
-        let position = self.position([x, y, z]);
-        for (values, vector) in [
-            (&mut *out.positions, position),
-            (&mut *out.velocities, velocity),
-            (&mut *out.forces, [fx, fy, fz]),
+        let [of_length, of_velocity, of_force] = self.factors;
+        let position = self.position([x, y, z].map(|number| number as f32));
+        for (values, vector, factor) in [
+            (&mut *out.positions, position.map(f64::from), of_length),
+            (&mut *out.velocities, velocity, of_velocity),
+            (&mut *out.forces, [fx, fy, fz], of_force),
         ] {
             let start = 3 * target as usize;
             if let Some(values) = values.get_mut(start..start + 3) {
-                values.copy_from_slice(&vector);
+                values.copy_from_slice(&vector.map(|number| (number * factor) as f32));
             }
         }
         Ok(())
     }
 
-    /// Å from the corner of the cell. Operations and their precision are MDAnalysis's
+    /// Position from the corner of the cell. Operations and their precision are MDAnalysis's
     /// (`transform_StoR` and `DumpReader`), so that the same float32 numbers come out.
     fn position(&self, found: [f32; 3]) -> [f32; 3] {
         let position = match &self.scale {

@@ -133,6 +133,30 @@ fn velocities_and_forces_are_read_where_all_three_are_there() {
 }
 
 #[test]
+fn numbers_are_converted_by_the_units_of_the_file() {
+    let columns = "id x y z vx vy vz fx fy fz";
+    let file = dump(columns, ORTHOGONAL, 1, 1);
+    let stated = [b"ITEM: UNITS\nreal\n", &file[..]].concat();
+    let [plain, real] =
+        [&file, &stated].map(|file| decode(layout_of(file).unwrap(), file).unwrap());
+    assert_eq!(real.positions, plain.positions);
+    assert_eq!(real.dimensions, plain.dimensions);
+    for (real, plain) in real.velocities.iter().zip(&plain.velocities) {
+        assert_eq!(*real, 1000.0 * plain);
+    }
+    for (real, plain) in real.forces.iter().zip(&plain.forces) {
+        assert!((real - 4.184 * plain).abs() < 1e-5);
+    }
+    let nano = [b"ITEM: UNITS\nnano\n", &file[..]].concat();
+    let nano = decode(layout_of(&nano).unwrap(), &nano).unwrap();
+    assert_eq!(
+        nano.dimensions[..3],
+        [0, 1, 2].map(|k| 10.0 * plain.dimensions[k])
+    );
+    assert_eq!(nano.dimensions[3..], plain.dimensions[3..]);
+}
+
+#[test]
 fn damage_is_refused() {
     let file = dump("id element x y z", ORTHOGONAL, 1, 2);
     let layout = layout_of(&file).unwrap();

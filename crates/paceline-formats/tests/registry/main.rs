@@ -76,6 +76,7 @@ fn open(path: &Path, registry: &'static Registry) -> paceline_formats::error::Re
         index_files: index::index_files(path, None),
         refresh: false,
         sample: None,
+        units: None,
         n_threads: 1,
         progress: &|_, _| ControlFlow::Continue(()),
     };

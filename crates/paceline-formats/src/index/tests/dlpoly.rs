@@ -126,6 +126,7 @@ fn open_sampled(folder: &Folder, bytes: &str) -> Index {
         index_files: index_files(&path, None),
         refresh: false,
         sample: Some(1000),
+        units: None,
         n_threads: 1,
         progress: &go_on,
     };

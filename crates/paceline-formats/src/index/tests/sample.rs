@@ -16,6 +16,7 @@ fn sampled(folder: &Folder, bytes: &[u8]) -> Index {
         index_files: index_files(&path, None),
         refresh: false,
         sample: Some(SAMPLE),
+        units: None,
         n_threads: 1,
         progress: &go_on,
     };

@@ -36,6 +36,7 @@ fn unsaved(bytes: &[u8]) -> Index {
         index_files: Vec::new(),
         refresh: false,
         sample: None,
+        units: None,
         n_threads: 1,
         progress: &go_on,
     };
@@ -74,6 +75,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
         index_files: index_files(&path, None),
         refresh: false,
         sample: None,
+        units: None,
         n_threads: 2,
         progress: &go_on,
     };
@@ -125,6 +127,7 @@ fn a_refresh_scans_again() {
         index_files: index_files(&path, None),
         refresh: true,
         sample: None,
+        units: None,
         n_threads: 2,
         progress: &go_on,
     };
@@ -355,6 +358,7 @@ fn an_interrupted_open_saves_nothing() {
         index_files: index_files(&path, None),
         refresh: false,
         sample: None,
+        units: None,
         n_threads: 2,
         progress: &|_, _| ControlFlow::Break(()),
     };
@@ -409,6 +413,7 @@ fn what_is_no_trajectory_is_refused_by_name() {
             index_files: Vec::new(),
             refresh: false,
             sample: None,
+            units: None,
             n_threads: 1,
             progress: &go_on,
         };

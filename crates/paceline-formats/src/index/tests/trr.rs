@@ -42,6 +42,7 @@ fn open_bytes(bytes: Vec<u8>) -> Result<Index> {
         index_files: Vec::new(),
         refresh: false,
         sample: None,
+        units: None,
         n_threads: 2,
         progress: &go_on,
     };
