@@ -176,6 +176,13 @@ class Block:
             raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
 
 
+def check_refused(block: Block, refused: tuple[int, str] | None) -> None:
+    """Raise `ValueError` for the row that a kernel refused, if any, with its frame's number."""
+    if refused is not None:
+        row, reason = refused
+        raise ValueError(f"frame {block.frames[row]}: {reason}")
+
+
 class AtomAttributes(Mapping[str, np.ndarray]):
     """Attributes of atoms by name; those of residues are kept once a residue.
 

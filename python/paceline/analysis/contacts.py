@@ -10,10 +10,10 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
-from paceline.analysis.kernels import CoreRows
+from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
-from paceline.block import DAMAGED_STEP, Block
+from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
 
@@ -443,28 +443,19 @@ class ContactMap(AnalysisBase):
         )
 
 
-class _NearResidues:
+class _NearResidues(CoreHalf):
     """Frames, and for each pair of residues those in which it is in contact."""
 
     def __init__(self, sizes: np.ndarray, cutoff: float, periodic: bool):
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
-        self._bound: _core.ContactMap | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def compute(self, block: Block) -> tuple[int, np.ndarray]:
-        positions, columns = block.raw
         if self._bound is None:
-            if columns is None:
-                columns = np.arange(positions.shape[1])
-            self._bound = _core.ContactMap(columns, self._sizes, self._cutoff, self._periodic)
+            given = self._sizes, self._cutoff, self._periodic
+            self._bound = _core.ContactMap(columns_of(block), *given)
         n_residues = len(self._sizes)
         counts = np.zeros(n_residues * (n_residues - 1) // 2, dtype=np.uint64)
-        refused = self._bound.count(positions, block.dimensions, counts)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        check_refused(block, self._bound.count(block.raw[0], block.dimensions, counts))
         return len(block), counts
 
     def merge(

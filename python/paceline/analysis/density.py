@@ -9,11 +9,11 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
-from paceline.analysis.kernels import SparseCounts, merge_counts
+from paceline.analysis.kernels import CoreHalf, SparseCounts, columns_of, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
-from paceline.block import Block
+from paceline.block import Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import updates_itself
 
@@ -183,48 +183,38 @@ def _map_along_z(density: Any) -> Table:
     return Table(columns, keys[0], y_of, label, image=image, keys=keys, partial=True)
 
 
-class _Voxels:
+class _Voxels(CoreHalf):
     """Find the voxels of atoms."""
 
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):
         self._finder = finder
         self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]
         self._n_voxels = int(np.prod([len(one) - 1 for one in self._edges]))
-        self._bound: _core.Voxels | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def compute(self, block: Block) -> SparseCounts:
-        positions, columns = block.raw
         if self._finder is not None:
             return SparseCounts(len(block), self._of_frames(self._finder, block), None)
         if self._bound is None:
-            if columns is None:
-                columns = np.arange(positions.shape[1])
-            self._bound = _core.Voxels(columns, *self._edges)
-        return SparseCounts(len(block), _found(self._bound, positions, block.frames), None)
+            self._bound = _core.Voxels(columns_of(block), *self._edges)
+        return SparseCounts(len(block), _found(self._bound, block), None)
 
     def _of_frames(self, finder: GroupFinder, block: Block) -> np.ndarray:
         """Find the voxels of the atoms that a group has in each frame."""
         found = [np.empty(0, dtype=np.uint32)]
         for row, (_, columns) in enumerate(finder.by_frame(block)):
-            only = slice(row, row + 1)
             if len(columns):
                 voxels = _core.Voxels(columns, *self._edges)
-                found.append(_found(voxels, block.raw[0][only], block.frames[only]))
+                found.append(_found(voxels, block[row : row + 1]))
         return np.concatenate(found)
 
     def merge(self, left: SparseCounts, right: SparseCounts) -> SparseCounts:
         return merge_counts(left, right, self._n_voxels)
 
 
-def _found(voxels: _core.Voxels, positions: np.ndarray, frames: np.ndarray) -> np.ndarray:
+def _found(voxels: _core.Voxels, block: Block) -> np.ndarray:
     """Find the voxels of the atoms of some frames; `ValueError` names one that has none."""
-    found, refused = voxels.find(positions)
-    if refused is not None:
-        row, reason = refused
-        raise ValueError(f"frame {frames[row]}: {reason}")
+    found, refused = voxels.find(block.raw[0])
+    check_refused(block, refused)
     return found
 
 

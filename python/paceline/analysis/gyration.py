@@ -11,7 +11,7 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
-from paceline.block import Block
+from paceline.block import Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.trajectory.open import warn
@@ -258,6 +258,5 @@ class _OfFrames:
         kernel = _core.RowKernel.gyration(columns, np.array([len(columns)]), weights)
         numbers = np.empty((1, N_NUMBERS))
         refused = kernel.compute(block.raw[0][only], block.dimensions[only], numbers)
-        if refused is not None:
-            raise ValueError(f"frame {block.frames[row]}: {refused[1]}")
+        check_refused(block[only], refused)
         out[:-1] = numbers

@@ -7,30 +7,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline.block import Block
+from paceline.block import Block, check_refused
 
 if TYPE_CHECKING:
     from paceline.analysis.updating import FixedGroup, GroupFinder
     from paceline.transform.periodic import CompoundCenters
 
 
-class CoreRows:
+class CoreHalf:
+    """Worker's half by a kernel of the core, which is made for the first block, and not pickled."""
+
+    returns_new = True
+    _bound: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+
+def columns_of(block: Block) -> np.ndarray:
+    """Columns of a block's atoms among all that were decoded."""
+    positions, columns = block.raw
+    return np.arange(positions.shape[1]) if columns is None else columns
+
+
+class CoreRows(CoreHalf):
     """Rows that a kernel of the core computes, `_core.RowKernel.kind(columns, *arguments)`.
 
     With `shape`, the numbers of a frame have that shape. With `dtype`, they are sent and kept as
     such: whole numbers, which frames that were left out do not have.
     """
 
-    returns_new = True
-
     def __init__(
         self, kind: str, *arguments: Any, shape: tuple[int, ...] | None = None, dtype: Any = None
     ):
         self._kind, self._arguments, self._shape, self._dtype = kind, arguments, shape, dtype
-        self._bound: _core.RowKernel | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def compute(self, block: Block) -> np.ndarray:
         """Compute the rows of a block, float64 if no other type was given, shape (n_frames, …)."""
@@ -38,10 +48,7 @@ class CoreRows:
         if self._bound is None:
             self._bound = getattr(_core.RowKernel, self._kind)(columns, *self._arguments)
         out = np.empty((len(positions), self._bound.n_columns))
-        refused = self._bound.compute(positions, block.dimensions, out)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        check_refused(block, self._bound.compute(positions, block.dimensions, out))
         if self._dtype is not None:
             lost = np.flatnonzero(np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
             if len(lost):
@@ -52,7 +59,7 @@ class CoreRows:
         return out if self._shape is None else out.reshape(len(out), *self._shape)
 
 
-class CoreSuperposed:
+class CoreSuperposed(CoreHalf):
     """Accumulations of positions, as they are or after a superposition.
 
     With `reference`, positions (Å) of the analysis's first atoms, these are superposed on it, with
@@ -66,18 +73,11 @@ class CoreSuperposed:
         moved: slice = slice(None),
     ):
         self._reference, self._weights, self._moved = reference, weights, moved
-        self._bound: tuple[_core.Superposed, int] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def bind(self, block: Block) -> tuple[_core.Superposed, int]:
         """Find the columns of a block; the core's half, and the number of atoms of `moved`."""
         if self._bound is None:
-            positions, columns = block.raw
-            if columns is None:
-                columns = np.arange(positions.shape[1])
-            fit = None
+            columns, fit = columns_of(block), None
             if self._reference is not None:
                 fit = columns[: len(self._reference)], self._reference, self._weights
             moved = columns[self._moved]
@@ -222,7 +222,7 @@ def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
     )
 
 
-class CoreRdf:
+class CoreRdf(CoreHalf):
     """Count distances between the atoms of two groups, which follow each other in a block.
 
     With `centers`, these take the place of the block's positions.
@@ -241,7 +241,6 @@ class CoreRdf:
         self._groups = groups
         self._same = same
         self._needs_cell = needs_cell
-        self._bound: _core.Rdf | None = None
 
     def compute(self, block: Block) -> RdfCounts:
         """Count the distances of a block."""
@@ -253,9 +252,7 @@ class CoreRdf:
             self._bound = self._bind(columns)
         counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
         volume, refused = self._bound.count(positions, block.dimensions, counts)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        check_refused(block, refused)
         n_first = len(block) * self._groups[0].n_atoms
         return RdfCounts(len(block), volume, counts, n_first, n_first * self._groups[1].n_atoms)
 
@@ -304,8 +301,7 @@ class ChangingRdf:
             of_frame, refused = self._bind(one, other).count(
                 block.raw[0][only], block.dimensions[only], counts
             )
-            if refused is not None:
-                raise ValueError(f"frame {block.frames[row]}: {refused[1]}")
+            check_refused(block[only], refused)
             volume += of_frame
             n_first += len(one[0])
             n_pairs += len(one[0]) * len(other[0])
@@ -330,7 +326,7 @@ class ChangingRdf:
         )
 
 
-class CoreSitePairs:
+class CoreSitePairs(CoreHalf):
     """Find the bins of distances between single atoms of groups, which follow each other."""
 
     def __init__(
@@ -345,22 +341,14 @@ class CoreSitePairs:
     ):
         self._arguments = sizes.astype(np.int64), pairs.astype(np.int64), limits, int(nbins)
         self._n_counts, self._needs_cell = n_counts, needs_cell
-        self._bound: _core.SitePairs | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def compute(self, block: Block) -> tuple[float, SparseCounts]:
         """Count the distances of a block; the sum of its cells' volumes, Å³, and the counts."""
-        positions, columns = block.raw
         if self._bound is None:
-            if columns is None:
-                columns = np.arange(positions.shape[1])
-            self._bound = _core.SitePairs(columns, *self._arguments, needs_cell=self._needs_cell)
-        found, volume, refused = self._bound.find(positions, block.dimensions)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+            arguments = columns_of(block), *self._arguments
+            self._bound = _core.SitePairs(*arguments, needs_cell=self._needs_cell)
+        found, volume, refused = self._bound.find(block.raw[0], block.dimensions)
+        check_refused(block, refused)
         return volume, SparseCounts(len(block), found, None)
 
     def merge(

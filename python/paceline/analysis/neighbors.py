@@ -8,9 +8,10 @@ from paceline import _core
 from paceline.analysis.base import shared_labels
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.interfaces import PerFrame, Ragged
+from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.block import Block
+from paceline.block import Block, check_refused
 
 #: A pair of atoms: their indices, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
@@ -271,10 +272,8 @@ class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
         )
 
 
-class _NearPairs:
+class _NearPairs(CoreHalf):
     """Worker's half of `NeighborList`: indices and labels of the atoms of each group."""
-
-    returns_new = True
 
     def __init__(
         self,
@@ -288,10 +287,6 @@ class _NearPairs:
         self._indices = indices[0], indices[-1]
         self._labels = None if labels is None else (labels[0], labels[-1])
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
-        self._bound: _core.NearPairs | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def find(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rows of the pairs of a block, places of both atoms in their groups, and distances, Å."""
@@ -303,9 +298,7 @@ class _NearPairs:
                 second = np.arange(self._sizes[0], sum(self._sizes))
             self._bound = _core.NearPairs(columns, first, second, self._cutoff, self._periodic)
         counts, found, refused = self._bound.find(positions, block.dimensions)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        check_refused(block, refused)
         i, j = found[:, :2].astype(np.intp).T
         first, second = self._indices[0][i], self._indices[1][j]
         kept = first != second

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline.block import Block
+from paceline.block import Block, check_refused
 from paceline.errors import UnsupportedError
 from paceline.transform.base import updates_itself
 
@@ -77,9 +77,7 @@ class GroupFinder:
             # Of an earlier run, in which blocks had other atoms, it is needed no longer.
             self._bound[:] = [(columns, core)]
         counts, found, refused = core.find(positions, block.dimensions)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        check_refused(block, refused)
         return counts, found
 
     def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
