@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase, describe_frames
+from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows
@@ -222,82 +222,6 @@ def check_temperature(temperature: float) -> None:
     """Raise `ValueError` for a temperature, K, that is not above 0."""
     if not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
-
-
-def check_presence(analysis: AnalysisBase, what: str) -> None:
-    """Raise `UnsupportedError` where frames make no series of what is in each of them."""
-    if analysis.damaged:
-        raise UnsupportedError(
-            f"{analysis.name}: {len(analysis.damaged)} damaged frames were left out, so that "
-            f"{what} cannot be correlated in time: run it on frames without these"
-        )
-    steps = np.diff(analysis.frames)
-    if len(steps) and not (steps[0] > 0 and np.all(steps == steps[0])):
-        raise UnsupportedError(
-            f"{analysis.name}: a correlation in time needs equidistant frames, and those of the "
-            f"run are {describe_frames(analysis.frames)}"
-        )
-
-
-def presence_correlation(
-    analysis: AnalysisBase,
-    keys: np.ndarray,
-    offsets: np.ndarray,
-    what: str,
-    function: str,
-    tau_max: int,
-) -> Results:
-    """Correlate in time what is in some frames and not in others, in whole numbers.
-
-    `keys` say what is there, of all frames; `offsets` are as `AnalysisBase.finish` gets them.
-    """
-    if function not in ("intermittent", "continuous"):
-        raise ValueError(f"function must be 'intermittent' or 'continuous', not {function!r}")
-    check_presence(analysis, what)
-    n_frames = analysis.n_frames
-    if not 0 <= tau_max < n_frames:
-        raise ValueError(f"tau_max must be from 0 to {n_frames - 1} frames, not {tau_max}")
-    # Of each its rows follow each other, once each, behind those of others.
-    numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
-    rows = np.repeat(np.arange(n_frames), np.diff(offsets))
-    times = np.unique(2 * n_frames * numbers + rows)
-    together = _survivors if function == "continuous" else _returns
-    present = np.bincount(times % (2 * n_frames), minlength=n_frames)
-    origins = np.cumsum(present)[::-1][: tau_max + 1]
-    if origins[-1] == 0:
-        raise ValueError(f"there are no {what} to correlate")
-    values = together(times, tau_max) / origins
-    span = analysis.times[-1] - analysis.times[0]
-    tau = np.arange(tau_max + 1) * span / max(1, n_frames - 1)
-    columns = {"lag (ps)": tau, "correlation": values}
-    label = f"{function} correlation of {what}"
-    table = Table(columns, "lag (ps)", {"correlation": label}, label)
-    return Results(table=table, provenance=analysis.record(), tau=tau, correlation=values)
-
-
-def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count origins from which a one stays for each lag: `times` of all, in order."""
-    ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
-    lengths = np.diff(ends, prepend=-1)
-    lags = np.arange(tau_max + 1)
-    # Of a stretch of n frames there are n minus the lag; of those as long or shorter none.
-    lengths.sort()
-    first = np.searchsorted(lengths, lags, side="right")
-    sums = np.concatenate([[0], np.cumsum(lengths)])
-    return sums[-1] - sums[first] - lags * (len(lengths) - first)
-
-
-def _returns(times: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count origins for which a one is there again after each lag: `times` of all, in order."""
-    counts = np.zeros(tau_max + 1, np.int64)
-    counts[0] = len(times)
-    for k in range(1, min(tau_max, len(times) - 1) + 1):
-        lags = times[k:] - times[:-k]
-        near = lags[lags <= tau_max]
-        if len(near) == 0:
-            break
-        counts += np.bincount(near, minlength=tau_max + 1)
-    return counts
 
 
 class Correlation(TimeSeries):

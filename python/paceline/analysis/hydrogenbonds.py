@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.correlation import check_presence, presence_correlation
+from paceline.analysis.groups import check_presence, presence_correlation
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import CoreBonds
 from paceline.analysis.results import Results
