@@ -1,13 +1,16 @@
 """Each native analysis on each backend, with each option of a run."""
 
+import MDAnalysis
 import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
 
 import paceline
 from paceline import checkpoint
+from paceline.analysis.rms import RMSF
+from paceline.errors import AnalysisError, TransformError
 from paceline.schedule.worker import Worker
-from paceline.transform import center
+from paceline.transform import center, fit
 
 
 def run(name, universe, **options):
@@ -72,6 +75,59 @@ def test_it_runs_beside_all_others(name, files, together):
     wanted, _ = run(name, universe, backend="serial", **options)
     found = ANALYSES[name].results(together[name].results)
     assert [np.ascontiguousarray(array).tobytes() for array in found] == wanted
+
+
+#: Of a function of the user, which sees what is there.
+OWN = "TimeSeries with a halo"
+LOST, N_READ = 7, 12
+
+
+@pytest.fixture(scope="module", params=["all", pytest.param("some", marks=pytest.mark.full)])
+def failed(request, adk, tmp_path_factory):
+    """A Universe with a frame, not marked as damaged, in which positions are NaN."""
+    theirs = MDAnalysis.Universe(*adk)
+    path = tmp_path_factory.mktemp("failed") / "failed.trr"
+    with MDAnalysis.Writer(str(path), len(theirs.atoms)) as writer:
+        for ts in theirs.trajectory[:N_READ]:
+            if ts.frame == LOST:
+                ts.positions[:: 1 if request.param == "all" else 2] = np.nan
+            writer.write(theirs.atoms)
+    return paceline.Universe(adk[0], path)
+
+
+@pytest.mark.parametrize("name", [name for name in ANALYSES if name != OWN])
+def test_positions_that_are_nan_make_nan_or_an_error(name, failed):
+    """Never a number that looks like any other."""
+    case = ANALYSES[name]
+    one = case.make(failed)
+    try:
+        one.run(backend="serial", on_error="skip")
+    except AnalysisError as raised:
+        error = raised
+    else:
+        error = None
+    if error is not None:
+        assert f"frame {LOST}: " in str(error)
+        return
+    results = one.results
+    for array in map(np.asarray, case.results(results)):
+        if array.dtype.kind == "f" and name.partition(",")[0] != "Clustering":
+            of_frame = array[LOST] if array.ndim and len(array) == N_READ else array
+            assert np.isnan(of_frame).any() or array is results.get("delta_t_values")
+        elif array.dtype.kind != "f" and len(array) == N_READ:
+            assert (array[LOST] == -1).all()  # no cluster, no pair
+
+
+@pytest.mark.parametrize(
+    "move", [center("name CA", point=(0, 0, 0)), fit("name CA")], ids=["center", "fit"]
+)
+def test_frames_that_cannot_be_moved_are_left_out(move, failed):
+    group = failed.select_atoms("name CB")
+    with pytest.raises(TransformError, match=f"frame {LOST}: a position of the group"):
+        RMSF(group).run(transforms=[move])
+    one = RMSF(group).run(transforms=[move], on_error="skip")
+    assert [frame for frame, _ in one.damaged] == [LOST]
+    assert np.isfinite(one.results.rmsf).all()
 
 
 class Interrupted(Exception):

@@ -391,7 +391,7 @@ def test_frames_without_a_cell_are_named(ours):
     dimensions[2] = [40, 40, 40, 130, 130, 130]
     dimensions[3, 0] = np.nan
     positions[0] = np.nan
-    dimensions[0] = 0
+    dimensions[0] = np.nan  # a frame that was left out
     for step in (transform.unwrap(), transform.center("all"), transform.wrap()):
         found = positions.copy()
         prepared = step.prepare(universe.atoms.indices, universe, [])

@@ -611,10 +611,15 @@ mod tests {
     #[test]
     fn a_frame_that_was_left_out_is_passed_over() {
         let task = NoJump::new(1, &[0]).expect("an atom");
-        let (mut positions, cells) = one_atom(&[9.0, f32::NAN, 1.0]);
+        let (mut positions, mut cells) = one_atom(&[9.0, f32::NAN, 1.0]);
         positions[3..6].fill(f32::NAN);
-        task.move_to(&[[0; 3]], &mut positions, &cells)
-            .expect("frames");
+        let refused = task.move_to(&[[0; 3]], &mut positions, &cells);
+        assert_eq!(refused.expect("frames").len(), 1);
+        assert_eq!(positions[6], 11.0);
+        positions[6] = 1.0;
+        cells[6..12].fill(f32::NAN);
+        let refused = task.move_to(&[[0; 3]], &mut positions, &cells);
+        assert!(refused.expect("frames").is_empty());
         assert_eq!(positions[6], 11.0);
     }
 
@@ -622,8 +627,9 @@ mod tests {
     fn a_follower_goes_on_where_it_was() {
         let task = NoJump::new(1, &[0]).expect("an atom");
         let x = [1.0, 4.0, 8.0, 2.0, f32::NAN, 6.0, 9.0, 3e6, 3.0, 9.5, 6.0];
-        let (mut whole, cells) = one_atom(&x);
+        let (mut whole, mut cells) = one_atom(&x);
         whole[12..15].fill(f32::NAN);
+        cells[24..30].fill(f32::NAN);
         let mut parts = whole.clone();
         let refused = task.move_to(&[[0; 3]], &mut whole, &cells).expect("frames");
         assert_eq!(refused[0].0, 7);

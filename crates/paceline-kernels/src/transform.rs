@@ -37,8 +37,8 @@ pub trait Transform: Send + Sync {
     }
 }
 
-/// Change each frame of a block, given its cell. A frame of nothing but NaN was left out before,
-/// and is passed over.
+/// Change each frame of a block, given its cell. A frame of nothing but NaN, with a cell of NaN, was
+/// left out before, and is passed over.
 ///
 /// # Errors
 /// As [`Transform::apply`].
@@ -73,7 +73,7 @@ pub fn each_row(
     let mut refused = Vec::new();
     let frames = positions.chunks_exact_mut(frame_len).zip(cells);
     for (row, (frame, &dimensions)) in frames.enumerate() {
-        if frame.iter().all(|x| x.is_nan()) {
+        if dimensions[0].is_nan() && frame.iter().all(|x| x.is_nan()) {
             continue;
         }
         if let Err(reason) = change(row, frame, Cell::new(dimensions)) {
@@ -187,7 +187,7 @@ mod tests {
     fn a_frame_that_cannot_be_changed_is_nan() {
         let mut positions = vec![1.0_f32; 4 * 6];
         positions[12..18].fill(f32::NAN);
-        let mut dimensions = [CELL, CELL, [0.0; 6], CELL].concat();
+        let mut dimensions = [CELL, CELL, [f32::NAN; 6], CELL].concat();
         dimensions[3] = 180.0;
         let refused = each_frame(&mut positions, 2, &dimensions, |frame, cell| {
             cell.map_err(|no_cell| no_cell.reason("a test"))?;

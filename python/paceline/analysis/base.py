@@ -343,9 +343,13 @@ class AnalysisBase:
         numpy.ndarray of int64, shape (n_frames,)
             Where frames were left out, of float64, and NaN for these.
         """
-        counts = np.diff(offsets)
-        missing = np.isin(self.frames, [frame for frame, _ in self.damaged])
+        counts, missing = np.diff(offsets), self.left_out
         return np.where(missing, np.nan, counts) if missing.any() else counts
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """Mask of the frames that the last run left out: ndarray of bool, shape (n_frames,)."""
+        return np.isin(self.frames, [frame for frame, _ in self.damaged])
 
     def record(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the last run."""

@@ -177,7 +177,7 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     """
     times = analysis.times
     # Frames that could not be transformed have times.
-    gone = np.isnan(times) | np.isin(analysis.frames, [frame for frame, _ in analysis.damaged])
+    gone = np.isnan(times) | analysis.left_out
     rows, gaps = np.flatnonzero(~gone), np.flatnonzero(gone)
     if len(rows) == 0:
         raise UnsupportedError(f"{analysis.name}: no frame could be read")

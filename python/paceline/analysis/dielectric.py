@@ -17,7 +17,7 @@ from paceline.analysis.correlation import (
     running_integral,
 )
 from paceline.analysis.interfaces import OverParts, PerFrame
-from paceline.analysis.kernels import CoreRows
+from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
@@ -336,10 +336,7 @@ class _Moments:
     def compute(self, block: Block) -> np.ndarray:
         rows = self._compute(block)
         # The kernel leaves out frames of nothing but NaN.
-        lost = np.flatnonzero(np.isnan(rows[:, 0]) & (block.held != 0))
-        if len(lost):
-            frame = block.frames[lost[0]]
-            raise ValueError(f"frame {frame}: positions are not all finite numbers")
+        check_finite(block, np.isnan(rows[:, 0]) & (block.held != 0))
         return rows
 
     def _compute(self, block: Block) -> np.ndarray:

@@ -30,6 +30,12 @@ def columns_of(block: Block) -> np.ndarray:
     return np.arange(positions.shape[1]) if columns is None else columns
 
 
+def check_finite(block: Block, is_lost: np.ndarray) -> None:
+    """Raise `ValueError` for the first frame of a mask: positions in it are not finite."""
+    if is_lost.any():
+        raise ValueError(f"frame {block.frames[is_lost][0]}: positions are not all finite numbers")
+
+
 class CoreRows(CoreHalf):
     """Rows that a kernel of the core computes, `_core.RowKernel.kind(columns, *arguments)`.
 
@@ -50,10 +56,7 @@ class CoreRows(CoreHalf):
         out = np.empty((len(positions), self._bound.n_columns))
         check_refused(block, self._bound.compute(positions, block.dimensions, out))
         if self._dtype is not None:
-            lost = np.flatnonzero(np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
-            if len(lost):
-                frame = block.frames[lost[0]]
-                raise ValueError(f"frame {frame}: positions are not all finite numbers")
+            check_finite(block, np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
             # Rows of frames that were left out are filled in the end.
             out = np.nan_to_num(out, copy=False).astype(self._dtype)
         return out if self._shape is None else out.reshape(len(out), *self._shape)
@@ -63,7 +66,8 @@ class CoreSuperposed(CoreHalf):
     """Accumulations of positions, as they are or after a superposition.
 
     With `reference`, positions (Å) of the analysis's first atoms, these are superposed on it, with
-    `weights`, and the others follow. Only the atoms of `moved` are accumulated.
+    `weights`, and the others follow. Only the atoms of `moved` are accumulated. With `finite`,
+    positions that are not are an error; else they make what depends on them NaN.
     """
 
     def __init__(
@@ -71,8 +75,11 @@ class CoreSuperposed(CoreHalf):
         reference: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         moved: slice = slice(None),
+        *,
+        finite: bool = False,
     ):
         self._reference, self._weights, self._moved = reference, weights, moved
+        self._finite = finite
 
     def bind(self, block: Block) -> tuple[_core.Superposed, int]:
         """Find the columns of a block; the core's half, and the number of atoms of `moved`."""
@@ -83,6 +90,11 @@ class CoreSuperposed(CoreHalf):
             moved = columns[self._moved]
             self._bound = _core.Superposed(moved, fit), len(moved)
         return self._bound
+
+    def check(self, block: Block, mean: np.ndarray) -> None:
+        """Raise `ValueError` where a frame made a mean NaN that must be finite."""
+        if self._finite and not np.isfinite(mean).all():
+            check_finite(block, ~np.isfinite(block.positions).all(axis=(1, 2)))
 
 
 #: Number of frames; mean, and sum of squared deviations from it, of each of some numbers; sum of
@@ -104,6 +116,7 @@ class CoreMoments(CoreSuperposed):
         core, n_atoms = self.bind(block)
         mean, squares = np.zeros((n_atoms, 3)), np.zeros((n_atoms, 3))
         count, rmsd = core.add_to_moments(block.raw[0], mean, squares)
+        self.check(block, mean)
         return count, mean, squares, rmsd
 
     def merge(self, left: Moments, right: Moments) -> Moments:
@@ -151,6 +164,7 @@ class CoreCovariance(CoreSuperposed):
         n = 3 * n_atoms
         mean, products = np.zeros((n_atoms, 3)), np.zeros(n * (n + 1) // 2)
         count = core.add_to_covariance(block.raw[0], mean, products)
+        self.check(block, mean)
         return count, mean, products
 
     def merge(self, left: CovarianceSums, right: CovarianceSums) -> CovarianceSums:

@@ -244,7 +244,7 @@ class EinsteinMSD(AnalysisBase):
 
     def _leave_out(self, rows: np.ndarray) -> None:
         """List frames without a cell among those that were left out."""
-        rows &= ~np.isin(self.frames, [frame for frame, _ in self.damaged])
+        rows &= ~self.left_out
         if rows.any():
             found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
             self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))

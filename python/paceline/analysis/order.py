@@ -46,7 +46,7 @@ class OrderParameter(AnalysisBase):
         Mean over the vectors of each label, in each frame; NaN where a position is, and for damaged
         frames that were left out.
     results.mean : numpy.ndarray of float64, shape (n_labels,)
-        Their means over frames, without those that are NaN.
+        Their means over the frames that were not left out.
     results.error : numpy.ndarray of float64, shape (n_labels,)
         Standard errors of these, by the statistical inefficiency of each series; NaN where frames
         are not in the order of time, or few.
@@ -140,22 +140,21 @@ class OrderParameter(AnalysisBase):
         titles = {f"{self.SYMBOL} of {label}": label for label in self._labels}
         columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
         columns |= dict(zip(titles, value.T, strict=True))
-        known = ~np.isnan(value)
-        with np.errstate(invalid="ignore"):
-            mean = np.where(known, value, 0).sum(axis=0) / known.sum(axis=0)
+        read = value[~self.left_out]
+        mean = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
         drawn = None
         if len(titles) > 1:
             of_labels = {self.LABELLED: np.arange(len(mean)), self.SYMBOL: mean}
             y = {self.SYMBOL: self.SYMBOL}
             drawn = Table(of_labels, self.LABELLED, y, self.SYMBOL, ticks=self._labels)
         table = Table(columns, "time (ps)", titles, self.SYMBOL, drawn)
-        errors = [one.error for one in table.means().values()] or [np.nan] * len(mean)
+        errors = [one.error for one in table.means().values()] or [np.nan]
         self.results = Results(
             table=table,
             provenance=self.record(),
             timeseries=value,
             mean=mean,
-            error=np.array(errors),
+            error=np.where(np.isnan(mean), np.nan, errors),
             labels=np.array(self._labels),
             frames=self.frames,
             times=self.times,
@@ -193,7 +192,7 @@ class SCH(OrderParameter):
         Mean over all bonds of the carbons of each name, in each frame; NaN where a position is, and
         for damaged frames that were left out.
     results.mean : numpy.ndarray of float64, shape (n_carbons,)
-        Their means over frames, without those that are NaN.
+        Their means over the frames that were not left out.
     results.error : numpy.ndarray of float64, shape (n_carbons,)
         Standard errors of these, by the statistical inefficiency of each series; NaN where frames
         are not in the order of time, or few.

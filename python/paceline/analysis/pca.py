@@ -71,7 +71,8 @@ class PCA(AnalysisBase):
     UnsupportedError
         The group updates itself.
     ValueError
-        There are fewer than two frames, a position is not finite, or `mean` is of other atoms.
+        There are fewer than two frames, or `mean` is of other atoms. In the run, as
+        `AnalysisError`: a position is not finite.
 
     Examples
     --------
@@ -164,7 +165,7 @@ class PCA(AnalysisBase):
             self._first = first_positions(
                 self._atoms, self.frames, self.transforms, self.skip_damaged
             )
-        return CoreCovariance(self._first)
+        return CoreCovariance(self._first, finite=True)
 
     def next_stage(self, value: CovarianceSums) -> PerFrame:
         """Project each frame on what the covariance gives."""
@@ -189,12 +190,6 @@ class PCA(AnalysisBase):
             raise ValueError(
                 f"No covariance information can be gathered from {count} of "
                 f"{len(self.frames)} frames: the others are damaged"
-            )
-        wrong = np.flatnonzero(~np.isfinite(mean).all(axis=1))
-        if len(wrong):
-            raise ValueError(
-                f"there is no covariance: positions of {self._atoms[wrong[0]]} are not finite in "
-                "some frame; `paceline validate` finds it"
             )
         n = mean.size
         cov, first = np.empty((n, n)), 0

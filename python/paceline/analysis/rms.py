@@ -207,7 +207,7 @@ class RMSF(AnalysisBase):
     Attributes
     ----------
     results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
-        Å, in the order of the atoms.
+        Å, in the order of the atoms; NaN where a position is.
     results.residue_rmsf : numpy.ndarray of float64, shape (n_residues,)
         Mean over the atoms of each residue, Å.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
@@ -221,6 +221,8 @@ class RMSF(AnalysisBase):
         `align` is neither a selection nor a truth value.
     UnsupportedError
         A group updates itself.
+    ValueError
+        In the run, as `AnalysisError`: a position of the atoms to superpose is not finite.
 
     Examples
     --------
@@ -273,7 +275,7 @@ class RMSF(AnalysisBase):
         if self._fitted is None:
             return CoreMoments()
         reference = first_positions(self._fitted, self.frames, self.transforms, self.skip_damaged)
-        return CoreMoments(reference, moved=slice(len(self._fitted)))
+        return CoreMoments(reference, moved=slice(len(self._fitted)), finite=True)
 
     def next_stage(self, value: Moments) -> Reduction:
         """Superpose on the mean positions that were found."""

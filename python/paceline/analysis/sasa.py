@@ -71,7 +71,8 @@ class SASA(AnalysisBase):
     ----------
     results.sasa : numpy.ndarray of float64
         Å²; shape (n_frames,) for the group, else (n_frames, n_residues) or (n_frames, n_atoms), in
-        the order of `atomgroup` and its residues. NaN in a damaged frame that was left out.
+        the order of `atomgroup` and its residues. NaN in a damaged frame that was left out, and in
+        one with a position of the surface that is NaN.
     results.total : numpy.ndarray of float64, shape (n_frames,)
         Sum over all that is reported, Å².
 
@@ -170,9 +171,8 @@ class SASA(AnalysisBase):
         columns = {"frame": self.frames, "time (ps)": self.times, "SASA (Å²)": total}
         profile = None
         if self.compound == "residues":
-            with np.errstate(invalid="ignore"):
-                known = ~np.isnan(total)
-                means = value[known].sum(axis=0) / known.sum()
+            read = value[~self.left_out]
+            means = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
             title = "SASA of residue (Å²)"
             profile = along_residues(self.atomgroup.residues, {title: means}, title)
         y = {"SASA (Å²)": "SASA"}

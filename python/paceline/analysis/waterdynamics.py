@@ -233,8 +233,7 @@ class SurvivalProbability(SelectedAtoms):
         stay = np.minimum(np.repeat(last, n_origins) - origins[of], self.tau_max)
         counts = np.bincount(of * n_lags + stay, minlength=len(origins) * n_lags)
         counts = counts.reshape(len(origins), n_lags)[:, ::-1].cumsum(axis=1)[:, ::-1]
-        damaged = [frame for frame, _ in self.damaged]
-        ends = np.append(np.unique(rows[np.isin(self.frames, damaged)]), end)
+        ends = np.append(np.unique(rows[self.left_out]), end)
         until = ends[np.searchsorted(ends, origins)]
         return counts, origins[:, None] + np.arange(n_lags) < until[:, None]
 

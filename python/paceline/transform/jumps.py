@@ -98,7 +98,7 @@ class CoreNoJump:
 
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
         """Refuse frames that cannot be followed; no atom moves."""
-        return _lost(positions, dimensions) + self._core.check(positions, dimensions)
+        return self._core.check(positions, dimensions)
 
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
@@ -108,7 +108,7 @@ class CoreNoJump:
         `state` has those in each frame, or in the first that can be read: int16, shape
         (n_frames, n_followed, 3) or (1, n_followed, 3).
         """
-        return _lost(positions, dimensions) + self._core.move_to(state, positions, dimensions)
+        return self._core.move_to(state, positions, dimensions)
 
     def follower(self) -> Follower:
         """Make what moves atoms to their images from the first frame of the trajectory on."""
@@ -166,16 +166,7 @@ class _Follower:
         self, positions: np.ndarray, dimensions: np.ndarray
     ) -> tuple[list[tuple[int, str]], np.ndarray]:
         """Move atoms in the next frames; those that cannot be followed, and the first images."""
-        lost = _lost(positions, dimensions)
-        refused, images = self._core.move_on(positions, dimensions)
-        return lost + refused, images
-
-
-def _lost(positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-    """Refuse frames that have a cell and no position, which the core takes for ones left out."""
-    rows = np.flatnonzero(np.isnan(positions[:, 0, 0]) & ~np.isnan(dimensions).all(axis=1))
-    rows = rows[np.isnan(positions[rows]).all(axis=(1, 2))]
-    return [(row, "no position is a finite number, which nojump needs") for row in rows.tolist()]
+        return self._core.move_on(positions, dimensions)
 
 
 def _counted(images: np.ndarray) -> np.ndarray:

@@ -211,7 +211,8 @@ def center(
     Returns
     -------
     Transform
-        For `paceline.run(…, transforms=[…])`.
+        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame in which a
+        position of the group is not finite, or without a cell where one is needed.
 
     Raises
     ------

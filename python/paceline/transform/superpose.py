@@ -62,7 +62,8 @@ def fit(
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. In the run, it raises `SelectionError` where the
-        group and its reference do not correspond.
+        group and its reference do not correspond, and `TransformError` at a frame in which a
+        position of the group is not finite.
 
     Raises
     ------

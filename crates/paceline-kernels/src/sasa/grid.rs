@@ -57,21 +57,13 @@ impl Grid {
     /// Sort the atoms of a frame.
     ///
     /// # Errors
-    /// One sentence where a position is not finite, or too far away.
+    /// One sentence where a position is too far away. All are finite.
     pub fn sort(
         &mut self,
         positions: &[[f32; 3]],
         radii: &[f32],
         cell: Option<&Cell>,
     ) -> Result<(), String> {
-        if let Some(atom) = positions
-            .iter()
-            .position(|x| x.iter().any(|x| !x.is_finite()))
-        {
-            return Err(format!(
-                "atom {atom} of the surface (from 0) has a position that is no finite number"
-            ));
-        }
         let origin = self.place(positions, radii, cell)?;
         self.boxes.clear();
         let inverse = [0, 1, 2].map(|axis| 1.0 / self.vectors[axis][axis]);

@@ -142,7 +142,7 @@ impl RowKernel for Sasa {
         self.n_parts
     }
 
-    /// Areas, Å².
+    /// Areas, Å²; NaN where any position is not finite, since an atom may cover each other one.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut picked = Vec::new();
@@ -150,6 +150,10 @@ impl RowKernel for Sasa {
         let mut grid = Grid::default();
         frames.fill_rows(out, self.n_parts, |frame, dimensions, row| {
             let (positions, _) = self.columns.pick(frame, &mut picked).as_chunks();
+            if !positions.as_flattened().iter().all(|x| x.is_finite()) {
+                row.fill(f64::NAN);
+                return Ok(());
+            }
             let cell = match is_placeholder(dimensions) {
                 true => None,
                 false => cell_or_none(dimensions, NEEDED_BY)?,

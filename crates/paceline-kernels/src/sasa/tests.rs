@@ -97,20 +97,18 @@ fn what_does_not_belong_together_is_refused() {
     assert!(!new(&[1.0, 1.5], 1.4, 100, [2, 0]));
     assert!(!new(&[1.0, 1.5], 1.4, 100, [0, 1]));
     let sasa = Sasa::new(&[0, 1], &[1.0, 1.5], 1.4, 100, &[[0, 0]], 1).unwrap();
-    let refused = |x: f32, cell: [f32; 6]| {
+    let computed = |x: f32, cell: [f32; 6]| {
         let frame = [x, 0.0, 0.0, 1.0, 1.0, 1.0];
         let frames = Frames::new(&frame, 2, &cell).unwrap();
-        sasa.compute(&frames, &mut [0.0])
-            .unwrap()
-            .map(|(_, reason)| reason)
+        let mut area = [0.0];
+        let refused = sasa.compute(&frames, &mut area).unwrap();
+        (refused.map(|(_, reason)| reason), area[0])
     };
+    let refused = |x, cell| computed(x, cell).0;
     let cell = [20.0, 20.0, 20.0, 90.0, 90.0, 90.0];
     assert_eq!(refused(-100.0, cell), None);
-    assert!(
-        refused(f32::NAN, cell)
-            .unwrap()
-            .contains("atom 0 of the surface")
-    );
+    let (reason, area) = computed(f32::NAN, cell);
+    assert!(reason.is_none() && area.is_nan());
     assert!(refused(1e30, cell).unwrap().contains("too far away"));
     let flat = [20.0, 20.0, 20.0, 20.0, 20.0, 90.0];
     assert!(refused(1.0, flat).unwrap().contains("make no cell"));
