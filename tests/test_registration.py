@@ -36,6 +36,7 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
+from paceline._util.script import run_script
 from paceline.backends import processes
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -455,6 +456,19 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert "runpy" not in done.stderr
+
+
+def test_example_prints_the_same(capsys, monkeypatch) -> None:
+    """RMSD, RMSF, contacts, hydrogen bonds and a loop, in sixty lines for MDAnalysis."""
+    example = str(Path(__file__).parents[1] / "examples" / "domains.py")
+    monkeypatch.setattr(sys, "argv", [])
+    assert run_script([example, PSF, DCD]) == 0
+    expected = capsys.readouterr().out
+    with paceline.register() as registration:
+        assert run_script([example, PSF, DCD]) == 0
+    assert capsys.readouterr().out == expected
+    names = ("RMSD", "RMSF", "Contacts", "HydrogenBondAnalysis")
+    assert registration.runs == [(name, "native") for name in names]
 
 
 @needs_mpi
