@@ -8,15 +8,14 @@ is a process of its own, on one core.
 """
 
 import json
-import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import options
+from benchmarks.resident import Peak
 from benchmarks.table import Table
 
 #: Frames that are measured; and those to which the growth is extrapolated.
@@ -24,8 +23,6 @@ SIZES, EXTRAPOLATED = (5_000, 10_000, 20_000), 50_000
 TINY = (200, 400)
 #: Memory for all that a run holds.
 LIMIT = 64 * 2**20
-#: Between two looks at the memory, s.
-INTERVAL = 0.01
 HEADINGS = ("frames", "", "anonymous MB", "in files MB", "expected MB", "CPU s", "CPU µs/pair")
 
 
@@ -99,7 +96,7 @@ def _child(size: int) -> None:
         condensed: dict[str, Any] = {"superposition": True, "condensed": True, "dtype": "float32"}
         frames = np.arange(size) % ca.universe.trajectory.n_frames
         DistanceMatrix(ca, **condensed).run(stop=10, backend="serial")  # what is loaded once
-        with _Peak() as peak:
+        with Peak() as peak:
             begun = time.process_time()
             one = DistanceMatrix(ca, **condensed).run(
                 frames=frames, backend="serial", max_memory=LIMIT
@@ -109,47 +106,6 @@ def _child(size: int) -> None:
     finally:
         shutil.rmtree(folder)
     print(json.dumps({"anonymous": peak.anonymous, "in files": peak.in_files, "cpu": cpu}))
-
-
-class _Peak:
-    """Most anonymous memory beyond that of the beginning, and bytes of nameless files."""
-
-    anonymous = in_files = 0
-
-    def __enter__(self) -> "_Peak":
-        self._before, self._done = _anonymous(), threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._done.wait(INTERVAL):
-            self.anonymous = max(self.anonymous, _anonymous() - self._before)
-            self.in_files = max(self.in_files, _nameless())
-
-
-def _anonymous() -> int:
-    """Anonymous memory of this process, bytes."""
-    words = Path("/proc/self/status").read_text(encoding="utf-8").split()
-    return 1024 * int(words[words.index("RssAnon:") + 1])
-
-
-def _nameless() -> int:
-    """Bytes of the open files of this process that have no name."""
-    sizes = {}
-    for one in os.listdir("/proc/self/fd"):
-        try:
-            status = os.stat(f"/proc/self/fd/{one}")
-        except OSError:  # closed meanwhile
-            continue
-        if status.st_nlink == 0:
-            # A mapping has a descriptor of its own for the same file.
-            sizes[status.st_dev, status.st_ino] = 512 * status.st_blocks
-    return sum(sizes.values())
 
 
 if __name__ == "__main__":

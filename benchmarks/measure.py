@@ -184,13 +184,23 @@ def slopes(
     repeats: int,
     at_least: float,
     fewer: Mapping[str, int] | None = None,
+    touched: int = 0,
 ) -> dict[str, Slope]:
-    """Time n and 2n items of every subject, `repeats` times in turn; of slow ones `fewer`."""
+    """Time n and 2n items of every subject, `repeats` times in turn; of slow ones `fewer`.
+
+    Before each run so many bytes of memory are `touched`, see `resident.touch`.
+    """
+    from benchmarks.resident import touch  # which subjects, whose memory is measured, do not need
+
     items = {subject.name: (fewer or {}).get(subject.name, n) for subject in subjects}
     seconds: dict[str, list[tuple[float, ...]]] = {subject.name: [] for subject in subjects}
     for _ in range(repeats):
         for subject in subjects:
-            short, long = (subject.run(m * items[subject.name], at_least=at_least) for m in (1, 2))
+            runs = []
+            for m in (1, 2):
+                touch(touched)
+                runs.append(subject.run(m * items[subject.name], at_least=at_least))
+            short, long = runs
             seconds[subject.name].append(
                 (short.seconds, long.seconds, short.cpu_seconds, long.cpu_seconds)
             )
