@@ -24,7 +24,7 @@ from paceline.backends.dask import LocalCluster
 from paceline.schedule import scheduler
 
 #: Scripts that tests run on ranks of MPI, and one that needs packages of the manual.
-collect_ignore = ["mpi", "user_guide.py"]
+collect_ignore = ["helpers/windows", "mpi", "user_guide.py"]
 #: Backends that hand out work in ways of their own, and those that differ from one in little.
 EACH_WAY = ["serial", "threads-2", "processes-2", "ProcessPoolExecutor", "dask"]
 OTHERS = ["threads-1", "threads-4", "ThreadPoolExecutor", "loky"]
