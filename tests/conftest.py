@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import multiprocessing
+import re
 import shutil
 import signal
 from collections import Counter
@@ -34,6 +35,8 @@ HEAVY = {
     *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
     *("test_snapshot_reader", "test_snapshot_writer"),
 }
+#: Tests and fixtures that ask for workers that stay: a pool, or a cluster of Dask.
+USES_WORKERS = re.compile(r"^def \w+\(.*\b(where|everywhere|dask_client|pool)\b", re.MULTILINE)
 with contextlib.suppress(ImportError):
     import mpi4py
 
@@ -46,14 +49,24 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Keep the tests of a module in one process, and all heavy modules in the same one."""
+    """Keep the tests of a module in one process, and all heavy modules in the same one.
+
+    So are those whose tests share workers: each process would start its own.
+    """
     # Its mark `xdist_group` has no effect with pytest 9.2.
     from xdist.scheduler import LoadScopeScheduling
+
+    @functools.cache
+    def group_of(module):
+        if Path(module).stem in HEAVY:
+            return "heavy"
+        code = (config.rootpath / module).read_text(encoding="utf-8")
+        return "workers" if USES_WORKERS.search(code) else module
 
     class ModuleScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             module, _, _ = nodeid.partition("::")
-            return "heavy" if Path(module).stem in HEAVY else module
+            return group_of(module)
 
     return ModuleScheduling(config, log)
 
