@@ -231,7 +231,7 @@ time.sleep({LIMIT})
         time.sleep(2 if working else 0)
         assert state_of(helper) not in "Z"
         asking.kill()
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + LIMIT / 2
     while state_of(helper) not in "Z" and time.monotonic() < ends:
         time.sleep(0.05)
     assert state_of(helper) in "Z"

@@ -109,6 +109,13 @@ def leftovers():
     return [*names, *(p.name() for p in psutil.Process().children(recursive=True)
                       if p.status() != "zombie" and "resource" not in " ".join(p.cmdline()))]
 """
+#: Waits for what a run left, as long as a busy machine may take to end it.
+ENDED = """
+until = time.monotonic() + 60
+while len(leftovers()) > n_before[0] and time.monotonic() < until:
+    time.sleep(0.1)
+len(leftovers()) <= n_before[0], n_before, leftovers()
+"""
 
 
 class TestStopButton:
@@ -128,15 +135,15 @@ n_before = len(leftovers()), len(psutil.Process().children(recursive=True))""")
         begun = time.monotonic()
         run = f"paceline.TimeSeries(slow, u.atoms).run(backend={backend!r}, block_frames=1)"
         assert "KeyboardInterrupt" in kernel(run, stop_after=3)
-        assert time.monotonic() - begun < 20
+        # On two CPUs all of it would take 49 s.
+        assert time.monotonic() - begun < 40
         assert (
             kernel("before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))")
             == "True"
         )
         again = f"paceline.TimeSeries(count, u.atoms).run(backend={backend!r}, n_workers=2)"
         assert kernel(f"len({again}.results.times)") == "98"
-        end = "time.sleep(2); len(leftovers()) <= n_before[0], n_before, leftovers()"
-        assert kernel(end).startswith("(True")
+        assert kernel(ENDED).startswith("(True")
 
     def test_progress_is_shown_on_request(self, kernel, adk_xtc):
         kernel(SETUP.format(**adk_xtc._asdict()))

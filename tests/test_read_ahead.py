@@ -1,5 +1,6 @@
 """Loops over frames: blocks are decoded ahead on other threads, and show the same frames."""
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -180,6 +181,15 @@ def test_several_threads_each_with_a_universe(folder: Path) -> None:
     assert wrong == []
 
 
+def _n_open(path: Path) -> int:
+    """How often this process has a file open."""
+    n_open = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            n_open += os.readlink(link) == str(path)
+    return n_open
+
+
 def test_open_files_are_few(folder: Path) -> None:
     """However many loops were left in the middle."""
     universes = [paceline.Universe(PSF, folder / "md.xtc") for _ in range(40)]
@@ -187,10 +197,12 @@ def test_open_files_are_few(folder: Path) -> None:
         for ts in universe.trajectory:
             if ts.frame == 30:
                 break
-    time.sleep(0.2)
-    names = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    n_open = sum(name == str(folder / "md.xtc") for name in names)
-    assert n_open <= source.OPEN_READERS * (read_ahead._n_threads() + 1)
+    most = source.OPEN_READERS * (read_ahead._n_threads() + 1)
+    until = time.monotonic() + 60
+    # Threads that read ahead let go of theirs later, on a busy machine.
+    while (n_open := _n_open(folder / "md.xtc")) > most and time.monotonic() < until:
+        time.sleep(0.05)
+    assert n_open <= most
     for universe in universes[::13]:
         assert [ts.frame for ts in universe.trajectory[31:60]] == list(range(31, 60))
 
