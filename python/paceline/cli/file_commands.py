@@ -90,6 +90,7 @@ examples:
   paceline convert -f md.xtc -n index.ndx --select Protein -o protein.xtc
   paceline convert md.xtc md.h5md
   paceline convert md.xtc small.h5md --compress shuffle+gzip:4 --precision 0.001
+  paceline convert md.xtc small.h5md --compress shuffle+zstd:3
   paceline convert md.xtc md.h5md --chunk auto --for atoms --align 1MiB
   paceline convert dump.h5 md.xtc --particles solute --units "nm, fs"
 """
