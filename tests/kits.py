@@ -132,23 +132,25 @@ def solvation_analysis() -> Any:
 
 
 def mdahole2() -> Any:
-    """Radius of a pore; it needs the program hole."""
+    """Radius of a pore; it needs the program hole, of github.com/osmart/hole2, on PATH."""
     from mdahole2.analysis import HoleAnalysis
 
-    with HoleAnalysis(opened("MULTIPDB_HOLE")) as pore:
+    universe = opened("MULTIPDB_HOLE")
+    universe.atoms.write("pore.xtc", frames="all")
+    with HoleAnalysis(universe.load_new("pore.xtc")) as pore:
         pore.run(random_seed=31415, stop=3)
         return [np.array(pore.results.profiles[k].tolist()) for k in sorted(pore.results.profiles)]
 
 
 def prolif(n_jobs: int = 1) -> Any:
-    """Contacts of a ligand and a protein."""
+    """Contacts of a ligand and a protein, in as many frames as keep two processes busy."""
     import prolif as kit
 
     universe = opened(str(kit.datafiles.TOP), str(kit.datafiles.TRAJ))
     ligand = universe.select_atoms("resname LIG")
     pocket = universe.select_atoms("protein and byres around 6.0 group ligand", ligand=ligand)
     fingerprint = kit.Fingerprint()
-    fingerprint.run(universe.trajectory[:60], ligand, pocket, n_jobs=n_jobs, progress=False)
+    fingerprint.run(universe.trajectory[:160], ligand, pocket, n_jobs=n_jobs, progress=False)
     frame = fingerprint.to_dataframe()
     return [list(map(str, frame.columns)), frame.to_numpy(), frame.index.to_numpy()]
 
