@@ -45,7 +45,7 @@ def lammps():
         pytest.skip("there is no LAMMPS with this MPI")
 
 
-@pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.full), 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.full)])
 def live(lammps, request, tmp_path_factory):
     """Folder, and what LAMMPS wrote."""
     folder = tmp_path_factory.mktemp("live")

@@ -129,7 +129,7 @@ def samples_around(size, start, end):
 
 @needs_mpi
 @pytest.mark.parametrize(
-    "numbers", [(2, 8), pytest.param((2, 4, 8, 16), marks=pytest.mark.full)], ids=str
+    "numbers", [(2, 4), pytest.param((2, 4, 8, 16), marks=pytest.mark.full)], ids=str
 )
 def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(
     numbers, folder, adk, tmp_path
