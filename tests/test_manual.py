@@ -50,7 +50,7 @@ OTHERS += (
 #: Commands with --overwrite, which a reader adds who runs all lines of a page.
 OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "predict")
 #: Commands that take seconds with any file run on one page; on others their words are parsed.
-ONCE = {"advise": "docs/advise.md", "bench": "docs/scaling.md"}
+ONCE = {"advise": "docs/advise.md", "battery": "README.md", "bench": "docs/scaling.md"}
 #: Pages whose blocks take longest, and are left to `make test-all`.
 SLOW = ("docs/advise.md", "docs/backends.md", "docs/drop-in.md", "docs/scaling.md")
 #: A script for MDAnalysis.
