@@ -223,9 +223,10 @@ def serve(lifeline: int) -> None:
     _serving = True
     end_with_pipe(lifeline)
     requests = sys.stdin.buffer
-    # Libraries print to standard output: send that to standard error, away from the answers.
-    with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)
+    # Libraries print to standard output, as the filter for LZ4 does of each damaged chunk: an error
+    # says it better.
+    with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
         while has_input(requests, _IDLE):
             try:
                 function, path, options, limit, folder = pickle.load(requests)
