@@ -222,7 +222,7 @@ impl HydrogenBonds {
             search.find(frame, &measure, least, columns, [from, to], found)?;
         }
         hits.clear();
-        let rule = Rule::new(self.criterion);
+        let rule = Rule::new(self.criterion, &measure);
         for &Pair { i, j, distance } in found.iter() {
             let acceptor = self.acceptors[j as usize];
             let own = probes.begins[i as usize] as usize..probes.begins[i as usize + 1] as usize;
@@ -233,6 +233,9 @@ impl HydrogenBonds {
                 }
                 let atoms = [donor, hydrogen, acceptor].map(|atom| frame[atom as usize]);
                 finite(atoms[1])?;
+                if rule.excludes(atoms) {
+                    continue;
+                }
                 if let Some((distance, angle)) = rule.apply(&measure, atoms, distance)? {
                     hits.push((pair, j, distance, angle));
                 }
@@ -346,23 +349,46 @@ fn in_order(
     Ok(())
 }
 
-/// A criterion, and a cosine that tells most angles that do not meet it.
+/// A criterion, and what tells most angles that do not meet it.
 struct Rule {
     criterion: Criterion,
+    /// Cosines above are of other angles.
     most: f64,
+    /// Square of the distance (Å²) below which positions have no nearer images.
+    near: f32,
 }
 
-/// Part of a cosine by which rounding may change it.
+/// Part of a cosine by which rounding may change it: in double precision, and in single precision of
+/// atoms at least `APART` from each other (the square, Å²), and within `FAR` of the origin (Å).
 const ROUNDED: f64 = 1e-9;
+const ROUGHLY: f32 = 0.01;
+const APART: f32 = 0.25;
+const FAR: f32 = 1000.0;
 
 impl Rule {
-    fn new(criterion: Criterion) -> Self {
+    fn new(criterion: Criterion, measure: &Measure) -> Self {
         let most = match criterion {
             Criterion::DonorHydrogenAcceptor { angle, .. }
             | Criterion::HydrogenAcceptor { angle, .. } => angle.to_radians().cos() + ROUNDED,
             _ => 2.0,
         };
-        Rule { criterion, most }
+        Rule {
+            criterion,
+            most,
+            near: measure.near() as f32,
+        }
+    }
+
+    /// True if the angle at the hydrogen is too small by far, however it is rounded. Mostly so, and
+    /// soon known.
+    fn excludes(&self, [donor, hydrogen, acceptor]: [Point; 3]) -> bool {
+        let [a, b] = [donor, acceptor].map(|x| -> Point { [0, 1, 2].map(|k| x[k] - hydrogen[k]) });
+        let dot = |a: Point, b: Point| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+        let squares = [dot(a, a), dot(b, b)];
+        let lengths = (squares[0] * squares[1]).sqrt();
+        squares.iter().all(|x| (APART..self.near).contains(x))
+            && hydrogen.iter().all(|x| x.abs() < FAR)
+            && dot(a, b) > (self.most as f32 + ROUGHLY) * lengths
     }
 
     /// Distance from donor to acceptor (Å) and angle at the hydrogen (degrees), if they are a bond,

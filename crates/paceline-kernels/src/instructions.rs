@@ -86,3 +86,42 @@ macro_rules! by_widest {
     };
 }
 pub(crate) use by_widest;
+
+/// Numbers in single precision that AVX2 holds together.
+pub(crate) const LANES: usize = 8;
+
+/// A bit for each number above 0. `WIDE` is that of `by_widest`: true in nothing else.
+#[inline(always)]
+pub(crate) fn positive<const WIDE: bool>(numbers: &[f32; LANES]) -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        // Of plain code the compiler makes a shift a number, and of two halves, two of all that
+        // goes before: 1.6 and 1.3 times the time of all.
+        // SAFETY: only what was compiled for AVX2 has WIDE, and it runs on processors that have it;
+        // every processor of this kind has the others. All loads are of numbers of these eight.
+        unsafe {
+            if WIDE {
+                let all = _mm256_loadu_ps(numbers.as_ptr());
+                let above = _mm256_cmp_ps::<_CMP_GT_OQ>(all, _mm256_setzero_ps());
+                return _mm256_movemask_ps(above) as u8;
+            }
+            let [low, high] = [0, 4].map(|k| {
+                let four = _mm_loadu_ps(numbers.as_ptr().add(k));
+                _mm_movemask_ps(_mm_cmpgt_ps(four, _mm_setzero_ps()))
+            });
+            (low | high << 4) as u8
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let numbered = numbers.iter().enumerate();
+        numbered.fold(0, |bits, (k, &x)| bits | u8::from(x > 0.0) << k)
+    }
+}
+
+/// Set the first `n` bits, of at least one.
+#[inline(always)]
+pub(crate) fn low_bits(n: usize) -> u8 {
+    (u16::MAX >> (16 - n)) as u8
+}

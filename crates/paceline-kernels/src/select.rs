@@ -5,7 +5,7 @@
 //! depend on positions is given as lists. Atoms are known by their places among those that are read.
 
 use super::cell::{Cell, is_placeholder};
-use super::near_pairs::{Measure, Point, Search, cell_for, extent_of, finite};
+use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
 use super::rows::{Frames, cell_or_none};
 use super::transform::Refused;
 use paceline_formats::error::{self, Error};
@@ -359,7 +359,7 @@ impl Selected {
                     Center::At(center) => Some(*center),
                     Center::Of(of) => {
                         let of = self.apply(*of, domain, None, context)?;
-                        let atoms: Vec<u32> = places(&of).collect();
+                        let atoms = places(&of);
                         context.recycle(of);
                         match &atoms[..] {
                             [] => None,
@@ -383,7 +383,7 @@ impl Selected {
             }
             Node::Cylinder { of, periodic, .. } => {
                 let of = self.apply(*of, domain, None, context)?;
-                let atoms: Vec<u32> = places(&of).collect();
+                let atoms = places(&of);
                 context.recycle(of);
                 if !atoms.is_empty() && domain.total > 0 {
                     let center = context.center(&atoms)?;
@@ -461,8 +461,7 @@ impl Selected {
         }
         copy_within(found, &domain.mask, wanted);
         remove(found, of);
-        let of_places: Vec<u32> = places(of).collect();
-        let candidates: Vec<u32> = places(found).collect();
+        let (of_places, candidates) = (places(of), places(found));
         found.fill(false);
         let needed_by = "a selection around others";
         let cell = match periodic {
@@ -477,24 +476,26 @@ impl Selected {
                 missing.reason(needed_by)
             ));
         }
-        let (positions, columns) = (context.positions, context.columns);
-        let at = |place: u32| positions[column(columns, place)];
+        let (frame, columns) = (context.positions, context.columns);
+        let atoms = |places| Atoms {
+            frame,
+            columns,
+            places,
+        };
+        let of_atoms = atoms(&of_places);
         let extent = || {
             let others = (0..).zip(domain.mask.iter().zip(of));
             let others = others.filter(|(_, (is_in, is_of))| **is_in && !**is_of);
-            let all = others
-                .map(|(place, _)| place)
-                .chain(of_places.iter().copied());
-            extent_of(all.map(at))
+            let others = others.map(|(place, _)| of_atoms.at(place));
+            extent_of(others.chain(of_atoms.positions()))
         };
         let search = &mut context.scratch.search;
         let measure = Measure::new(cell, sizes, outer, extent);
-        search.mark_near(&measure, at, &of_places, &candidates, found)?;
+        search.mark_near(&measure, of_atoms, atoms(&candidates), found)?;
         if let Some(inner) = inner {
             let mut nearer = vec![false; found.len()];
             let measure = Measure::new(cell, sizes, inner, extent);
-            let candidates: Vec<u32> = places(found).collect();
-            search.mark_near(&measure, at, &of_places, &candidates, &mut nearer)?;
+            search.mark_near(&measure, of_atoms, atoms(&places(found)), &mut nearer)?;
             remove(found, &nearer);
         }
         Ok(())
@@ -577,10 +578,16 @@ fn is_close_to_any(x: f32, values: &[f32]) -> bool {
         .any(|&v| (x - v).abs() <= absolute + relative * v.abs())
 }
 
-fn places(mask: &[bool]) -> impl Iterator<Item = u32> + '_ {
-    (0..)
-        .zip(mask)
-        .filter_map(|(place, &is_in)| is_in.then_some(place))
+/// The places in a mask. Without branches: each is put down, and remains if it is in.
+fn places(mask: &[bool]) -> Vec<u32> {
+    let mut places = vec![0; mask.len()];
+    let mut n = 0;
+    for (place, &is_in) in (0..).zip(mask) {
+        places[n] = place;
+        n += usize::from(is_in);
+    }
+    places.truncate(n);
+    places
 }
 
 fn count(mask: &[bool]) -> usize {

@@ -5,10 +5,12 @@ use paceline_kernels::density::{Profiles, Voxels};
 use paceline_kernels::distances::{AtomicDistances, DistanceMatrix, MinimumDistance};
 use paceline_kernels::gyration::Gyration;
 use paceline_kernels::instructions::{allow_wide, uses_wide};
+use paceline_kernels::near_pairs::PairList;
 use paceline_kernels::rdf::{self, Rdf};
 use paceline_kernels::rmsd::{Group, Rmsd};
 use paceline_kernels::rows::{Frames, RowKernel};
 use paceline_kernels::sasa::Sasa;
+use paceline_kernels::select::{Group as Updating, Node, Selected};
 use paceline_kernels::superposed::{Fit, Superposed};
 
 const CELLS: [[f32; 6]; 4] = [
@@ -111,6 +113,37 @@ fn sums(cell: [f32; 6], block: &[f32], found: &mut Found) {
     ));
 }
 
+fn neighbours(cell: [f32; 6], block: &[f32], found: &mut Found) {
+    let dimensions = cell.repeat(FEW);
+    let frames = Frames::new(block, N_ATOMS, &dimensions).unwrap();
+    let (first, second) = ((0..99).collect(), (99..N_ATOMS as u32).collect());
+    let (mut counts, mut pairs) = (Vec::new(), Vec::new());
+    let list = PairList::new(first, Some(second), 4.0, true).unwrap();
+    assert_eq!(list.find(&frames, &mut counts, &mut pairs).unwrap(), None);
+    let numbers = pairs.iter().flat_map(|pair| {
+        let places = [pair.i, pair.j].map(u64::from);
+        [places[0], places[1], pair.distance.to_bits()]
+    });
+    found.push((format!("pairs, {cell:?}"), numbers.collect()));
+    let near = Node::Near {
+        of: 1,
+        inner: Some(2.0),
+        outer: 4.0,
+        periodic: true,
+    };
+    let group = Updating {
+        base: 0,
+        n_base: None,
+        selections: vec![2],
+    };
+    let nodes = vec![Node::All, Node::Fixed((0..29).collect()), near];
+    let group = Selected::new(nodes, group, None, [N_ATOMS; 2], true).unwrap();
+    let (mut counts, mut atoms) = (Vec::new(), Vec::new());
+    assert_eq!(group.find(&frames, &mut counts, &mut atoms).unwrap(), None);
+    let atoms = atoms.into_iter().map(u64::from).collect();
+    found.push((format!("atoms around others, {cell:?}"), atoms));
+}
+
 fn covariances(block: &[f32], found: &mut Found) {
     let reference: Vec<f64> = block[..30].iter().map(|&x| x.into()).collect();
     let fit = Fit {
@@ -144,6 +177,7 @@ fn all(wide: bool) -> Found {
         let few = &block[..FEW * 3 * N_ATOMS];
         rows(cell, few, &mut found);
         sums(cell, few, &mut found);
+        neighbours(cell, few, &mut found);
     }
     covariances(&block, &mut found);
     found

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use paceline_kernels::hbonds::{Criterion, Donors, HydrogenBonds as Task, Parts};
-use paceline_kernels::near_pairs::PairList;
+use paceline_kernels::near_pairs::{Pair, PairList};
 use paceline_kernels::rows::Frames;
 use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
 use paceline_kernels::transform::Refused;
@@ -109,10 +109,11 @@ impl HydrogenBonds {
             let (mut counts, mut bonds) = (Vec::new(), Vec::new());
             let frames = Frames::new(positions, n_atoms, dimensions)?;
             let refused = self.0.find(&frames, &mut counts, &mut bonds)?;
-            let rows = bonds.iter().flat_map(|&([d, h, a], distance, angle)| {
-                [f64::from(d), f64::from(h), f64::from(a), distance, angle]
-            });
-            Ok((counts, rows.collect(), refused))
+            let mut rows = Vec::with_capacity(5 * bonds.len());
+            for ([d, h, a], distance, angle) in bonds {
+                rows.extend([f64::from(d), f64::from(h), f64::from(a), distance, angle]);
+            }
+            Ok((counts, rows, refused))
         });
         as_arrays(py, found.or_raise(py)?, 5)
     }
@@ -154,9 +155,11 @@ impl NearPairs {
             let (mut counts, mut pairs) = (Vec::new(), Vec::new());
             let frames = Frames::new(positions, n_atoms, dimensions)?;
             let refused = self.0.find(&frames, &mut counts, &mut pairs)?;
-            let rows = pairs.iter();
-            let rows = rows.flat_map(|pair| [f64::from(pair.i), f64::from(pair.j), pair.distance]);
-            Ok((counts, rows.collect(), refused))
+            let mut rows = Vec::with_capacity(3 * pairs.len());
+            for Pair { i, j, distance } in pairs {
+                rows.extend([f64::from(i), f64::from(j), distance]);
+            }
+            Ok((counts, rows, refused))
         });
         as_arrays(py, found.or_raise(py)?, 3)
     }

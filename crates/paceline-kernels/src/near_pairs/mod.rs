@@ -1,26 +1,45 @@
 //! Pairs of atoms of two groups within a distance: the pairs, distances and order of
 //! `MDAnalysis.lib.distances.capped_distance`, to the last bit.
 //!
-//! Atoms of the smaller group are sorted into boxes of the cell, in single precision and with room
-//! for rounding; of the larger group only those are looked at whose box is near any of these. What
+//! Atoms of the smaller group are sorted into bins of the cell, in single precision and with room
+//! for rounding; of the larger group only those are looked at whose bin is near any of these. What
 //! may be near is then measured as MDAnalysis measures it.
 
-use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, rounded, square};
-use super::qcp::Matrix3;
-use super::rdf::are_searched_by_cells;
-use super::rows::{Frames, RowKernel, cell_or_none};
+use super::rows::{Frames, RowKernel};
 use super::transform::Refused;
 use super::unwrap::fragments;
 use paceline_formats::error::{self, Error};
 
-mod boxes;
-mod shell;
+mod bins;
+mod measure;
 
-use boxes::{Boxes, MANY};
-use shell::Shell;
+use bins::{Bins, Near, find_near, mark_near};
+pub use measure::Measure;
+pub(crate) use measure::cell_for;
 
 /// A position, in single precision.
 pub type Point = [f32; 3];
+
+/// Atoms of a frame, by their places in a group of such columns, or in all of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Atoms<'a> {
+    pub frame: &'a [Point],
+    pub columns: Option<&'a [u32]>,
+    pub places: &'a [u32],
+}
+
+impl Atoms<'_> {
+    /// The position of a place.
+    #[inline(always)]
+    pub fn at(&self, place: u32) -> Point {
+        let place = place as usize;
+        self.frame[self.columns.map_or(place, |all| all[place] as usize)]
+    }
+
+    pub fn positions(&self) -> impl Iterator<Item = Point> {
+        self.places.iter().map(|&place| self.at(place))
+    }
+}
 
 /// Two atoms that are near each other: their places in the two groups, and how far apart, Å.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,202 +47,6 @@ pub struct Pair {
     pub i: u32,
     pub j: u32,
     pub distance: f64,
-}
-
-/// How MDAnalysis rounds the distances of one frame, and in which order it finds them.
-#[derive(Debug, Clone)]
-pub struct Measure {
-    cell: Option<Cell>,
-    pbc: Option<ApplyPbc>,
-    edges: Point,
-    /// Subtracted from positions of a frame without a cell.
-    origin: Point,
-    /// None where it compares all pairs.
-    lists: Option<Lists>,
-    cutoff: f64,
-}
-
-impl Measure {
-    /// For groups of such `sizes`; `extent` gives the least and largest coordinates of both, which
-    /// matter where there is no cell.
-    pub fn new(
-        cell: Option<Cell>,
-        sizes: [usize; 2],
-        cutoff: f64,
-        extent: impl FnOnce() -> [Point; 2],
-    ) -> Self {
-        let Some(of) = cell else {
-            let [low, high] = extent();
-            let size: Point = std::array::from_fn(|k| high[k] - low[k]);
-            let by_lists = are_searched_by_cells(sizes, cutoff, size);
-            let margin = (0.1 * cutoff) as f32;
-            let longest = size.into_iter().fold((2.0 * cutoff) as f32, f32::max);
-            let edge = longest + (2.2 * cutoff) as f32;
-            let mut vectors = [[0.0; 3]; 3];
-            for (axis, vector) in vectors.iter_mut().enumerate() {
-                vector[axis] = f64::from(edge);
-            }
-            return Measure {
-                cell: None,
-                pbc: None,
-                edges: [0.0; 3],
-                origin: if by_lists {
-                    low.map(|x| x - margin)
-                } else {
-                    [0.0; 3]
-                },
-                lists: by_lists.then(|| Lists::new(&vectors, cutoff, false)),
-                cutoff,
-            };
-        };
-        let vectors = of.vectors();
-        let extent = |k: usize| {
-            let column = vectors.map(|vector| vector[k] as f32);
-            column.into_iter().fold(f32::MIN, f32::max)
-                - column.into_iter().fold(f32::MAX, f32::min)
-        };
-        let edges = std::array::from_fn(|k| vectors[k][k] as f32);
-        let size = if of.is_oblique() {
-            std::array::from_fn(extent)
-        } else {
-            edges
-        };
-        let by_lists = are_searched_by_cells(sizes, cutoff, size);
-        Measure {
-            cell,
-            pbc: Some(ApplyPbc::new(vectors)),
-            edges,
-            origin: [0.0; 3],
-            lists: by_lists.then(|| Lists::new(vectors, cutoff, true)),
-            cutoff,
-        }
-    }
-
-    /// The position from which distances are measured.
-    ///
-    /// # Errors
-    /// One sentence where single precision cannot put it into the cell.
-    fn placed(&self, x: Point) -> Result<Point, String> {
-        match &self.pbc {
-            Some(pbc) if self.is_in_cell() => in_cell(pbc, x),
-            _ => Ok(std::array::from_fn(|k| x[k] - self.origin[k])),
-        }
-    }
-
-    /// True if distances are measured between positions in the cell.
-    fn is_in_cell(&self) -> bool {
-        let oblique = self.cell.as_ref().is_some_and(Cell::is_oblique);
-        self.pbc.is_some() && (oblique || self.lists.is_some())
-    }
-
-    /// Square of the distance between two positions that were placed, Å².
-    fn square(&self, a: Point, b: Point) -> f64 {
-        let d: [f64; 3] = std::array::from_fn(|k| f64::from(a[k] - b[k]));
-        match &self.cell {
-            None => square(d),
-            Some(cell) if cell.is_oblique() => nearest_of_27(cell)(d),
-            Some(_) if self.lists.is_none() => nearest_in(self.edges)(d),
-            Some(_) => square(std::array::from_fn(|k| {
-                let half = f64::from(0.5 * self.edges[k]);
-                if d[k] > half {
-                    d[k] - f64::from(self.edges[k])
-                } else if d[k] <= -half {
-                    d[k] + f64::from(self.edges[k])
-                } else {
-                    d[k]
-                }
-            })),
-        }
-    }
-
-    /// The distance of two positions, Å, if it is within the cutoff.
-    pub(crate) fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
-        Ok(self.within_placed(self.placed(a)?, self.placed(b)?))
-    }
-
-    /// The distance of two positions that were placed, Å, if it is within the cutoff.
-    fn within_placed(&self, a: Point, b: Point) -> Option<f64> {
-        let square = self.square(a, b);
-        let distance = square.sqrt();
-        let is_within = match self.lists {
-            Some(_) => square <= self.cutoff * self.cutoff,
-            None => distance <= self.cutoff,
-        };
-        is_within.then_some(distance)
-    }
-
-    /// The shortest image of the difference of two positions, as `calc_angles` rounds it.
-    pub fn difference(&self, from: Point, to: Point) -> Result<[f64; 3], String> {
-        let plain = |from: Point, to: Point| std::array::from_fn(|k| f64::from(to[k] - from[k]));
-        Ok(match (&self.cell, &self.pbc) {
-            (Some(cell), Some(pbc)) if cell.is_oblique() => {
-                let d = plain(in_cell(pbc, from)?, in_cell(pbc, to)?);
-                if cell.is_near(d) {
-                    d
-                } else {
-                    shortest_of_27(cell, d)
-                }
-            }
-            (Some(_), _) => {
-                let d: [f64; 3] = plain(from, to);
-                std::array::from_fn(|k| {
-                    let edges_apart = f64::from(1.0 / self.edges[k]) * d[k];
-                    f64::from(self.edges[k]) * (edges_apart - rounded(edges_apart))
-                })
-            }
-            _ => plain(from, to),
-        })
-    }
-
-    /// Put places `j` in the second group, all near one position, in the order in which MDAnalysis
-    /// finds them. `position` is that of a place.
-    pub fn sort(
-        &self,
-        at: Point,
-        places: &mut [(u32, f64)],
-        position: impl Fn(u32) -> Point,
-    ) -> Result<(), String> {
-        if places.len() < 2 {
-            return Ok(());
-        }
-        let Some(lists) = &self.lists else {
-            places.sort_unstable_by_key(|&(j, _)| j);
-            return Ok(());
-        };
-        let home = lists.cell(self.placed(at)?);
-        let mut keys = Vec::with_capacity(places.len());
-        for &(j, distance) in &*places {
-            let rank = lists.rank(home, lists.cell(self.placed(position(j))?));
-            keys.push((rank, std::cmp::Reverse(j), distance));
-        }
-        keys.sort_unstable_by_key(|&(rank, j, _)| (rank, j));
-        for (place, (_, j, distance)) in places.iter_mut().zip(keys) {
-            *place = (j.0, distance);
-        }
-        Ok(())
-    }
-}
-
-/// The cell of a frame in which pairs within `cutoff` (Å) are searched; none where it has none.
-///
-/// # Errors
-/// One sentence where lengths and angles make no cell, or one that is lower than the cutoff.
-pub(crate) fn cell_for(
-    dimensions: [f32; 6],
-    cutoff: f64,
-    needed_by: &str,
-) -> Result<Option<Cell>, String> {
-    if is_placeholder(dimensions) {
-        return Ok(None);
-    }
-    let cell = cell_or_none(dimensions, needed_by)?;
-    match cell {
-        Some(cell) if 4.0 * cell.near() < cutoff * cutoff => Err(format!(
-            "the shortest height of the cell is {:.3} Å, and pairs up to {cutoff} Å are searched",
-            2.0 * cell.near().sqrt()
-        )),
-        _ => Ok(cell),
-    }
 }
 
 /// Pairs of atoms of two groups, or of one, that are near each other in each frame.
@@ -378,103 +201,22 @@ pub(crate) fn extent(frame: &[Point], lists: [&[u32]; 2]) -> [Point; 2] {
 pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
     let mut extent = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
     for x in positions {
-        extent[0] = std::array::from_fn(|k| extent[0][k].min(x[k]));
-        extent[1] = std::array::from_fn(|k| extent[1][k].max(x[k]));
+        // Not by `min` and `max`, which take longer.
+        for (k, x) in x.into_iter().enumerate() {
+            extent[0][k] = if x < extent[0][k] { x } else { extent[0][k] };
+            extent[1][k] = if x > extent[1][k] { x } else { extent[1][k] };
+        }
     }
     extent
-}
-
-fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
-    pbc.apply(x)
-        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))
-}
-
-/// The shortest of a difference and its 26 images, in the order of MDAnalysis.
-fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
-    let [a, b, c] = *cell.vectors();
-    let mut best = (f64::from(f32::MAX), d);
-    for i in [-1.0, 0.0, 1.0] {
-        let x = d[0] + a[0] * i;
-        for j in [-1.0, 0.0, 1.0] {
-            let (x, y) = (x + b[0] * j, d[1] + b[1] * j);
-            for k in [-1.0, 0.0, 1.0] {
-                let image = [x + c[0] * k, y + c[1] * k, d[2] + c[2] * k];
-                if square(image) < best.0 {
-                    best = (square(image), image);
-                }
-            }
-        }
-    }
-    best.1
-}
-
-/// MDAnalysis's cell lists, by which it orders what it finds.
-#[derive(Debug, Clone)]
-struct Lists {
-    n: [i64; 3],
-    periodic: [bool; 3],
-    /// Edges of a list's cell, and tilts: b over y, c over y and over x.
-    sizes: [f64; 3],
-    tilts: [f64; 3],
-}
-
-impl Lists {
-    fn new(vectors: &Matrix3, cutoff: f64, periodic: bool) -> Self {
-        let [a, b, c] = *vectors;
-        let volume = a[0] * b[1] * c[2];
-        let face = [b[1] * c[2], b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
-        let widths = [
-            volume / square(face).sqrt(),
-            b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt(),
-            c[2],
-        ];
-        let least = f64::from((f64::from((cutoff as f32).max(1.0)) + 0.001) as f32);
-        let (few, most) = (if periodic { 3 } else { 2 }, 1290.0);
-        let n = widths.map(|width| match (width / least).floor().min(most) as i64 {
-            n if n <= few => 1,
-            n => n,
-        });
-        Lists {
-            periodic: n.map(|n| periodic && n > 1),
-            sizes: std::array::from_fn(|k| vectors[k][k] / n[k] as f64),
-            tilts: [b[0] / b[1], c[1] / c[2], c[0] / c[2]],
-            n,
-        }
-    }
-
-    fn cell(&self, x: Point) -> [i64; 3] {
-        let [x, y, z] = x.map(f64::from);
-        let y = y - z * self.tilts[1];
-        let along = [x - y * self.tilts[0] - z * self.tilts[2], y, z];
-        std::array::from_fn(|k| ((along[k] / self.sizes[k]) as i64).rem_euclid(self.n[k]))
-    }
-
-    /// Place of a cell among those around another one; the last for any that is not.
-    fn rank(&self, home: [i64; 3], other: [i64; 3]) -> usize {
-        let offset = |k: usize| {
-            let offset = other[k] - home[k];
-            match self.periodic[k] {
-                true if offset == self.n[k] - 1 => -1,
-                true if offset == 1 - self.n[k] => 1,
-                _ => offset,
-            }
-        };
-        let offsets = [0, 1, 2].map(offset);
-        if offsets.iter().any(|offset| offset.abs() > 1) {
-            return 27;
-        }
-        let [x, y, z] = offsets.map(|offset| (offset + 1) as usize);
-        9 * x + 3 * y + z
-    }
 }
 
 /// Searches pairs of two groups, frame after frame.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
-    boxes: Boxes,
-    shell: Shell,
-    near: Vec<u32>,
+    bins: Bins,
+    near: Vec<Near>,
     found: Vec<[u32; 2]>,
+    placed: Vec<Point>,
 }
 
 impl Search {
@@ -489,115 +231,89 @@ impl Search {
         measure: &Measure,
         least: Option<f64>,
         columns: [&[u32]; 2],
-        [first, second]: [&[u32]; 2],
+        places: [&[u32]; 2],
         pairs: &mut Vec<Pair>,
     ) -> Result<(), String> {
-        self.found.clear();
-        let swapped = first.len() < second.len();
-        let (few, many) = if swapped {
-            (first, second)
+        let swapped = places[0].len() < places[1].len();
+        let [first, second] = [0, 1].map(|k| Atoms {
+            frame,
+            columns: Some(columns[k]),
+            places: places[k],
+        });
+        let [few, many] = if swapped {
+            [first, second]
         } else {
-            (second, first)
+            [second, first]
         };
-        let [of_few, of_many] = if swapped {
-            columns
-        } else {
-            [columns[1], columns[0]]
-        };
-        let at = |columns: &[u32], place: u32| frame[columns[place as usize] as usize];
-        let is_sparse = many.len() >= MANY * few.len();
-        (self.boxes).fill(measure, few, is_sparse, |place| at(of_few, place))?;
-        self.boxes
-            .near(many, |place| at(of_many, place), &mut self.near)?;
-        let (boxes, in_cell) = (&self.boxes, measure.is_in_cell());
-        let mut add = |[many, few]: [u32; 2], [of_many, of_few]: [Point; 2]| {
+        self.search(measure, few, many)?;
+        self.placed.clear();
+        for x in few.positions() {
+            self.placed.push(measure.placed(x)?);
+        }
+        // Those of one atom follow each other.
+        let mut last = (u32::MAX, [0.0; 3]);
+        for &[number, other] in &self.found {
+            let many_place = self.near[number as usize].place;
+            if last.0 != number {
+                last = (number, measure.placed(many.at(many_place))?);
+            }
+            let (few_place, few_at) = (few.places[other as usize], self.placed[other as usize]);
             let ([i, j], [a, b]) = match swapped {
-                true => ([few, many], [of_few, of_many]),
-                false => ([many, few], [of_many, of_few]),
+                true => ([few_place, many_place], [few_at, last.1]),
+                false => ([many_place, few_place], [last.1, few_at]),
             };
             if let Some(distance) = measure.within_placed(a, b)
                 && least.is_none_or(|least| distance > least)
             {
                 pairs.push(Pair { i, j, distance });
             }
-        };
-        for &place in &self.near {
-            let x = boxes.home(at(of_many, place))?;
-            if in_cell && !boxes.repeats {
-                boxes.search(x, |other, point| add([place, other], [x, point]));
-            } else {
-                boxes.search(x, |other, _| self.found.push([place, other]));
-            }
-        }
-        if boxes.repeats {
-            self.found.sort_unstable();
-            self.found.dedup();
-        }
-        for &[many, few] in &self.found {
-            let positions = [
-                measure.placed(at(of_many, many))?,
-                measure.placed(at(of_few, few))?,
-            ];
-            add([many, few], positions);
         }
         Ok(())
     }
-}
 
-impl Search {
-    /// Mark the `places` that are within the measure's cutoff of any of `of`.
+    /// Find pairs that may be near, by numbers in `self.near` and among the few.
+    fn search(&mut self, measure: &Measure, few: Atoms<'_>, many: Atoms<'_>) -> Result<(), String> {
+        self.found.clear();
+        if !few.places.is_empty() {
+            self.bins.fill(measure, few, many.places.len())?;
+            find_near(&self.bins, many, &mut self.near)?;
+            self.bins.pairs(&self.near, &mut self.found);
+        }
+        Ok(())
+    }
+
+    /// Mark those atoms that are within the measure's cutoff of any of others.
     ///
     /// # Errors
     /// As [`Search::find`].
     pub(crate) fn mark_near(
         &mut self,
         measure: &Measure,
-        at: impl Fn(u32) -> Point + Copy,
-        of: &[u32],
-        places: &[u32],
+        others: Atoms<'_>,
+        atoms: Atoms<'_>,
         marks: &mut [bool],
     ) -> Result<(), String> {
-        if of.len() <= places.len() && self.shell.fill(measure, of, at) {
-            let mut refused = Ok(());
-            let is_near = |atom, place| match measure.within(at(atom), at(place)) {
-                Ok(distance) => distance.is_some(),
-                Err(reason) => {
-                    refused = Err(reason);
-                    true
-                }
+        let by_others = others.places.len() <= atoms.places.len();
+        if by_others {
+            self.bins.fill(measure, others, atoms.places.len())?;
+            find_near(&self.bins, atoms, &mut self.near)?;
+            mark_near(&self.bins, &self.near, marks, &mut self.found);
+        } else {
+            self.search(measure, atoms, others)?;
+        }
+        for &[number, other] in &self.found {
+            let near = self.near[number as usize].place;
+            let (other, place) = if by_others {
+                (others.places[other as usize], near)
+            } else {
+                (near, atoms.places[other as usize])
             };
-            if self.shell.find(places, at, marks, is_near) {
-                return refused;
+            if !marks[place as usize] {
+                let distance = measure.within(others.at(other), atoms.at(place))?;
+                marks[place as usize] = distance.is_some();
             }
         }
-        let (few, many) = if of.len() < places.len() {
-            (of, places)
-        } else {
-            (places, of)
-        };
-        let places_are_few = of.len() >= places.len();
-        let is_sparse = many.len() >= MANY * few.len();
-        self.boxes.fill(measure, few, is_sparse, at)?;
-        self.boxes.near(many, at, &mut self.near)?;
-        let mut refused = Ok(());
-        for &one in &self.near {
-            let x = at(one);
-            let home = self.boxes.home(x)?;
-            self.boxes.search(home, |other, _| {
-                let (from, place) = if places_are_few {
-                    (x, other)
-                } else {
-                    (at(other), one)
-                };
-                if !marks[place as usize] {
-                    match measure.within(from, at(place)) {
-                        Ok(distance) => marks[place as usize] = distance.is_some(),
-                        Err(reason) => refused = Err(reason),
-                    }
-                }
-            });
-        }
-        refused
+        Ok(())
     }
 }
 
@@ -614,6 +330,8 @@ pub(crate) fn finite(x: Point) -> Result<Point, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::{Cell, square};
+    use crate::instructions::allow_wide;
     use crate::tests::Random;
 
     const CELLS: [[f32; 6]; 8] = [
@@ -704,6 +422,99 @@ mod tests {
             }
             assert!(n_all > 100, "{cell:?}");
         }
+    }
+
+    /// Positions on a grid, so that many are just as far apart as the cutoff, in the cell and up to
+    /// so many cells away.
+    fn on_grid(
+        random: &mut Random,
+        n_atoms: usize,
+        size: f64,
+        of: Option<Cell>,
+        away: f64,
+    ) -> Vec<Point> {
+        let frame = random.structure(n_atoms, size, 1.0);
+        let frame = frame.as_chunks::<3>().0.iter();
+        frame
+            .map(|x| {
+                let x = x.map(|x| 0.5 * (2.0 * x).round());
+                let images = random.vector::<3>().map(|x| (away * x).round());
+                of.map_or(x, |cell| cell.shifted(x, images))
+                    .map(|x| x as f32)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_search_finds_to_the_bit_what_measuring_all_pairs_finds() {
+        let mut random = Random(73);
+        let mut search = Search::default();
+        let (mut n_found, mut n_at_cutoff) = (0, 0);
+        for dimensions in CELLS {
+            for (n, m, size, cutoff, away) in [
+                (150, 90, 6.0, 2.5, 0.0),
+                (40, 300, 9.0, 4.0, 30.0),
+                (9, 200, 4.0, 1.5, 2.0),
+                (200, 190, 20.0, 5.0, 1.0),
+                (1, 30, 4.0, 3.0, 1.0),
+            ] {
+                let cell = cell_for(dimensions, cutoff, "this").expect("a cell");
+                let frame = on_grid(&mut random, n + m, size, cell, away);
+                let columns: Vec<u32> = (0..(n + m) as u32).rev().collect();
+                let (first, second) = columns.split_at(n);
+                let places = [first, second].map(|list| (0..list.len() as u32).collect::<Vec<_>>());
+                let extent = || extent(&frame, [first, second]);
+                let measure = Measure::new(cell, [n, m], cutoff, extent);
+                let at = |column: u32| frame[column as usize];
+                let (mut wanted, mut near) = (Vec::new(), vec![false; n + m]);
+                for (&i, &first) in places[0].iter().zip(first) {
+                    for (&j, &second) in places[1].iter().zip(second) {
+                        let distance = measure.within(at(first), at(second)).expect("positions");
+                        let Some(distance) = distance else { continue };
+                        (near[first as usize], near[second as usize]) = (true, true);
+                        n_at_cutoff += usize::from((distance - cutoff).abs() < 1e-4);
+                        if distance > 1.0 {
+                            wanted.push((i, j, distance.to_bits()));
+                        }
+                    }
+                }
+                n_found += wanted.len();
+                for wide in [true, false] {
+                    allow_wide(wide);
+                    let mut pairs = Vec::new();
+                    let lists = places.each_ref().map(|list| &list[..]);
+                    (search.find(
+                        &frame,
+                        &measure,
+                        Some(1.0),
+                        [first, second],
+                        lists,
+                        &mut pairs,
+                    ))
+                    .expect("positions");
+                    let found = pairs.iter();
+                    let found = found.map(|pair| (pair.i, pair.j, pair.distance.to_bits()));
+                    let mut found: Vec<_> = found.collect();
+                    found.sort_unstable();
+                    assert_eq!(found, wanted, "{dimensions:?} {n} {m} {cutoff}");
+                    let mut marks = vec![false; n + m];
+                    for [of, others] in [[second, first], [first, second]] {
+                        let [of, others] = [of, others].map(|places| Atoms {
+                            frame: &frame,
+                            columns: None,
+                            places,
+                        });
+                        (search.mark_near(&measure, others, of, &mut marks)).expect("positions");
+                    }
+                    assert_eq!(marks, near, "{dimensions:?} {n} {m} {cutoff}");
+                }
+                allow_wide(true);
+            }
+        }
+        assert!(
+            n_found > 5000 && n_at_cutoff > 200,
+            "{n_found} {n_at_cutoff}"
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::points::LANES;
 use crate::cell::{Cell, FAR, square};
+use crate::instructions::LANES;
 use crate::qcp::Matrix3;
 
 /// Boxes of the grid within the longest distance of two spheres that meet.

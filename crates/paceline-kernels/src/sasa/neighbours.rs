@@ -1,7 +1,7 @@
 //! Spheres that meet one, those that cover most of it first.
 
 use super::grid::{Around, Grid, Run};
-use super::points::{LANES, low_bits, positive};
+use crate::instructions::{LANES, low_bits, positive};
 
 /// Neighbours that are tested together.
 pub const BATCH: usize = 8;

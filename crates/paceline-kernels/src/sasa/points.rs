@@ -2,9 +2,8 @@
 
 use super::neighbours::{BATCH, Neighbour};
 use crate::cell::square;
+use crate::instructions::{LANES, low_bits, positive};
 
-/// Points that are tested together.
-pub const LANES: usize = 8;
 /// Distances (Å) beneath which single precision does not decide for all points of a patch.
 const ROUNDED: f32 = 1e-4;
 
@@ -126,11 +125,6 @@ fn greater(x: f32, y: f32) -> f32 {
     if x > y { x } else { y }
 }
 
-/// Set the first `n` bits.
-pub fn low_bits(n: usize) -> u8 {
-    (u16::MAX >> (16 - n)) as u8
-}
-
 /// Points on a sphere of radius 1 that are close together.
 #[derive(Debug, Clone, Default)]
 struct Patch {
@@ -173,36 +167,6 @@ impl Patch {
             }
         }
         positive::<WIDE>(&above)
-    }
-}
-
-/// A bit for each number above 0. `WIDE` is that of `by_widest`: true in nothing else.
-#[inline(always)]
-pub fn positive<const WIDE: bool>(numbers: &[f32; LANES]) -> u8 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        // Of plain code the compiler makes a shift a number, and of two halves, two of all that
-        // goes before: 1.6 and 1.3 times the time of all.
-        // SAFETY: only what was compiled for AVX2 has WIDE, and it runs on processors that have it;
-        // every processor of this kind has the others. All loads are of numbers of these eight.
-        unsafe {
-            if WIDE {
-                let all = _mm256_loadu_ps(numbers.as_ptr());
-                let above = _mm256_cmp_ps::<_CMP_GT_OQ>(all, _mm256_setzero_ps());
-                return _mm256_movemask_ps(above) as u8;
-            }
-            let [low, high] = [0, 4].map(|k| {
-                let four = _mm_loadu_ps(numbers.as_ptr().add(k));
-                _mm_movemask_ps(_mm_cmpgt_ps(four, _mm_setzero_ps()))
-            });
-            (low | high << 4) as u8
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let numbered = numbers.iter().enumerate();
-        numbered.fold(0, |bits, (k, &x)| bits | u8::from(x > 0.0) << k)
     }
 }
 
