@@ -98,49 +98,9 @@ def of_function(function: Callable[..., Any], *groups: Any) -> Any:
     return AnalysisFromFunction(function, groups[0].universe.trajectory, *groups)
 
 
-def gyration_of_mdtraj(trajectory: Any, masses: np.ndarray) -> np.ndarray:
-    """MDTraj's, in Å; it counts from the geometric center."""
-    import mdtraj
-
-    return 10 * mdtraj.compute_rg(trajectory, masses=masses)
-
-
-def phi_psi_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
-    """Angles of the residues that have both, in degrees."""
-    import mdtraj
-
-    (_, phi), (_, psi) = mdtraj.compute_phi(trajectory), mdtraj.compute_psi(trajectory)
-    return np.degrees(np.stack([phi[:, :-1], psi[:, 1:]], axis=2))
-
-
-def sasa_of_mdtraj(n_points: int) -> Callable[[Any, np.ndarray], np.ndarray]:
-    """Areas of residues in Å²."""
-
-    def compute(trajectory: Any, _: np.ndarray) -> np.ndarray:
-        import mdtraj
-
-        return 100 * mdtraj.shrake_rupley(trajectory, n_sphere_points=n_points).sum(axis=1)
-
-    return compute
-
-
-def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
-    """All pairs of Cα atoms, in Å."""
-    import mdtraj
-
-    atoms = trajectory.topology.select("name CA")
-    pairs = atoms[np.column_stack(np.triu_indices(len(atoms), k=1))]
-    return 10 * mdtraj.compute_distances(trajectory, pairs, periodic=False)
-
-
-def matrix_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
-    """RMSDs from the first frame, Å; of as many pairs as there are above the diagonal."""
-    import mdtraj
-
-    ca = trajectory.atom_slice(trajectory.topology.select(CA))
-    ca.center_coordinates()
-    rows = [mdtraj.rmsd(ca, ca, k, precentered=True) for k in range((len(ca) + 1) // 2)]
-    return 10 * rows[0]
+def bonds_per_frame(results: Any) -> np.ndarray:
+    """Number of hydrogen bonds of each frame that has any."""
+    return np.unique(results.hbonds[:, 0], return_counts=True)[1]
 
 
 def of_class(
@@ -169,6 +129,9 @@ def whole(universe: Any) -> Any:
     return universe
 
 
+#: Hydrogen bonds of the protein with water, and waters that are near it.
+BONDS, TO_WATER = ("hydrogenbonds", "HydrogenBondAnalysis", whole), ["protein", WATER]
+SHELL = f"{WATER} and around 3.5 protein"
 SALT_BRIDGES = (
     whole,
     lambda u: (ACIDIC, BASIC),
@@ -183,7 +146,7 @@ CASES: dict[str, Case] = {
         of_ours=lambda results: results.dist_matrix[0],
         theirs=theirs("diffusionmap", "DistanceMatrix", whole, select=CA),
         of_theirs=lambda results: results.dist_matrix[0],
-        mdtraj=matrix_of_mdtraj,
+        mdtraj=peers.matrix_of_mdtraj,
         cpptraj=peers.matrix_of_cpptraj,
         other=(REFERENCE,),
         goal=180,
@@ -216,7 +179,7 @@ CASES: dict[str, Case] = {
         of_ours=lambda results: results.rg,
         theirs=lambda u: of_function(lambda ag: ag.radius_of_gyration(), u.select_atoms("protein")),
         of_theirs=lambda results: results.timeseries,
-        mdtraj=gyration_of_mdtraj,
+        mdtraj=peers.gyration_of_mdtraj,
         gromacs=peers.gyration_of_gromacs,
         cpptraj=peers.gyration_of_cpptraj,
         goal=20,
@@ -231,7 +194,7 @@ CASES: dict[str, Case] = {
             lambda ag: self_distance_array(ag.positions), u.select_atoms("name CA")
         ),
         of_theirs=lambda results: results.timeseries,
-        mdtraj=distances_of_mdtraj,
+        mdtraj=peers.distances_of_mdtraj,
         gromacs=peers.distances_of_gromacs,
         goal=50,
         known={REFERENCE: 412, MDTRAJ: 86},
@@ -253,11 +216,43 @@ CASES: dict[str, Case] = {
         of_ours=lambda results: results.angles,
         theirs=theirs("dihedrals", "Ramachandran", group("protein")),
         of_theirs=lambda results: results.angles,
-        mdtraj=phi_psi_of_mdtraj,
+        mdtraj=peers.phi_psi_of_mdtraj,
         gromacs=peers.phi_psi_of_gromacs,
         cpptraj=peers.phi_psi_of_cpptraj,
         goal=30,
         known={REFERENCE: 468, MDTRAJ: 41, CPPTRAJ: 210},
+    ),
+    "hbonds": Case(
+        ours=ours(*BONDS),
+        of_ours=bonds_per_frame,
+        theirs=theirs(*BONDS),
+        of_theirs=bonds_per_frame,
+        mdtraj=None,
+        cpptraj=peers.bonds_of_cpptraj,
+        # It finds one or two less of some 90, in these frames.
+        other=(CPPTRAJ,),
+        goal=80,
+        known={REFERENCE: 5250, CPPTRAJ: 380},
+    ),
+    "hbonds-water": Case(
+        ours=ours(*BONDS, between=TO_WATER),
+        of_ours=bonds_per_frame,
+        theirs=theirs(*BONDS, between=TO_WATER),
+        of_theirs=bonds_per_frame,
+        mdtraj=None,
+        goal=900,
+        known={REFERENCE: 225_000},
+        data="water",
+    ),
+    "around": Case(
+        ours=ours("groups", "SelectedAtoms", lambda u: u.select_atoms(SHELL, updating=True)),
+        of_ours=lambda results: results.counts,
+        theirs=lambda u: of_function(len, u.select_atoms(SHELL, updating=True)),
+        of_theirs=lambda results: results.timeseries,
+        mdtraj=None,
+        goal=700,
+        known={REFERENCE: 57_200},
+        data="water",
     ),
     "dssp": Case(
         ours=ours("dssp", "DSSP", whole),
@@ -276,7 +271,7 @@ CASES: dict[str, Case] = {
         of_ours=lambda results: results.total,
         theirs=None,
         of_theirs=None,
-        mdtraj=sasa_of_mdtraj(960),
+        mdtraj=peers.sasa_of_mdtraj(960),
         gromacs=peers.sasa_of_gromacs(960),
         cpptraj=peers.sasa_of_cpptraj,
         other=(CPPTRAJ,),
@@ -290,7 +285,7 @@ CASES: dict[str, Case] = {
         of_ours=lambda results: results.total,
         theirs=None,
         of_theirs=None,
-        mdtraj=sasa_of_mdtraj(100),
+        mdtraj=peers.sasa_of_mdtraj(100),
         gromacs=peers.sasa_of_gromacs(100),
         cpptraj=peers.sasa_of_cpptraj,
         other=(CPPTRAJ,),

@@ -1,4 +1,4 @@
-"""Analyses by GROMACS and by cpptraj, for the benchmark of analyses."""
+"""Analyses by MDTraj, GROMACS and cpptraj, for the benchmark of analyses."""
 
 import tempfile
 import warnings
@@ -61,6 +61,51 @@ class Job:
         """Numbers of the data sets that lines of cpptraj call ``found``, a row a frame."""
         write = f"writedata found.dat found* noheader {programs.DIGITS}"
         return np.loadtxt(self.run(n, *lines, "run", write) / "found.dat", ndmin=2)[:, 1:]
+
+
+def gyration_of_mdtraj(trajectory: Any, masses: np.ndarray) -> np.ndarray:
+    """MDTraj's, in Å; it counts from the geometric center."""
+    import mdtraj
+
+    return 10 * mdtraj.compute_rg(trajectory, masses=masses)
+
+
+def phi_psi_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
+    """Angles of the residues that have both, in degrees."""
+    import mdtraj
+
+    (_, phi), (_, psi) = mdtraj.compute_phi(trajectory), mdtraj.compute_psi(trajectory)
+    return np.degrees(np.stack([phi[:, :-1], psi[:, 1:]], axis=2))
+
+
+def sasa_of_mdtraj(n_points: int) -> Callable[[Any, np.ndarray], np.ndarray]:
+    """Areas of residues in Å²."""
+
+    def compute(trajectory: Any, _: np.ndarray) -> np.ndarray:
+        import mdtraj
+
+        return 100 * mdtraj.shrake_rupley(trajectory, n_sphere_points=n_points).sum(axis=1)
+
+    return compute
+
+
+def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
+    """All pairs of Cα atoms, in Å."""
+    import mdtraj
+
+    atoms = trajectory.topology.select("name CA")
+    pairs = atoms[np.column_stack(np.triu_indices(len(atoms), k=1))]
+    return 10 * mdtraj.compute_distances(trajectory, pairs, periodic=False)
+
+
+def matrix_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
+    """RMSDs from the first frame, Å; of as many pairs as there are above the diagonal."""
+    import mdtraj
+
+    ca = trajectory.atom_slice(trajectory.topology.select("name CA"))
+    ca.center_coordinates()
+    rows = [mdtraj.rmsd(ca, ca, k, precentered=True) for k in range((len(ca) + 1) // 2)]
+    return 10 * rows[0]
 
 
 def gyration_of_gromacs(job: Job, n: int) -> np.ndarray:
@@ -142,6 +187,18 @@ def phi_psi_of_cpptraj(job: Job, n: int) -> np.ndarray:
     folder = job.run(n, f"multidihedral D phi psi resrange 1-{last}", "run", *write)
     phi, psi = (np.loadtxt(folder / f"{one}.dat", ndmin=2)[:, 1:] for one in ("phi", "psi"))
     return np.stack([phi[:, :-1], psi[:, 1:]], axis=2)
+
+
+def bonds_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Number of hydrogen bonds of each frame, with the donors and acceptors of MDAnalysis."""
+    from MDAnalysis.analysis.hydrogenbonds import HydrogenBondAnalysis
+
+    found = HydrogenBondAnalysis(job.universe)
+    hydrogens = job.universe.select_atoms(found.hydrogens_sel)
+    donors = programs.mask(np.unique([one.bonded_atoms[0].index for one in hydrogens]))
+    words = f"donormask {donors} acceptormask {programs.mask(job.atoms(found.acceptors_sel))}"
+    job.run(n, f"hbond H {words} dist 3.0 angle 150 image out {job.folder / 'bonds.dat'}")
+    return np.loadtxt(job.folder / "bonds.dat", usecols=[1], ndmin=1)
 
 
 def structure_of_cpptraj(job: Job, n: int) -> np.ndarray:
