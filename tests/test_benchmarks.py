@@ -107,6 +107,16 @@ def test_matrix_of_rmsds(folder):
 
 
 @pytest.mark.full
+def test_growth(folder):
+    assert tools_of("growth", "EinsteinMSD", folder) == {"frames", "atoms"}
+
+
+@pytest.mark.full
+def test_displacements(folder):
+    assert tools_of("msd", "paceline", folder) == {"200"}
+
+
+@pytest.mark.full
 def test_analyses(folder):
     assert tools_of("analyses", "gyration", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
     assert tools_of("analyses", "rmsd-matrix", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
