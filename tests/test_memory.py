@@ -94,7 +94,7 @@ def test_series_go_when_the_run_ends(backend, transforms, adk_in_water):
     try:
         one = WatchedMSD(water).run(backend=backend, transforms=transforms)
         for thread in threading.enumerate():
-            if thread.name.startswith("paceline-"):
+            if re.fullmatch(r"paceline-\d+", thread.name):
                 thread.join(timeout=60)  # its last task has a part of the series
         assert one.series() is None
     finally:
