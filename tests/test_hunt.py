@@ -32,7 +32,7 @@ def test_changed_files():
     assert found.keys() == {*mutations.KINDS, "all"}
     assert found["all"]["runs"] == 100
     # It neither refuses all files nor changes nothing.
-    assert all(found["all"][outcome] > 5 for outcome in ("refused", "told", "equal", "unseen"))
+    assert all(found["all"][outcome] > 2 for outcome in ("refused", "told", "equal", "unseen"))
 
 
 @needs_mpi

@@ -37,7 +37,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = ("paceline ", "python -m paceline ", "mpirun -n 64 ", "sed ")
 #: Beginnings of other lines of the shell: what installs, and what needs a cluster.
 OTHERS = ("make ", "pip install ", "sudo apt-get ", "python -m venv ", "mpio/bin/", "ln -s ")
-OTHERS += ("conda ", "grep ", "podman ", "python -m paceline.selftest")
+OTHERS += ("conda ", "grep ", "podman ", "CARGO_TARGET_", "python -m paceline.selftest")
 OTHERS += (
     "PATH=",
     "srun ",

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
     import subprocess
+
+    import numpy as np
 
 try:
     import fcntl
@@ -468,8 +468,7 @@ def _windows(size: int) -> list[tuple[int, int]]:
     """Byte ranges that stand for a whole file of `size` bytes."""
     if size <= _WINDOWS * _WINDOW:
         return [(0, size)]
-    starts = np.linspace(0, size - _WINDOW, _WINDOWS).astype(int)
-    return [(int(start), _WINDOW) for start in starts]
+    return [(k * (size - _WINDOW) // (_WINDOWS - 1), _WINDOW) for k in range(_WINDOWS)]
 
 
 def _is_known(path: str | os.PathLike) -> bool:
@@ -478,12 +477,14 @@ def _is_known(path: str | os.PathLike) -> bool:
 
 
 @cache
-def _mincore() -> Callable[[int, int, int], np.ndarray | None] | None:
+def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
     """Make a function that looks at the pages of a file; None where the system has no such call.
 
     Nothing is read through the mapping, so that a file that becomes shorter does no harm.
     """
     import ctypes
+
+    import numpy as np
 
     try:
         mincore = ctypes.CDLL(None, use_errno=True).mincore
