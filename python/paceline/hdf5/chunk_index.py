@@ -47,6 +47,14 @@ class Filter:
         return f"{name} ({self.number})"
 
 
+def hide_damage(filters: Sequence[Filter]) -> bool:
+    """Tell if HDF5 may read a damaged chunk without an error: hdf5plugin's Zstandard does.
+
+    What it then gives is what was in memory before.
+    """
+    return any(stage.number == ZSTD for stage in filters)
+
+
 @dataclass(frozen=True)
 class ChunkTable:
     """Offset and size of each chunk of a dataset, in C order over the grid of chunks."""

@@ -19,6 +19,7 @@ from paceline.hdf5.chunk_index import (
     Dataset,
     Element,
     Filter,
+    hide_damage,
     slice_of,
 )
 from paceline.hdf5.file import NOWHERE, Array, damaged, unpacked_ratio
@@ -190,10 +191,10 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def read_series(array: Array) -> np.ndarray:
     """Read all numbers of a dataset with an axis, which may have a chunk for each.
 
-    The core reads many chunks, and such as HDF5 lacks a filter of.
+    The core reads many chunks, and such as HDF5 lacks a filter of, or would read damaged.
     """
-    only_core = array.missing_filter is not None
-    if _has_chunks_of_rows(array) and (only_core or _has_many_chunks(array)):
+    only_core = hide_damage(array.filters) or array.missing_filter is not None
+    if _has_chunks_of_rows(array) and (_has_many_chunks(array) or only_core):
         dataset = describe_dataset(array)
         # Where the core fails, HDF5 says what is wrong, or reads it all the same.
         with contextlib.suppress(*() if only_core else (DamagedFileError,)):
