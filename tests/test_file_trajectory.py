@@ -285,6 +285,23 @@ def test_a_closed_trajectory_reads_nothing(adk_xtc, tmp_path):
     assert path not in names
 
 
+def test_closing_ends_loops_and_analyses(adk_xtc, tmp_path):
+    path = shutil.copy(adk_xtc.trajectory, tmp_path)
+    trajectory = paceline.open(path)
+    begun = [iter(trajectory), trajectory.blocks(n_frames=2)]
+    for loop in begun:
+        next(loop)
+    later = [iter(trajectory), trajectory.blocks()]
+    copy = pickle.loads(pickle.dumps(trajectory))
+    trajectory.close()
+    for loop in [*begun, *later]:
+        with pytest.raises(ValueError, match=r"adk\.xtc: the trajectory is closed"):
+            next(loop)
+    with pytest.raises(ValueError, match="closed"):
+        paceline.TimeSeries(lambda block: block.times, trajectory).run(backend="serial")
+    assert len(list(copy)) == 98
+
+
 def test_too_much_for_memory_is_refused(adk_xtc, monkeypatch):
     trajectory = paceline.open(adk_xtc.trajectory)
     monkeypatch.setattr("paceline.trajectory.file_trajectory.free_memory", lambda: 10**6)

@@ -3,8 +3,8 @@
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, overload
@@ -220,6 +220,9 @@ class FileTrajectory(Trajectory):
         """Close all files; frames cannot be read any more, and arrays stay."""
         self._closed = True
         vars(self).pop("_frame_reading", None)
+        for pieces in list(self._loops):
+            with suppress(ValueError):  # another thread reads right now, and ends behind that
+                pieces.close()
 
     def __len__(self) -> int:
         return self.n_frames
@@ -247,7 +250,8 @@ class FileTrajectory(Trajectory):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_frame_reading"}
+        of_process = ("_frame_reading", "_loops")
+        return {name: value for name, value in vars(self).items() if name not in of_process}
 
     @property
     def filenames(self) -> list[str]:
@@ -510,7 +514,10 @@ class FileTrajectory(Trajectory):
         """Yield so many frames of each part at a time; with `skip`, leave out damaged ones."""
         warned = False
         with closing(reading.read(parts)) as pieces:
+            self._check_open()
+            self._loops.add(pieces)
             for decoded, damaged in pieces:
+                self._check_open()
                 for first in range(0, len(decoded.frames), n_frames):
                     some = decoded[first : first + n_frames]
                     lost = [(k - first, why) for k, why in damaged if 0 <= k - first < n_frames]
@@ -527,6 +534,7 @@ class FileTrajectory(Trajectory):
                         some = some[whole]
                     if len(some.frames):
                         yield some
+                        self._check_open()
 
     def _numbers(self, frames: Frames) -> np.ndarray:
         """Numbers of chosen frames."""
@@ -536,8 +544,7 @@ class FileTrajectory(Trajectory):
 
     def _reading(self, atoms: Atoms, fields: Sequence[str], required: Sequence[str]) -> FieldReader:
         """Get ready to read fields of atoms, in any order."""
-        if self._closed:
-            raise ValueError(f"{self.filename}: the trajectory is closed")
+        self._check_open()
         held = field_bits(fields) & field_bits(self.fields)
         if field_bits(required) & ~held:
             lacking = " and ".join(field for field in required if field not in self.fields)
@@ -554,6 +561,15 @@ class FileTrajectory(Trajectory):
             columns = None if np.array_equal(decoded, wanted) else inverse
         source = self.frame_source(decoded, fields_in(field_bits(fields)), required)
         return FieldReader(self.chain, source, columns)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.filename}: the trajectory is closed")
+
+    @cached_property
+    def _loops(self) -> "WeakSet[Generator[Any, None, None]]":
+        """Loops that read, and may have files open."""
+        return WeakSet()
 
     @cached_property
     def _frame_reading(self) -> FieldReader:
@@ -592,6 +608,7 @@ class FileTrajectory(Trajectory):
         self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
     ) -> FrameSource:
         """Make the source from which workers read these fields of these atoms."""
+        self._check_open()
         decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
         return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, self._time_axis)
 
