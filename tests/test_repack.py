@@ -17,6 +17,7 @@ from helpers.programs import HDF5_TOOLS, load_filters, without_filters
 
 from paceline import cli
 from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
+from paceline.hdf5.file import Array
 from paceline.hdf5.repack import repack
 
 POSITION = "particles/all/position/value"
@@ -285,14 +286,35 @@ def test_what_cannot_be_repacked_is_named(tmp_path):
     fails(UnsupportedError, "not an HDF5 file")
 
 
+def damage(path, chunk, byte=None):
+    """Change a byte of a chunk of the positions, that in its middle; all bytes of the file."""
+    with h5py.File(path) as file:
+        place = file[POSITION].id.get_chunk_info(chunk)
+    data = bytearray(path.read_bytes())
+    data[place.byte_offset + (place.size // 2 if byte is None else byte)] ^= 0xFF
+    path.write_bytes(data)
+    return data
+
+
+def test_damage_that_hdf5_does_not_see_is_found(tmp_path, monkeypatch):
+    """A filter of Zstandard for HDF5 gives any numbers for a damaged chunk, and no error."""
+    load_filters("zstd")
+    path = tmp_path / "md.h5md"
+    make(path, kind="<f8", compression=32015, compression_opts=(3,))
+    damage(path, 20, byte=0)
+
+    def unseen(array, rows):
+        return np.zeros((rows.stop - rows.start, *array.shape[1:]), array.dtype)
+
+    monkeypatch.setattr(Array, "part", unseen)
+    with pytest.raises(DamagedFileError, match=r"md.h5md: .*byte"):
+        repack(path)
+
+
 def test_a_damaged_file_is_named_and_left_alone(tmp_path):
     path = tmp_path / "md.h5md"
     make(path, compression="gzip", fletcher32=True)
-    with h5py.File(path) as file:
-        place = file[POSITION].id.get_chunk_info(20)
-    data = bytearray(path.read_bytes())
-    data[place.byte_offset + place.size // 2] ^= 0xFF
-    path.write_bytes(data)
+    data = damage(path, 20)
     with pytest.raises(DamagedFileError, match=r"md.h5md: .*position/value"):
         repack(path)
     assert path.read_bytes() == data

@@ -22,7 +22,16 @@ from paceline._util.machine import current_command
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, SHUFFLE, ZSTD, Element, slice_of
+from paceline.hdf5.chunk_index import (
+    DEFLATE,
+    FLETCHER32,
+    LZ4,
+    SHUFFLE,
+    ZSTD,
+    Element,
+    hide_damage,
+    slice_of,
+)
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
 from paceline.hdf5.h5md_tree import ELEMENTS, mark_rounded
@@ -419,7 +428,16 @@ def _through_hdf5(array: Array) -> _Read:
     """Read through HDF5 numbers as they are, or, of 32 bits, in the machine's order of bytes."""
     array.check_filters()
     kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
-    return lambda first, stop: np.ascontiguousarray(array.part(slice(first, stop)), dtype=kind)
+
+    def read(first: int, stop: int) -> np.ndarray:
+        if check is not None:
+            check(first, stop)
+        return np.ascontiguousarray(array.part(slice(first, stop)), dtype=kind)
+
+    check = None
+    if hide_damage(array.filters) and not (dataset := describe_dataset(array)).h5py_fallback:
+        check = _CoreReader(array.file.path, Element(dataset))
+    return read
 
 
 def _reader_of(array: Array) -> _Read:
