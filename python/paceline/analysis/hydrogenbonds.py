@@ -155,8 +155,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         ours.u, ours.criterion = theirs.u, "mdanalysis"
         for name in ("d_h_cutoff", "d_a_cutoff", "d_h_a_angle", "update_selections", "between_ags"):
             setattr(ours, name, getattr(theirs, name))
-        for name in ("_donors_sel", "_hydrogens_sel", "_acceptors_sel"):
-            setattr(ours, name, getattr(theirs, name))
+        for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
+            setattr(ours, f"_{name}", getattr(theirs, name))
         ours._check_selections()
         ours._donors, ours._hydrogens = theirs._donors, theirs._hydrogens
         ours._acceptors = theirs.u.atoms[theirs._acceptors.indices]
