@@ -47,7 +47,7 @@ class Filter:
         return f"{name} ({self.number})"
 
 
-def hide_damage(filters: Sequence[Filter]) -> bool:
+def may_hide_damage(filters: Sequence[Filter]) -> bool:
     """Tell if HDF5 may read a damaged chunk without an error: hdf5plugin's Zstandard does.
 
     What it then gives is what was in memory before.

@@ -19,7 +19,7 @@ from paceline.hdf5.chunk_index import (
     Dataset,
     Element,
     Filter,
-    hide_damage,
+    may_hide_damage,
     slice_of,
 )
 from paceline.hdf5.file import NOWHERE, Array, damaged, unpacked_ratio
@@ -193,7 +193,7 @@ def read_series(array: Array) -> np.ndarray:
 
     The core reads many chunks, and such as HDF5 lacks a filter of, or would read damaged.
     """
-    only_core = hide_damage(array.filters) or array.missing_filter is not None
+    only_core = may_hide_damage(array.filters) or array.missing_filter is not None
     if _has_chunks_of_rows(array) and (_has_many_chunks(array) or only_core):
         dataset = describe_dataset(array)
         # Where the core fails, HDF5 says what is wrong, or reads it all the same.

@@ -29,7 +29,7 @@ from paceline.hdf5.chunk_index import (
     SHUFFLE,
     ZSTD,
     Element,
-    hide_damage,
+    may_hide_damage,
     slice_of,
 )
 from paceline.hdf5.dataset import describe_dataset
@@ -435,7 +435,7 @@ def _through_hdf5(array: Array) -> _Read:
         return np.ascontiguousarray(array.part(slice(first, stop)), dtype=kind)
 
     check = None
-    if hide_damage(array.filters) and not (dataset := describe_dataset(array)).h5py_fallback:
+    if may_hide_damage(array.filters) and not (dataset := describe_dataset(array)).h5py_fallback:
         check = _CoreReader(array.file.path, Element(dataset))
     return read
 

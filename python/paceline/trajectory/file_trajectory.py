@@ -3,9 +3,9 @@
 import math
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, overload
 from weakref import WeakSet
@@ -13,12 +13,13 @@ from weakref import WeakSet
 import numpy as np
 
 from paceline._util.machine import available_cpus, free_memory
-from paceline.block import FIELDS, Block, FrameBuffer, field_bits, fields_in
+from paceline.block import Block, FrameBuffer, field_bits, fields_in
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.read_options import Hdf5Options
 from paceline.performance.number_format import amount, many
 from paceline.schedule.plan import Plan, make_plan, numbers_of
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named, warn
 from paceline.trajectory.read_ahead import FieldReader
 from paceline.trajectory.source import Extents, FrameSource, TimeAxis, time_axis_of
@@ -99,7 +100,7 @@ def open(
     return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
 
 
-class Trajectory:
+class Trajectory(ABC):
     """A trajectory that is open in the user's process: all that a run asks of it.
 
     Attributes
@@ -123,34 +124,36 @@ class Trajectory:
     chunk_frames = 1
     t_init_top = t_init_traj = math.nan
 
+    @abstractmethod
     def extents(self, frames: np.ndarray) -> Extents:
         """Find frames."""
-        raise NotImplementedError
 
+    @abstractmethod
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Bytes to be read of a frame for these atoms, about."""
-        raise NotImplementedError
 
+    @abstractmethod
     def warn_of_rereading(self, plan: Plan) -> None:
         """Warn once, where blocks are so small that what is stored as one is read for several."""
 
     @property
+    @abstractmethod
     def fields(self) -> Sequence[str]:
         """Fields that frames may hold, out of `paceline.block.FIELDS`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def frame_source(
         self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
     ) -> FrameSource:
         """Make the source from which workers read these fields of these atoms."""
-        raise NotImplementedError
 
+    @abstractmethod
     def verify(self) -> None:
         """Raise `FileChangedError` where a file that was read is no longer the one opened."""
 
+    @abstractmethod
     def provenance(self) -> dict[str, Any]:
         """Versions, files and fingerprints, for results."""
-        raise NotImplementedError
 
 
 class FileTrajectory(Trajectory):
@@ -227,19 +230,19 @@ class FileTrajectory(Trajectory):
     def __len__(self) -> int:
         return self.n_frames
 
-    def __iter__(self) -> Iterator["Frame"]:
+    def __iter__(self) -> Iterator[Frame]:
         return iter(self[:])
 
     @overload
-    def __getitem__(self, frames: int) -> "Frame": ...
+    def __getitem__(self, frames: int) -> Frame: ...
     @overload
     def __getitem__(
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
-    ) -> "FrameSequence": ...
-    def __getitem__(self, frames: Any) -> "Frame | FrameSequence":
+    ) -> FrameSequence: ...
+    def __getitem__(self, frames: Any) -> Frame | FrameSequence:
         """Read a frame, or choose frames to be read one after another."""
         if isinstance(frames, int | np.integer):
-            return self._read_frame(int(numbers_of([frames], self.n_frames, "frame")[0]))
+            return self.read_frame(int(numbers_of([frames], self.n_frames, "frame")[0]))
         return FrameSequence(self, self._numbers(frames))
 
     def __repr__(self) -> str:
@@ -286,7 +289,7 @@ class FileTrajectory(Trajectory):
         return self._time_axis.spacing(self.chain.dt)
 
     @property
-    def atoms(self) -> "FileAtoms":
+    def atoms(self) -> FileAtoms:
         """All atoms, for analyses."""
         return FileAtoms(self, np.arange(self.n_atoms))
 
@@ -303,7 +306,7 @@ class FileTrajectory(Trajectory):
         )
 
     def positions(self, *, frames: Frames = None, atoms: Atoms = None) -> np.ndarray:
-        """Read positions into one array.
+        """Read positions into one array; `blocks` can leave out frames that cannot be read.
 
         Parameters
         ----------
@@ -463,19 +466,19 @@ class FileTrajectory(Trajectory):
         for decoded in self._decoded(reading, parts, n_frames, skip):
             yield Block(decoded, None, {})
 
-    def _frames(self, numbers: np.ndarray) -> Iterator["Frame"]:
-        """Yield frames, which are decoded together."""
+    def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]:
+        """Yield frames by their numbers; several are decoded together."""
         reading = self._reading(None, self.fields, ())
         together = reading.piece_frames(numbers)
         parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
         for decoded in self._decoded(reading, parts, 1, skip=False):
             yield self._frame(decoded, 0)
 
-    def _read_frame(self, number: int) -> "Frame":
+    def read_frame(self, number: int) -> Frame:
         """Read one frame, in this thread."""
         return self._frame(self._frame_reading.read_alone(number), 0)
 
-    def _frame(self, decoded: FrameBuffer, row: int) -> "Frame":
+    def _frame(self, decoded: FrameBuffer, row: int) -> Frame:
         """Show a row of arrays as a frame."""
         number = int(decoded.frames[row])
         cell = decoded.dimensions[row]
@@ -628,155 +631,3 @@ class FileTrajectory(Trajectory):
             "trajectory": ", ".join(file.path for file in self.chain.files),
             "fingerprint": ", ".join(file.fingerprint for file in self.chain.files),
         }
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Frame:
-    """One frame of a trajectory; its arrays are its own.
-
-    Attributes
-    ----------
-    filename : str
-        The file that it is in.
-    frame : int
-        Its number in the trajectory.
-    time : float
-        ps.
-    step : int
-        Step number of the simulation.
-    dimensions : numpy.ndarray of float32, shape (6,), or None
-        Lengths of the cell (Å) and its angles (degrees); None without a cell.
-    positions, velocities, forces : numpy.ndarray of float32, shape (n_atoms, 3)
-        Å, Å/ps, kJ/(mol·Å); `MissingDataError` where the frame holds none.
-    has_positions, has_velocities, has_forces : bool
-        Whether it does.
-    """
-
-    filename: str
-    frame: int
-    time: float
-    step: int
-    dimensions: np.ndarray | None
-    _fields: Mapping[str, np.ndarray]
-
-    @property
-    def positions(self) -> np.ndarray:
-        """Positions, Å: ndarray of float32, shape (n_atoms, 3)."""
-        return self._field("positions")
-
-    @property
-    def velocities(self) -> np.ndarray:
-        """Velocities, Å/ps: ndarray of float32, shape (n_atoms, 3)."""
-        return self._field("velocities")
-
-    @property
-    def forces(self) -> np.ndarray:
-        """Forces, kJ/(mol·Å): ndarray of float32, shape (n_atoms, 3)."""
-        return self._field("forces")
-
-    @property
-    def has_positions(self) -> bool:
-        """Tell if the frame holds positions."""
-        return "positions" in self._fields
-
-    @property
-    def has_velocities(self) -> bool:
-        """Tell if the frame holds velocities."""
-        return "velocities" in self._fields
-
-    @property
-    def has_forces(self) -> bool:
-        """Tell if the frame holds forces."""
-        return "forces" in self._fields
-
-    def _field(self, field: str) -> np.ndarray:
-        try:
-            return self._fields[field]
-        except KeyError:
-            held = " and ".join(name for name in FIELDS if name in self._fields) or "nothing"
-            raise MissingDataError(
-                f"{self.filename}: frame {self.frame} has no {field}; it holds {held}"
-            ) from None
-
-    def __repr__(self) -> str:
-        held = ", ".join(name for name in FIELDS if name in self._fields)
-        return f"<{type(self).__name__} {self.frame} at {self.time:g} ps: {held}>"
-
-
-class FrameSequence:
-    """Chosen frames of a trajectory, read when they are asked for."""
-
-    def __init__(self, trajectory: FileTrajectory, numbers: np.ndarray):
-        self._trajectory = trajectory
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __iter__(self) -> Iterator[Frame]:
-        return self._trajectory._frames(self._numbers)
-
-    @overload
-    def __getitem__(self, frames: int) -> Frame: ...
-    @overload
-    def __getitem__(
-        self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
-    ) -> "FrameSequence": ...
-    def __getitem__(self, frames: Any) -> "Frame | FrameSequence":
-        """Read a frame, or choose some of these."""
-        if isinstance(frames, slice):
-            return FrameSequence(self._trajectory, self._numbers[frames])
-        if isinstance(frames, int | np.integer):
-            row = numbers_of([frames], len(self), "frame")[0]
-            return self._trajectory[int(self._numbers[row])]
-        chosen = numbers_of(frames, len(self), "frame")
-        return FrameSequence(self._trajectory, self._numbers[chosen])
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} frames of {self._trajectory.filename}>"
-
-
-class FileAtoms:
-    """Atoms of files that were opened without a topology, for analyses: their indices alone.
-
-    Parameters
-    ----------
-    trajectory : FileTrajectory
-        The files.
-    indices : numpy.ndarray of int64, shape (n_atoms,)
-        Indices of the atoms.
-    """
-
-    def __init__(self, trajectory: FileTrajectory, indices: np.ndarray):
-        self.universe = trajectory
-        self.indices = indices
-
-    @property
-    def atoms(self) -> Self:
-        """The atoms themselves."""
-        return self
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(
-        self, atoms: slice | Sequence[int] | Sequence[bool] | np.ndarray
-    ) -> "FileAtoms":
-        """Choose some of these atoms, in any order."""
-        rows = atoms if isinstance(atoms, slice) else numbers_of(atoms, len(self), "atom")
-        return FileAtoms(self.universe, self.indices[rows])
-
-    def select_atoms(self, *selections: str, **groups: Any) -> Any:
-        """Raise `UnsupportedError`: a selection needs a topology."""
-        return self.universe.select_atoms(*selections, **groups)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked by Python itself
-            raise AttributeError(name)
-        raise AttributeError(
-            f"atoms of files that were opened without a topology have no {name!r}: "
-            "paceline.Universe takes a topology"
-        )
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self)} atoms of {self.universe.filename}>"

@@ -28,6 +28,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.hdf5.read_options import ExternalFileError
+from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -63,6 +64,9 @@ class MDAnalysisTrajectory(Trajectory):
         """Bytes to be read of a frame, about: MDAnalysis reads all atoms."""
         return 12.0 * self.n_atoms
 
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Do nothing: MDAnalysis reads each frame once."""
+
     @property
     def fields(self) -> Sequence[str]:
         """Fields that the present frame holds."""
@@ -74,6 +78,9 @@ class MDAnalysisTrajectory(Trajectory):
         """Make the source from which the calling thread reads these fields of these atoms."""
         file = _MDAnalysisFile(self._universe.trajectory)
         return FrameSource([file], atoms, len(atoms), fields, required, TimeAxis())
+
+    def verify(self) -> None:
+        """Do nothing: what MDAnalysis has open is not compared with what it opened."""
 
     def provenance(self) -> dict[str, Any]:
         """Versions and files, for results."""

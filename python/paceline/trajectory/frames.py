@@ -1,0 +1,174 @@
+"""Frames and atoms of files that were opened without a topology."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, overload
+
+import numpy as np
+
+from paceline.block import FIELDS
+from paceline.errors import MissingDataError
+from paceline.schedule.plan import numbers_of
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Frame:
+    """One frame of a trajectory; its arrays are its own.
+
+    Attributes
+    ----------
+    filename : str
+        The file that it is in.
+    frame : int
+        Its number in the trajectory.
+    time : float
+        ps.
+    step : int
+        Step number of the simulation.
+    dimensions : numpy.ndarray of float32, shape (6,), or None
+        Lengths of the cell (Å) and its angles (degrees); None without a cell.
+    positions, velocities, forces : numpy.ndarray of float32, shape (n_atoms, 3)
+        Å, Å/ps, kJ/(mol·Å); `MissingDataError` where the frame holds none.
+    has_positions, has_velocities, has_forces : bool
+        Whether it does.
+    """
+
+    filename: str
+    frame: int
+    time: float
+    step: int
+    dimensions: np.ndarray | None
+    _fields: Mapping[str, np.ndarray]
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions, Å: ndarray of float32, shape (n_atoms, 3)."""
+        return self._field("positions")
+
+    @property
+    def velocities(self) -> np.ndarray:
+        """Velocities, Å/ps: ndarray of float32, shape (n_atoms, 3)."""
+        return self._field("velocities")
+
+    @property
+    def forces(self) -> np.ndarray:
+        """Forces, kJ/(mol·Å): ndarray of float32, shape (n_atoms, 3)."""
+        return self._field("forces")
+
+    @property
+    def has_positions(self) -> bool:
+        """Tell if the frame holds positions."""
+        return "positions" in self._fields
+
+    @property
+    def has_velocities(self) -> bool:
+        """Tell if the frame holds velocities."""
+        return "velocities" in self._fields
+
+    @property
+    def has_forces(self) -> bool:
+        """Tell if the frame holds forces."""
+        return "forces" in self._fields
+
+    def _field(self, field: str) -> np.ndarray:
+        try:
+            return self._fields[field]
+        except KeyError:
+            held = " and ".join(name for name in FIELDS if name in self._fields) or "nothing"
+            raise MissingDataError(
+                f"{self.filename}: frame {self.frame} has no {field}; it holds {held}"
+            ) from None
+
+    def __repr__(self) -> str:
+        held = ", ".join(name for name in FIELDS if name in self._fields)
+        return f"<{type(self).__name__} {self.frame} at {self.time:g} ps: {held}>"
+
+
+class _Files(Protocol):
+    """Files whose frames are read by their numbers."""
+
+    @property
+    def filename(self) -> str: ...
+
+    def read_frame(self, number: int) -> Frame: ...
+
+    def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]: ...
+
+
+class FrameSequence:
+    """Chosen frames of a trajectory, read when they are asked for."""
+
+    def __init__(self, trajectory: _Files, numbers: np.ndarray):
+        self._trajectory = trajectory
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self._trajectory.iter_frames(self._numbers)
+
+    @overload
+    def __getitem__(self, frames: int) -> Frame: ...
+    @overload
+    def __getitem__(
+        self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
+    ) -> "FrameSequence": ...
+    def __getitem__(self, frames: Any) -> "Frame | FrameSequence":
+        """Read a frame, or choose some of these."""
+        if isinstance(frames, slice):
+            return FrameSequence(self._trajectory, self._numbers[frames])
+        if isinstance(frames, int | np.integer):
+            row = numbers_of([frames], len(self), "frame")[0]
+            return self._trajectory.read_frame(int(self._numbers[row]))
+        chosen = numbers_of(frames, len(self), "frame")
+        return FrameSequence(self._trajectory, self._numbers[chosen])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} frames of {self._trajectory.filename}>"
+
+
+class FileAtoms:
+    """Atoms of files that were opened without a topology, for analyses: their indices alone.
+
+    Parameters
+    ----------
+    trajectory : FileTrajectory
+        The files.
+    indices : numpy.ndarray of int64, shape (n_atoms,)
+        Indices of the atoms.
+    """
+
+    def __init__(self, trajectory: Any, indices: np.ndarray):
+        self.universe = trajectory
+        self.indices = indices
+
+    @property
+    def atoms(self) -> Self:
+        """The atoms themselves."""
+        return self
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(
+        self, atoms: slice | Sequence[int] | Sequence[bool] | np.ndarray
+    ) -> "FileAtoms":
+        """Choose some of these atoms, in any order."""
+        rows = atoms if isinstance(atoms, slice) else numbers_of(atoms, len(self), "atom")
+        return FileAtoms(self.universe, self.indices[rows])
+
+    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+        """Raise `UnsupportedError`: a selection needs a topology."""
+        return self.universe.select_atoms(*selections, **groups)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked by Python itself
+            raise AttributeError(name)
+        raise AttributeError(
+            f"atoms of files that were opened without a topology have no {name!r}: "
+            "paceline.Universe takes a topology"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} atoms of {self.universe.filename}>"
