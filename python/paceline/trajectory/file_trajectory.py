@@ -45,9 +45,9 @@ def open(
 ) -> "FileTrajectory":
     """Open trajectory files without a topology, and without MDAnalysis.
 
-    The format is told by the content of each file: XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY
-    and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD, MDTraj's, bare datasets). Frames are found
-    once, and their index is saved.
+    The format is recognised by the content of each file: XTC, TRR, DCD, Amber NetCDF, DL_POLY's
+    HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD, MDTraj's, bare datasets). Frames are
+    found once, and their index is saved.
 
     Parameters
     ----------
