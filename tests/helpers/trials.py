@@ -319,13 +319,16 @@ class TrajectoryTrial:
         if self.sound.kind.startswith("xtc"):
             # A bit that is another one changes what follows in its frame.
             return np.inf if len(content) == len(old) else 3 * 60 * 2
+        # Positions in LAMMPS's dumps count from a corner of their frame's cell.
+        pairs = zip(_cells_of_dump(content), _cells_of_dump(old), strict=False)
+        moved = 3 * 60 * sum(one != other for one, other in pairs)
         if len(content) != len(old):
             # A number of text may have more digits, or fewer, in lines of any length.
-            return 20 if self.sound.kind in TEXT else 0
+            return moved + (20 if self.sound.kind in TEXT else 0)
         differs = np.frombuffer(content, np.uint8) != np.frombuffer(old, np.uint8)
         # A number of a shape matrix makes all six numbers of a cell; fixed atoms are in all frames.
         reach = len(self.whole.frames) if self.sound.kind == "dcd, fixed atoms" else 6
-        return reach * int(np.count_nonzero(differs))
+        return moved + reach * int(np.count_nonzero(differs))
 
     def _n_changed(self, found: Reading) -> int:
         n = 0
@@ -340,6 +343,11 @@ class TrajectoryTrial:
                 else:
                     n += int(np.count_nonzero(a != b))
         return n
+
+
+def _cells_of_dump(content: bytes) -> list[bytes]:
+    """Lines of the cell in each frame of a LAMMPS dump; none of another file."""
+    return [part.partition(b"ITEM: ATOMS")[0] for part in content.split(b"ITEM: BOX BOUNDS")[1:]]
 
 
 def _is_last_line(line: str) -> bool:
