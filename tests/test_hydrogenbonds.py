@@ -1,5 +1,6 @@
 """Hydrogen bonds: the bonds of MDAnalysis in its order, those of MDTraj, and what each means."""
 
+import itertools
 import warnings
 
 import MDAnalysis
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis as theirs
 from MDAnalysis.exceptions import NoDataError
+from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.results import further_results
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
@@ -125,6 +127,63 @@ def test_bonds_are_theirs_to_the_last_bit(case, water):
     ours = HydrogenBondAnalysis(water(paceline), **OPTIONS[case])
     assert_same(ours.run(backend="serial"), other)
     assert ours.results.counts.tolist() == other.count_by_time().tolist()
+
+
+def test_bonds_by_other_criteria_are_those_of_all_images(water):
+    """Within what rounding leaves open, those that a comparison of all images gives."""
+    universe = water(paceline)
+    ts = universe.trajectory[1]
+    x = ts.positions.astype(float)
+    hydrogens, oxygens = np.setdiff1d(np.arange(1200), np.arange(0, 1200, 3)), np.arange(0, 1200, 3)
+    donors = hydrogens // 3 * 3
+
+    def nearest(d):
+        if ts.dimensions is None:
+            return d
+        vectors = triclinic_vectors(ts.dimensions).astype(float)
+        d = d - np.rint(d @ np.linalg.inv(vectors)) @ vectors
+        best = d
+        for images in itertools.product((-1, 0, 1), repeat=3):
+            other = d + np.array(images) @ vectors
+            is_less = (other**2).sum(axis=-1) < (best**2).sum(axis=-1)
+            best = np.where(is_less[..., np.newaxis], other, best)
+        return best
+
+    def angle(a, b):
+        cosine = (a * b).sum(axis=-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+        return np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+
+    to_donor = nearest(x[donors] - x[hydrogens])[:, np.newaxis]
+    to_acceptor = nearest(x[oxygens] - x[hydrogens][:, np.newaxis])
+    from_donor = nearest(x[oxygens] - x[donors][:, np.newaxis])
+    distance = np.linalg.norm(from_donor, axis=-1)
+    of_donors, of_hydrogens = angle(-to_donor, from_donor), angle(to_donor, to_acceptor)
+    others = donors[:, np.newaxis] != oxygens
+    for criterion in ("baker_hubbard", "gromacs", "wernet_nilsson"):
+        one = HydrogenBondAnalysis(universe, criterion=criterion).run(frames=[1])
+        found = np.zeros(distance.shape, bool)
+        bonds = one.results.hbonds[:, 1:4].astype(int)
+        places = np.searchsorted(hydrogens, bonds[:, 1]), bonds[:, 2] // 3
+        found[places] = True
+        assert found.sum() == len(bonds) > 5
+        assert np.array_equal(donors[places[0]], bonds[:, 0])
+        surely, perhaps = (
+            others
+            & {
+                "baker_hubbard": (np.linalg.norm(to_acceptor, axis=-1) < 2.5 + off)
+                & (of_hydrogens > 120 - 100 * off),
+                "gromacs": (distance > 1 - off)
+                & (distance <= 3.5 + off)
+                & (of_donors <= 30 + 100 * off),
+                "wernet_nilsson": (distance > 1 - off)
+                & (distance < 3.3 - 0.00044 * of_donors**2 + off),
+            }[criterion]
+            for off in (-1e-4, 1e-4)
+        )
+        assert not (surely & ~found).any()
+        assert not (found & ~perhaps).any()
+        np.testing.assert_allclose(one.results.hbonds[:, 4], distance[places], atol=1e-4)
+        np.testing.assert_allclose(one.results.hbonds[:, 5], of_hydrogens[places], atol=0.01)
 
 
 def test_of_a_protein(universe, theirs_too):
@@ -394,6 +453,21 @@ def test_bad_input_is_named(universe, adk_in_water):
         HydrogenBondAnalysis(
             paceline.Universe(*adk_in_water), hydrogens_sel="name HW1", acceptors_sel="name OW"
         )
+
+
+@pytest.mark.parametrize("criterion", ["mdanalysis", "baker_hubbard", "gromacs", "wernet_nilsson"])
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_positions_that_are_nan_are_an_error(lost, criterion):
+    positions = np.array([[0, 0, 0], [1, 0, 0], [2.8, 0, 0]])
+    universe = make([positions] * 2, names=["N", "H", "O"], bonds=[(0, 1)])
+    universe.trajectory[1].positions[lost, 1] = np.nan
+    universe.trajectory[0]
+    one = HydrogenBondAnalysis(
+        universe, hydrogens_sel="name H", acceptors_sel="name O", criterion=criterion
+    )
+    assert len(one.run(stop=1).results.hbonds) == 1
+    with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
+        one.run()
 
 
 def test_the_most_frequent_bonds(universe, damaged):

@@ -223,16 +223,18 @@ impl HydrogenBonds {
         }
         hits.clear();
         let rule = Rule::new(self.criterion, &measure);
+        // The search has looked at the probes, and not at what is bonded to them.
+        let other = usize::from(!from_hydrogens);
         for &Pair { i, j, distance } in found.iter() {
             let acceptor = self.acceptors[j as usize];
             let own = probes.begins[i as usize] as usize..probes.begins[i as usize + 1] as usize;
             for &pair in &probes.pairs[own] {
                 let [donor, hydrogen] = pair_of(pair);
-                if acceptor == donor || acceptor == hydrogen {
+                if acceptor == donor || acceptor == hydrogen || donor == hydrogen {
                     continue;
                 }
                 let atoms = [donor, hydrogen, acceptor].map(|atom| frame[atom as usize]);
-                finite(atoms[1])?;
+                finite(atoms[other])?;
                 if rule.excludes(atoms) {
                     continue;
                 }
@@ -604,6 +606,30 @@ mod tests {
     }
 
     #[test]
+    fn an_atom_is_no_donor_of_itself() {
+        let at_donor = Criterion::AtDonor {
+            distance: 3.5,
+            angle: 30.0,
+        };
+        let cone = Criterion::Cone {
+            distance: 3.3,
+            slope: 0.00044,
+        };
+        let frame = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, -1.6, -1.6, -1.6];
+        for criterion in [MDANALYSIS, at_donor, cone] {
+            for within in [None, Some(0.5)] {
+                let donors = Donors {
+                    donors: vec![0],
+                    hydrogens: vec![0],
+                    within,
+                };
+                let task = HydrogenBonds::new(donors, vec![2], None, criterion).expect("atoms");
+                assert_eq!(found(&task, &frame, NONE), Ok(vec![]), "{criterion:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_does_not_belong_together_is_refused() {
         let task = |donors, criterion| HydrogenBonds::new(donors, vec![2], None, criterion);
         let two = Donors {
@@ -617,12 +643,20 @@ mod tests {
             angle: 30.0,
         };
         assert!(task(bonded(None), none).is_err());
-        let task = task(bonded(None), MDANALYSIS).expect("atoms");
-        for lost in [0, 3, 6] {
-            let mut frame = frame(2.8, 5.0);
-            frame[lost] = f32::NAN;
-            assert!(found(&task, &frame, NONE).is_err_and(|reason| reason.contains("finite")));
+        let baker = Criterion::HydrogenAcceptor {
+            distance: 2.5,
+            angle: 120.0,
+        };
+        for criterion in [MDANALYSIS, baker] {
+            let task = task(bonded(None), criterion).expect("atoms");
+            for lost in [0, 3, 6] {
+                let mut frame = frame(2.8, 5.0);
+                frame[lost] = f32::NAN;
+                let refused = found(&task, &frame, NONE);
+                assert!(refused.is_err_and(|reason| reason.contains("finite")));
+            }
         }
+        let task = task(bonded(None), MDANALYSIS).expect("atoms");
         let frames = Frames::new(&[0.0; 6], 2, &NONE).expect("a frame");
         assert!(
             task.find(&frames, &mut Vec::new(), &mut Vec::new())

@@ -48,7 +48,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     | gromacs | D–A ≤ 3.5 Å, and the angle H–D–A ≤ 30° (Luzar & Chandler 1996) |
 
     Distances and angles are between nearest images, in cells of any angles. By "mdanalysis", bonds,
-    their order, distances and angles are those of MDAnalysis's class to the last bit.
+    their order, distances and angles are those of MDAnalysis's class to the last bit; but no atom
+    is its own donor, where selections overlap.
 
     Parameters
     ----------
