@@ -14,7 +14,7 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-from paceline.analysis.results import further_results
+from paceline.analysis.results import Results, further_results
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 CELLS = {
@@ -440,8 +440,9 @@ def test_bad_input_is_named(universe, adk_in_water):
         HydrogenBondAnalysis(universe, acceptors_sel="name O and (around 3 resid 5)")
     with pytest.raises(ValueError, match="criterion must be one of mdanalysis, baker_hubbard"):
         HydrogenBondAnalysis(universe, criterion="luzar")
-    with pytest.raises(ValueError, match="between must be a pair"):
-        HydrogenBondAnalysis(universe, between=[])
+    for between in ([], "protein", ["protein"], [["protein"]], ["protein", "name O", "all"]):
+        with pytest.raises(ValueError, match=r"between must be a pair .*, not "):
+            HydrogenBondAnalysis(universe, between=between)
     with (
         pytest.warns(UserWarning, match="acceptors_sel is empty"),
         pytest.raises(SelectionError, match="no acceptors: choose them by acceptors_sel"),
@@ -468,6 +469,18 @@ def test_positions_that_are_nan_are_an_error(lost, criterion):
     assert len(one.run(stop=1).results.hbonds) == 1
     with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
         one.run()
+
+
+def test_bonds_of_millions_of_atoms_are_counted():
+    """Three indices together need more than 64 bits."""
+    n_atoms = 3_000_000
+    universe = MDAnalysis.Universe.empty(n_atoms)
+    universe.add_TopologyAttr("ids", np.arange(n_atoms))
+    one = HydrogenBondAnalysis.__new__(HydrogenBondAnalysis)
+    one.u = universe
+    bonds = [[0, 2_999_990, 2_999_991, 5], [1, 2_999_990, 2_999_991, 5], [1, 7, 8, 2_999_999]]
+    one.results = Results(hbonds=np.array(bonds, dtype=float))
+    assert one.count_by_ids().tolist() == [[2_999_990, 2_999_991, 5, 2], [7, 8, 2_999_999, 1]]
 
 
 def test_the_most_frequent_bonds(universe, damaged):

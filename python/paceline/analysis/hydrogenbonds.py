@@ -499,15 +499,13 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Find the different atoms in some columns, and the number of bonds of each."""
-        n_atoms = len(self.u.atoms)
-        keys = np.zeros(len(self.results.hbonds), np.int64)
-        for column in columns:
-            keys = keys * n_atoms + self.results.hbonds[:, column].astype(np.int64)
-        keys, counts = np.unique(keys, return_counts=True)
-        found = np.empty((len(keys), len(columns)), np.intp)
-        for k in range(len(columns) - 1, -1, -1):
-            keys, found[:, k] = np.divmod(keys, n_atoms)
-        return found, counts
+        atoms = [self.results.hbonds[:, column].astype(np.intp) for column in columns]
+        keys = atoms[0]
+        for column in atoms[1:]:
+            # Numbered anew each time: 64 bits do not hold three indices of millions of atoms.
+            keys = np.unique(keys, return_inverse=True)[1].reshape(-1) * len(self.u.atoms) + column
+        _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        return np.column_stack([column[first] for column in atoms]), counts
 
     def lifetime(
         self, tau_max: int = 20, window_step: int = 1, intermittency: int = 0
@@ -590,9 +588,11 @@ class HydrogenBondAnalysis(AnalysisBase):
 
 def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
     """Select the pairs of groups between which bonds are."""
-    if len(between) == 0:
-        raise ValueError("between must be a pair of selections, or a list of pairs; it is empty")
-    pairs = [between] if isinstance(between[0], str) else between
+    pairs = [between] if len(between) and isinstance(between[0], str) else between
+    if not pairs or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+        raise ValueError(
+            f"between must be a pair of selections, or a list of pairs, not {between!r}"
+        )
     return [[universe.select_atoms(one) for one in (first, second)] for first, second in pairs]
 
 
