@@ -374,6 +374,19 @@ def test_times_that_are_not_equidistant(tmp_path):
         EinsteinMSD(uneven).run()
 
 
+def test_times_that_single_precision_rounds(tmp_path):
+    """At 1 µs it tells 0.0625 ps apart: the first two frames seem to be 0.1875 ps apart."""
+    universe = made(tmp_path, np.random.default_rng(1).normal(size=(50, 2, 3)))
+    path = tmp_path / "late.trr"
+    with MDAnalysis.Writer(str(path), 2) as writer:
+        for k, _ in enumerate(universe.trajectory):
+            universe.trajectory.ts.time = 1e6 + 0.2 * k
+            writer.write(universe.atoms)
+    late = paceline.Universe(universe.filename, str(path))
+    times = EinsteinMSD(late).run().results.delta_t_values
+    np.testing.assert_allclose(times, 0.2 * np.arange(50), rtol=0.0625 / (49 * 0.2))
+
+
 def test_times_that_are_all_the_same(tmp_path):
     universe = made(tmp_path, np.random.default_rng(1).normal(size=(5, 2, 3)))
     path = tmp_path / "timeless.trr"
@@ -381,7 +394,7 @@ def test_times_that_are_all_the_same(tmp_path):
         for _ in universe.trajectory:
             universe.trajectory.ts.time = 0.0
             writer.write(universe.atoms)
-    with pytest.raises(UnsupportedError, match=r"all are at 0.0 ps: give .* dt=2"):
+    with pytest.raises(UnsupportedError, match=r"all are at 0.0 ps: give .*dt=2"):
         EinsteinMSD(paceline.Universe(universe.filename, str(path))).run()
     timed = paceline.Universe(universe.filename, str(path), dt=2)
     assert EinsteinMSD(timed).run().results.delta_t_values.tolist() == [0, 2, 4, 6, 8]

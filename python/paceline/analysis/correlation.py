@@ -190,7 +190,7 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     if np.ptp(known) == 0:
         raise UnsupportedError(
             f"{analysis.name} needs the times of frames, and all are at {known[0]} ps: give the "
-            "time between two, as paceline.Universe(…, dt=2)"
+            "time between two where the trajectory is opened (dt=2)"
         )
     if dt == 0 or wrong.any():
         row = rows[np.argmax(wrong)]
@@ -199,8 +199,8 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
             f"{analysis.frames[row]} is at {times[row]} ps, and expected at "
             f"{known[0] + dt * (row - rows[0])} ps"
         )
-    if 1 in rows and 0 in rows:
-        dt = times[1] - times[0]
+    if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
+        dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
     return np.arange(len(times)) * abs(dt), gaps
 
 

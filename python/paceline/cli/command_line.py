@@ -237,6 +237,8 @@ def in_options(message: str) -> str:
     'frame 3 has no velocities (--on-error skip)'
     >>> in_options("continuous=True (--continuous) leaves them out")
     '--continuous leaves them out'
+    >>> in_options("where the trajectory is opened (dt=2)")
+    'where the trajectory is opened (--dt 2ps)'
     """
     for advice in _FOR_SCRIPTS:
         message = message.replace(advice, "")
@@ -246,6 +248,8 @@ def in_options(message: str) -> str:
 def _option(found: re.Match) -> str:
     """Write a keyword and its value as an option."""
     value = (found[2] or "").strip("\"'")
+    if found[1] == "dt" and value:
+        value += "ps"
     return KEYWORDS[found[1]] + (f" {value}" if value not in ("", "True") else "")
 
 
