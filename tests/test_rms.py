@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, DamagedFileError, SelectionError, UnsupportedError
 
 # MDAnalysis superimposes in single precision in part: it is this far off.
 ANGSTROM = 1e-5
@@ -170,6 +170,18 @@ def test_rmsf_begins_with_a_frame_that_can_be_read(damaged):
     np.testing.assert_allclose(found.results.rmsf, wanted.results.rmsf, rtol=1e-12)
     with pytest.raises(DamagedFileError):
         RMSF(ca, align=True).run(start=first)
+
+
+def test_the_frame_is_named_in_which_a_fitted_atom_is_lost(adk, theirs):
+    positions = np.array([ts.positions.copy() for ts in theirs.trajectory[:8]])
+    names = theirs.atoms.names
+    positions[2, np.flatnonzero(names != "CA")[9]] = np.nan  # fluctuates, and is not superposed
+    positions[5, np.flatnonzero(names == "CA")[9]] = np.nan
+    universe = MDAnalysis.Universe(adk.topology, positions)
+    with pytest.raises(AnalysisError, match="frame 5: positions are not all finite"):
+        RMSF(universe.atoms, align="name CA").run()
+    found = RMSF(universe.atoms, align="name CA").run(stop=5).results.rmsf
+    assert np.isnan(found).sum() == 1
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,10 @@ class CoreSuperposed(CoreHalf):
     def check(self, block: Block, mean: np.ndarray) -> None:
         """Raise `ValueError` where a frame made a mean NaN that must be finite."""
         if self._finite and not np.isfinite(mean).all():
-            check_finite(block, ~np.isfinite(block.positions).all(axis=(1, 2)))
+            n_fitted = 0 if self._reference is None else len(self._reference)
+            groups = block.positions[:, :n_fitted], block.positions[:, self._moved]
+            fitted, moved = (~np.isfinite(group).all(axis=(1, 2)) for group in groups)
+            check_finite(block, fitted | moved)
 
 
 #: Number of frames; mean, and sum of squared deviations from it, of each of some numbers; sum of
