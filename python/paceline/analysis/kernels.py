@@ -375,17 +375,11 @@ class CoreSitePairs(CoreHalf):
         return left[0] + right[0], merge_counts(left[1], right[1], self._n_counts)
 
 
-class CoreBonds:
+class CoreBonds(CoreHalf):
     """Hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
-
-    returns_new = True
 
     def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
         self._indices, self._arguments = indices, arguments
-        self._bound: tuple[_core.HydrogenBonds, np.ndarray] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bound": None}
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Find the bonds of a block."""
@@ -398,9 +392,7 @@ class CoreBonds:
             self._bound = _core.HydrogenBonds(columns, *self._arguments), atoms
         core, atoms = self._bound
         counts, found, refused = core.find(positions, block.dimensions)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        check_refused(block, refused)
         records = np.empty((len(found), 6))
         records[:, 0] = np.repeat(block.frames, counts)
         records[:, 1:4] = atoms[found[:, :3].astype(np.intp)]
