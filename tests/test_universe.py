@@ -155,6 +155,15 @@ def test_without_a_trajectory():
     assert len(paceline.Universe.empty(3, trajectory=True).atoms) == 3
 
 
+def test_no_files_are_no_trajectory(adk):
+    none = "expected one trajectory file or more, found none"
+    for names in ([], ()):
+        with pytest.raises(ValueError, match=none):
+            paceline.Universe(adk.topology, names)
+        with paceline.register(), pytest.raises(ValueError, match=none):
+            MDAnalysis.Universe(adk.topology, names)
+
+
 def test_missing_files_are_named(adk):
     for names in ("missing.xtc", [adk.trajectory, "missing.xtc"]):
         with pytest.raises(FileNotFoundError, match=r"missing\.xtc"):

@@ -95,7 +95,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         """Replace the trajectory; see `MDAnalysis.Universe.load_new`."""
         files = _one_by_one(filename)
         ours = [is_ours(*_name_and_format(file, format)) for file in files]
-        if files and all(ours):
+        if all(ours):
             filename = [_name_and_format(file, format)[0] for file in files]
             format = Reader
         elif len(files) == 1:

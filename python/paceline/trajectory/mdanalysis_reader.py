@@ -153,7 +153,8 @@ class Reader(ReaderBase):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
         if dt is not None:
             kwargs["dt"] = dt
-        super().__init__(names[0], convert_units=convert_units, **kwargs)
+        # Of no file, the chain says so.
+        super().__init__(next(iter(names), ""), convert_units=convert_units, **kwargs)
         if not convert_units:
             raise UnsupportedError(
                 f"{self.filename}: convert_units=False is not supported; "
