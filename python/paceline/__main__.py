@@ -99,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
         *("-j", "--workers"), type=int, metavar="N", help="workers; default: all CPUs"
     )
     parser.add_argument(
-        "--no-native", action="store_true", help="run MDAnalysis's RMSD, RMSF and InterRDF itself"
+        "--no-native",
+        action="store_true",
+        help="run MDAnalysis's classes themselves where paceline has some of the same names",
     )
     parser.add_argument(
         "--strict",

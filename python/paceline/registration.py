@@ -125,8 +125,8 @@ def register(
     Parameters
     ----------
     native : bool
-        Compute `RMSD`, `RMSF` and `InterRDF` by paceline's own classes. Their results differ from
-        MDAnalysis's by rounding.
+        Compute analyses by paceline's own classes of the same names, such as `RMSD`, where it has
+        them. Their results differ from MDAnalysis's by rounding.
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
     strict : bool
