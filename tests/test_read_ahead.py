@@ -14,6 +14,7 @@ import pytest
 from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, PRMncdf
 
 import paceline
+from paceline._util.machine import available_cpus
 from paceline.errors import DamagedFileError, PacelineError
 from paceline.trajectory import read_ahead, source
 
@@ -160,6 +161,12 @@ def test_copies_pickles_and_forks_read_by_themselves(folder: Path) -> None:
             assert queue.get(timeout=60) == list(range(51, 80))
             child.join()
         assert round(float(ts.positions[0, 0])) == ts.frame
+
+
+def test_forked_workers_decode_ahead_by_one_thread_each() -> None:
+    assert read_ahead._n_threads() == available_cpus()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(read_ahead._n_threads) == 1
 
 
 def _frames_of(universe, queue) -> None:

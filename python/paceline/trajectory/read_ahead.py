@@ -44,8 +44,9 @@ def _n_threads() -> int:
     return 1 if parent_process() is not None else available_cpus()
 
 
-# A forked process has none of the parent's threads.
+# A forked process has none of the parent's threads, and is a worker, or not, for itself.
 after_fork(_threads.cache_clear)
+after_fork(_n_threads.cache_clear)
 
 
 class FrameDecoder:
