@@ -438,12 +438,12 @@ LONG_BONDS = (
 )
 
 
-def long_bonds_of(rings, atoms="all", **options):
+def long_bonds_of(rings, atoms="all", transforms=(), **options):
     """Warnings of a run, and its rows."""
     series = paceline.TimeSeries(lambda block: block.positions, rings.select_atoms(atoms))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        series.run(transforms=[transform.unwrap()], **options)
+        series.run(transforms=transforms or [transform.unwrap()], **options)
     told = [str(one.message) for one in told if one.category is PacelineWarning]
     return told, series.results.timeseries
 
@@ -458,6 +458,17 @@ def test_only_frames_and_molecules_of_the_run_are_told_of(rings):
     told, positions = long_bonds_of(rings, "index 4 5")
     assert told == []
     assert np.isclose(positions[:, 1, 2], -1).all()
+
+
+@pytest.mark.parametrize("steps", ["unwrap nojump", "nojump unwrap"])
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_long_bonds_are_told_of_whatever_a_pass_before_sees(steps, backend, rings):
+    """Threads follow atoms in the only pass, processes in one before it."""
+    steps = [getattr(transform, name)() for name in steps.split()]
+    (told,), _ = long_bonds_of(rings, transforms=steps, backend=backend, block_frames=16)
+    assert re.search(LONG_BONDS, told)
+    few = {"start": 1, "step": 2, "backend": backend}
+    assert long_bonds_of(rings, transforms=steps, **few)[0] == []
 
 
 def test_long_bonds_are_kept_in_a_checkpoint(rings, tmp_path):

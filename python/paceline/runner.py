@@ -31,7 +31,7 @@ from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
-from paceline.schedule.trajectory_run import TrajectoryRun, n_passes
+from paceline.schedule.trajectory_run import ScanRun, TrajectoryRun, n_passes
 from paceline.transform.base import Transform
 
 #: Workers that may wait for one another: to move atoms takes about an eighth of decoding them.
@@ -253,7 +253,7 @@ def _run(
             caching=FrameCaching(keys[number], memory) if keys else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
-    runs = [one.scanning() if one.scans_before else one for one in runs]
+    runs = [ScanRun(one) if one.scans_before else one for one in runs]
     timings = _timings(workers, runs, begun)
     n_frames = sum(one.n_frames for one in runs)
     stages: list[list[TrajectoryRun | PartsRun]] = []

@@ -26,7 +26,6 @@ from paceline.schedule.tasks import (
     BlockResult,
     FrameCaching,
     Job,
-    LongBonds,
     Task,
     WorkerAnalysis,
     sum_long_bonds,
@@ -60,8 +59,7 @@ class TrajectoryRun:
     collected : Collected
         Set by `start_collecting`.
     stage : int
-        Number of the pass: analyses may need several, each with what the last one found; -1 for one
-        before these, for a transformation that follows atoms from frame to frame.
+        Number of the pass: analyses may need several, each with what the last one found.
     is_first : bool
         True for the first pass over the trajectory.
     """
@@ -80,6 +78,8 @@ class TrajectoryRun:
         #: None here: a reference to itself would keep all rows until garbage is collected.
         self._planned: TrajectoryRun | None = None
         self._damaged: list[tuple[int, str]] = []
+        #: True if a pass before this one has told of bonds that are longer than half the cell.
+        self._told_of_bonds = False
         self._halo = (0, 0)
         self._states: _States | None = None
 
@@ -163,7 +163,7 @@ class TrajectoryRun:
 
     @property
     def scans_before(self) -> bool:
-        """True if a pass before the first one finds what a transformation begins with."""
+        """True if a `ScanRun` before the first pass finds what a transformation begins with."""
         return self._states is not None and self._states.relay is None
 
     def close(self) -> None:
@@ -171,37 +171,10 @@ class TrajectoryRun:
         if self._states is not None and self._states.relay is not None:
             self._states.relay.close()
 
-    def scanning(self) -> "TrajectoryRun":
-        """Make the pass before the first one, for the transformation that needs it.
-
-        It passes over all frames, from the trajectory's first one on.
-        """
-        scan = find_scan(self.job.transforms)
-        assert scan is not None
-        assert self._states is not None
-        before = copy.copy(self)
-        before._planned = self
-        before.stage, before._states, self.is_first = -1, None, False
-        before._halo = (0, 0)
-        frames = np.arange(self.plan.frames[-1] + 1)
-        same = np.array_equal(frames, self.plan.frames) and self._halo == (0, 0)
-        # Blocks of the analyses' size, which a checkpoint keeps, whatever the number of workers.
-        before.plan = self._make_plan(frames, block_frames=self.plan.block_frames)
-        followed = cast(WorkerScan, self.job.transforms[scan])
-        before.job = replace(
-            self.job,
-            transforms=self.job.transforms[: scan + 1],
-            analyses=[WorkerAnalysis("nojump", _Scan(followed, self._states.frames), None)],
-            leaves=before.plan.leaves,
-            caching=self.job.caching if same else None,
-        )
-        return before
-
     @property
     def n_frames(self) -> int:
         """Number of frames to be read in this pass and all that follow."""
-        following = (self.n_stages - max(self.stage, 0)) * len(self.planned.plan.frames)
-        return following + (len(self.plan.frames) if self.stage < 0 else 0)
+        return (self.n_stages - self.stage) * len(self.plan.frames)
 
     @property
     def n_stages(self) -> int:
@@ -239,8 +212,6 @@ class TrajectoryRun:
         It has the same frames, blocks and decoded atoms. Each analysis over parts has a run of its
         own.
         """
-        if self.stage < 0:
-            return [self._scanned()]
         stage = self.stage + 1
         found: list[tuple[Analysis, Any]] = []
         following: list[TrajectoryRun | PartsRun] = []
@@ -262,6 +233,7 @@ class TrajectoryRun:
         following.stage, following.is_first = stage, False
         following.analyses = [analysis for analysis, _ in found]
         following._damaged = self._all_damaged
+        following._told_of_bonds = self._told_of_bonds or bool(self.collected.long_bonds)
         halves = [
             _half(analysis, analysis.next_stage(value), _columns(self._atoms, own))
             for (analysis, value), own in zip(found, following._indices, strict=True)
@@ -270,19 +242,6 @@ class TrajectoryRun:
         if caching is not None and following._n_passes == stage + 1:
             caching = replace(caching, last=True)
         following.job = replace(self.job, analyses=halves, caching=caching)
-        return following
-
-    def _scanned(self) -> "TrajectoryRun":
-        """Make the first pass of the analyses, from the states that the one before it found."""
-        following = self.planned
-        following._damaged = self.collected.damaged
-        states = following._states
-        assert states is not None
-        states.found = states.scan.states(self.collected.values[0], states.frames)
-        caching = following.job.caching
-        if caching is not None and following._n_passes == 1:
-            following.job = replace(following.job, caching=replace(caching, last=True))
-        self._warn_of_gaps(following._damaged)
         return following
 
     def _warn_of_gaps(self, damaged: Sequence[tuple[int, str]]) -> None:
@@ -367,16 +326,14 @@ class TrajectoryRun:
 
     def finish(self, timings: Timings) -> None:
         """Set the results of every analysis, once all blocks are done."""
-        found = zip(self.analyses, self.collected.values, strict=True) if self.stage >= 0 else ()
-        for analysis, value in found:
+        for analysis, value in zip(self.analyses, self.collected.values, strict=True):
             if analysis.stages == self.stage + 1:
                 self._describe_frames(analysis)
                 analysis.timings = timings
                 analysis.finish(value)
-        if self.is_first and self._states is not None and not self.scans_before:
+        if self.is_first and self._states is not None:
             self._warn_of_gaps(self.collected.damaged)
-        if self.collected.long_bonds and self.is_first:
-            self._warn_of_long_bonds(sum_long_bonds(self.collected.long_bonds))
+        self._warn_of_long_bonds()
 
     def _describe_frames(self, analysis: Analysis) -> None:
         """Tell an analysis the times of its frames, and those that were left out."""
@@ -399,7 +356,10 @@ class TrajectoryRun:
         known = {frame for frame, _ in now}
         return now + [one for one in self._damaged if one[0] not in known]
 
-    def _warn_of_long_bonds(self, found: LongBonds) -> None:
+    def _warn_of_long_bonds(self) -> None:
+        if self._told_of_bonds or not self.collected.long_bonds:
+            return
+        found = sum_long_bonds(self.collected.long_bonds)
         first, second = self.analyses[0].atomgroup.universe.atoms[self._atoms[list(found.atoms)]]
         path = self.trajectory.provenance()["trajectory"]
         warn(
@@ -416,6 +376,57 @@ class TrajectoryRun:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
         return provenance
+
+
+class ScanRun(TrajectoryRun):
+    """The pass before the first one, for a transformation that follows atoms from frame to frame.
+
+    It passes over all frames, from the trajectory's first one on, and finds the states in which the
+    blocks of the analyses begin.
+    """
+
+    def __init__(self, planned: TrajectoryRun):
+        assert planned._states is not None
+        vars(self).update(vars(planned))
+        self._planned, self._states, self._halo = planned, None, (0, 0)
+        planned.is_first = False
+        self._wanted, job = planned._states, planned.job
+        scan = self._wanted.scan
+        frames = np.arange(planned.plan.frames[-1] + 1)
+        #: True if the frames are those of the analyses, for which decoded ones can be kept.
+        self._keeps = np.array_equal(frames, planned.plan.frames) and planned._halo == (0, 0)
+        # Blocks of the analyses' size, which a checkpoint keeps, whatever the number of workers.
+        self.plan = self._make_plan(frames, block_frames=planned.plan.block_frames)
+        self.job = replace(
+            job,
+            transforms=job.transforms[: job.transforms.index(scan) + 1],
+            analyses=[WorkerAnalysis("nojump", _Scan(scan, self._wanted.frames), None)],
+            leaves=self.plan.leaves,
+            caching=job.caching if self._keeps else None,
+        )
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        return len(self.plan.frames) + self.planned.n_frames
+
+    def next_stages(self) -> "list[TrajectoryRun | PartsRun]":
+        """Get the first pass of the analyses, from the states that this one found."""
+        following = self.planned
+        following._damaged = self.collected.damaged
+        following._told_of_bonds = self._keeps and bool(self.collected.long_bonds)
+        wanted = self._wanted
+        wanted.found = wanted.scan.states(self.collected.values[0], wanted.frames)
+        caching = following.job.caching
+        if caching is not None and following._n_passes == 1:
+            following.job = replace(following.job, caching=replace(caching, last=True))
+        self._warn_of_gaps(following._damaged)
+        return [following]
+
+    def finish(self, timings: Timings) -> None:
+        """Warn of long bonds, unless the analyses have other frames."""
+        if self._keeps:
+            self._warn_of_long_bonds()
 
 
 def _open(atomgroups: Sequence[Any], transforms: Sequence[Transform]) -> "Trajectory":
