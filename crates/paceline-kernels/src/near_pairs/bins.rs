@@ -100,7 +100,7 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// Sort atoms into bins, near which so many others are searched.
+    /// Sort atoms into bins, and collect those of others that may be near any of them.
     ///
     /// # Errors
     /// One sentence for positions that are not finite, or cannot be put into the cell.
@@ -108,8 +108,30 @@ impl Bins {
         &mut self,
         measure: &Measure,
         of: Atoms<'_>,
-        n_others: usize,
+        others: Atoms<'_>,
+        near: &mut Vec<Near>,
     ) -> Result<(), String> {
+        // The farther away atoms were, the more they were rounded.
+        let mut largest = 0.0;
+        loop {
+            largest = self.put(measure, of, others.places.len(), largest)?;
+            let farthest = find_near(self, others, near)?;
+            if farthest <= largest {
+                return Ok(());
+            }
+            largest = farthest;
+        }
+    }
+
+    /// Sort atoms into bins, near which so many others are searched, from as far away as `largest`
+    /// (Å), or as these atoms were; how far that is.
+    fn put(
+        &mut self,
+        measure: &Measure,
+        of: Atoms<'_>,
+        n_others: usize,
+        mut largest: f32,
+    ) -> Result<f32, String> {
         let n_atoms = of.places.len();
         let are_few = n_others >= MANY * n_atoms;
         let n_bins = n_atoms * if are_few { BINS_OF_FEW } else { BINS };
@@ -120,10 +142,10 @@ impl Bins {
             }
             extent = extent_of(of.positions());
         }
-        self.grid = Grid::new(measure, n_bins, extent, 0.0);
-        let largest = bring_home(&self.grid, of, &mut self.homes)?;
-        if largest > 0.0 {
-            // The farther away atoms were, the more they were rounded.
+        self.grid = Grid::new(measure, n_bins, extent, largest);
+        let farthest = bring_home(&self.grid, of, &mut self.homes)?;
+        if farthest > largest {
+            largest = farthest;
             self.grid = Grid::new(measure, n_bins, extent, largest);
             bring_home(&self.grid, of, &mut self.homes)?;
         }
@@ -135,7 +157,7 @@ impl Bins {
             self.marks.resize(self.grid.words() * n1 * n2, u64::MAX);
         }
         self.sort();
-        Ok(())
+        Ok(largest)
     }
 
     /// Mark the parts of bins within reach of one that has atoms.
@@ -470,12 +492,14 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect those of some atoms that may be near any in the bins.
+    /// Collect those of some atoms that may be near any in the bins. The largest coordinate of those
+    /// that were far away.
     ///
     /// # Errors
     /// As [`Bins::fill`].
-    pub(super) fn find_near(bins: &Bins, of: Atoms<'_>, near: &mut Vec<Near>) -> Result<(), String> {
+    fn find_near(bins: &Bins, of: Atoms<'_>, near: &mut Vec<Near>) -> Result<f32, String> {
         near.clear();
+        let mut largest = 0.0_f32;
         let grid = &bins.grid;
         let [_, n1, _] = grid.parts().map(|n| n as u32);
         let [padded0, padded1, _] = grid.padded().map(|n| n as u32);
@@ -485,7 +509,7 @@ by_widest! {
         for some in of.places.chunks(PLACED) {
             lanes.gather(&of, some);
             if lanes.bring_home(grid) {
-                grid.bring_others_home(&of, some, &mut lanes)?;
+                largest = largest.max(grid.bring_others_home(&of, some, &mut lanes)?);
             }
             for lane in 0..PLACED {
                 let [i, j, k] = [0, 1, 2].map(|axis: usize| lanes.part[axis][lane]);
@@ -508,7 +532,7 @@ by_widest! {
                 marked &= marked - 1;
             }
         }
-        Ok(())
+        Ok(largest)
     }
 }
 

@@ -13,7 +13,7 @@ use paceline_formats::error::{self, Error};
 mod bins;
 mod measure;
 
-use bins::{Bins, Near, find_near, mark_near};
+use bins::{Bins, Near, mark_near};
 pub use measure::Measure;
 pub(crate) use measure::cell_for;
 
@@ -275,8 +275,7 @@ impl Search {
     fn search(&mut self, measure: &Measure, few: Atoms<'_>, many: Atoms<'_>) -> Result<(), String> {
         self.found.clear();
         if !few.places.is_empty() {
-            self.bins.fill(measure, few, many.places.len())?;
-            find_near(&self.bins, many, &mut self.near)?;
+            self.bins.fill(measure, few, many, &mut self.near)?;
             self.bins.pairs(&self.near, &mut self.found);
         }
         Ok(())
@@ -295,8 +294,7 @@ impl Search {
     ) -> Result<(), String> {
         let by_others = others.places.len() <= atoms.places.len();
         if by_others {
-            self.bins.fill(measure, others, atoms.places.len())?;
-            find_near(&self.bins, atoms, &mut self.near)?;
+            self.bins.fill(measure, others, atoms, &mut self.near)?;
             mark_near(&self.bins, &self.near, marks, &mut self.found);
         } else {
             self.search(measure, atoms, others)?;
@@ -515,6 +513,42 @@ mod tests {
             n_found > 5000 && n_at_cutoff > 200,
             "{n_found} {n_at_cutoff}"
         );
+    }
+
+    #[test]
+    fn those_that_are_searched_may_be_far_away() {
+        let mut random = Random(74);
+        let mut search = Search::default();
+        let dimensions = [40.013, 44.007, 48.011, 90.0, 90.0, 90.0];
+        let of = Cell::new(dimensions).expect("a cell");
+        let (n, m, cutoff) = (9, 2000, 5.0);
+        let columns: Vec<u32> = (0..(n + m) as u32).collect();
+        let groups: [&[u32]; 2] = columns.split_at(n).into();
+        let places = groups.map(|list| (0..list.len() as u32).collect::<Vec<_>>());
+        let mut n_found = 0;
+        for away in [20.0, 300.0, 30_000.0] {
+            let mut frame = on_grid(&mut random, n, 12.0, Some(of), 0.0);
+            frame.extend(on_grid(&mut random, m, 12.0, Some(of), away));
+            let cell = cell_for(dimensions, cutoff, "this").expect("a cell");
+            let measure = Measure::new(cell, [n, m], cutoff, || extent(&frame, groups));
+            let mut wanted = Vec::new();
+            for (&i, &first) in places[0].iter().zip(groups[0]) {
+                for (&j, &second) in places[1].iter().zip(groups[1]) {
+                    let [a, b] = [first, second].map(|column| frame[column as usize]);
+                    if measure.within(a, b).expect("positions").is_some() {
+                        wanted.push((i, j));
+                    }
+                }
+            }
+            let lists = places.each_ref().map(|list| &list[..]);
+            let mut pairs = Vec::new();
+            (search.find(&frame, &measure, None, groups, lists, &mut pairs)).expect("positions");
+            let mut found: Vec<_> = pairs.iter().map(|pair| (pair.i, pair.j)).collect();
+            found.sort_unstable();
+            assert_eq!(found, wanted, "{away} cells");
+            n_found += found.len();
+        }
+        assert!(n_found > 500, "{n_found}");
     }
 
     #[test]
