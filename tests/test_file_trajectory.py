@@ -190,9 +190,10 @@ def test_fields_are_there_or_missed_by_name(adk, moving):
     np.testing.assert_array_equal(block.velocities, [theirs[k].velocities.copy() for k in held])
     with pytest.raises(AttributeError, match=r"no 'positions': they were not asked for"):
         _ = block.positions
-    with pytest.raises(MissingDataError, match=r"moving\.trr.*frame 1.*velocities"):
+    lacking = r"moving\.trr: frame 1 has no velocities; "
+    with pytest.raises(MissingDataError, match=lacking + r"blocks\(on_error=\"skip\"\) leaves"):
         some.velocities()
-    with pytest.warns(PacelineWarning, match=r"moving\.trr.*frame 1.*velocities.*left out"):
+    with pytest.warns(PacelineWarning, match=lacking + "frames that cannot be read are left out"):
         [block] = some.blocks(fields=["velocities"], n_frames=20, on_error="skip")
     assert block.frames.tolist() == held
 
@@ -305,7 +306,7 @@ def test_closing_ends_loops_and_analyses(adk_xtc, tmp_path):
 def test_too_much_for_memory_is_refused(adk_xtc, monkeypatch):
     trajectory = paceline.open(adk_xtc.trajectory)
     monkeypatch.setattr("paceline.trajectory.file_trajectory.free_memory", lambda: 10**6)
-    with pytest.raises(UnsupportedError, match=r"98 frames of 3,341 atoms take 3\.93 MB.*blocks"):
+    with pytest.raises(UnsupportedError, match=r"3,341 atoms take 3\.93 MB.*by blocks"):
         trajectory.positions()
     assert trajectory.positions(atoms=[1]).shape == (98, 1, 3)
 

@@ -154,10 +154,23 @@ def test_blocks_hold_what_mdanalysis_shows(system, where):
 def test_frames_that_lack_a_field_are_refused_or_left_out(system, where):
     atoms = paceline.Universe(*system).atoms[:3]
     series = paceline.TimeSeries(lambda block: block.velocities, atoms, fields=("velocities",))
-    with pytest.raises(MissingDataError, match=r"frame \d*[13579] has no velocities"):
+    lacking = r'frame \d*[13579] has no velocities; on_error="skip" leaves such frames out'
+    with pytest.raises(MissingDataError, match=lacking):
         series.run(**where)
     found = series.run(on_error="skip", **where).results.timeseries
     assert np.array_equal(np.isnan(found).all(axis=(1, 2)), np.arange(40) % 2 == 1)
+    assert series.damaged[0][1].endswith("frame 1 has no velocities")
+
+
+@pytest.mark.filterwarnings("ignore:frames are transformed by MDAnalysis")
+def test_frames_that_lack_a_field_are_named_where_mdanalysis_reads_them(system):
+    universe = paceline.Universe(*system)
+    universe.trajectory.add_transformations(lambda ts: ts)
+    series = paceline.TimeSeries(
+        lambda block: block.velocities, universe.atoms[:3], fields=("velocities",)
+    )
+    with pytest.raises(MissingDataError, match=r"\.trr: frame 1 has no velocities; on_error"):
+        series.run()
 
 
 def test_analyses_give_what_they_give_on_mdanalysis_s_reader(tmp_path):

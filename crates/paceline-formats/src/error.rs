@@ -80,10 +80,7 @@ pub enum Error {
         found: String,
     },
     /// A whole frame does not hold what is asked of it.
-    #[error(
-        "{}: frame {frame} has no {what}; such frames can be left out (on_error=\"skip\")",
-        path.display()
-    )]
+    #[error("{}: frame {frame} has no {what}", path.display())]
     Missing {
         path: PathBuf,
         frame: u64,

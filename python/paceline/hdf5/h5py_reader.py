@@ -132,8 +132,7 @@ class H5pyReader:
             bit = field_bits([FIELDS[k]])
             if required & bit and not there.all():
                 raise MissingDataError(
-                    f"{self._path}: frame {frames[chosen][~there][0]} has no {FIELDS[k]}; "
-                    'such frames can be left out (on_error="skip")'
+                    f"{self._path}: frame {frames[chosen][~there][0]} has no {FIELDS[k]}"
                 )
             values = np.full((len(rows), reader.n_wanted, 3), np.nan, dtype=np.float32)
             if there.any():

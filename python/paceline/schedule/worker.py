@@ -22,6 +22,7 @@ from paceline._util.system import PLAIN
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer
 from paceline.errors import (
     AnalysisError,
+    MissingDataError,
     PacelineError,
     TransformError,
     UnwritableError,
@@ -195,7 +196,11 @@ class Worker:
             source.fields,
             check_validity=any(analysis.checks_validity for analysis in self._job.analyses),
         )
-        cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
+        try:
+            cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
+        except MissingDataError as error:
+            remedy = 'on_error="skip" leaves such frames out'
+            raise MissingDataError(f"{error}; {remedy}") from None
         decoded.times[:] = source.time_axis(decoded.frames, decoded.times)
         return decoded, cost
 

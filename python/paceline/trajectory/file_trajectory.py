@@ -100,6 +100,16 @@ def open(
     return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
 
 
+def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
+    """Read frames alone that could not be read among others, so that each raises its error."""
+    try:
+        for row in rows:
+            reading.decode((decoded, slice(row, row + 1)), skip=False)
+    except MissingDataError as error:
+        remedy = 'blocks(on_error="skip") leaves such frames out'
+        raise MissingDataError(f"{error}; {remedy}") from None
+
+
 class Trajectory(ABC):
     """A trajectory that is open in the user's process: all that a run asks of it.
 
@@ -505,7 +515,7 @@ class FileTrajectory(Trajectory):
             raise UnsupportedError(
                 f"{self.filename}: {many(len(numbers), 'frame')} of "
                 f"{many(reading.n_atoms, 'atom')} take {amount(needed)}, and {amount(free)} of "
-                "memory are free: choose fewer, or read them block by block, by blocks()"
+                "memory are free: choose fewer, or read them by blocks() of paceline.open"
             )
         for decoded in self._decoded(reading, [numbers], max(1, len(numbers)), skip=False):
             return decoded
@@ -525,8 +535,7 @@ class FileTrajectory(Trajectory):
                     some = decoded[first : first + n_frames]
                     lost = [(k - first, why) for k, why in damaged if 0 <= k - first < n_frames]
                     if lost and not skip:
-                        for row, _ in lost:  # read alone, a frame raises its error
-                            reading.decode((some, slice(row, row + 1)), skip=False)
+                        _raise_of(reading, some, [row for row, _ in lost])
                     elif lost:
                         if not warned:
                             left = 'frames that cannot be read are left out (on_error="skip")'

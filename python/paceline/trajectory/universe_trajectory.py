@@ -140,7 +140,7 @@ class _MDAnalysisFileReader:
         held = _fields_of(ts)
         for field in self._fields:
             if field not in held and field in required:
-                raise MissingDataError(f"frame {frame} has no {field}")
+                raise MissingDataError(f"{self._trajectory.filename}: frame {frame} has no {field}")
             values = getattr(ts, field)[self._atoms] if field in held else np.nan
             getattr(buffer, field)[row] = values
         buffer.fields[row] = field_bits(held)
