@@ -1,6 +1,7 @@
 """Scripts written for MDAnalysis, at what they do with Universes, and at their worst."""
 
 import contextlib
+import functools
 import multiprocessing
 import threading
 from pathlib import Path
@@ -388,6 +389,33 @@ def test_a_kit_that_changes_mdanalysis(monkeypatch, expected) -> None:
     # Processes would not have what it changed.
     assert f"in this process: {__name__} changes MDAnalysis" in registration.runs[1][1]
     assert registration.runs[2][1] == "on 2 processes"
+
+
+@pytest.mark.parametrize("where", ["class", "base", "object"])
+def test_changed_methods_of_a_class_are_called(where, monkeypatch) -> None:
+    inner = rms.RMSD._single_frame
+
+    @functools.wraps(inner)
+    def twice(self=None):
+        self = self or analysis
+        inner(self)
+        self.results.rmsd[self._frame_index, 2] *= 2.0
+
+    with registered() as registration:
+        analysis = rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run(stop=5)
+        assert registration.runs.pop() == ("RMSD", "native")
+        wanted = 2.0 * analysis.results.rmsd[:, 2]
+        analysis = rms.RMSD(mda.Universe(PSF, DCD), select="name CA")
+        if where == "base":
+            monkeypatch.setattr(AnalysisBase, "_conclude", lambda self: None)
+            wanted /= 2.0
+        elif where == "class":
+            monkeypatch.setattr(rms.RMSD, "_single_frame", twice)
+        else:
+            analysis._single_frame = twice
+        analysis.run(stop=5)
+    np.testing.assert_allclose(analysis.results.rmsd[:, 2], wanted, atol=1e-5)
+    assert registration.runs[0][1] != "native"
 
 
 def test_threads_read_while_others_register(expected) -> None:

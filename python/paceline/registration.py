@@ -27,7 +27,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core import universe as mdanalysis_universe
 
 from paceline import topology_cache
-from paceline.analysis.mdanalysis import RUN_ARGUMENTS, run_on_workers
+from paceline.analysis.mdanalysis import run_on_workers
 from paceline.errors import UnsupportedError
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
@@ -125,8 +125,9 @@ def register(
     Parameters
     ----------
     native : bool
-        Compute analyses by paceline's own classes of the same names, such as `RMSD`, where it has
-        them. Their results differ from MDAnalysis's by rounding.
+        Compute by paceline's own class of the same name where it has one, such as `RMSD`. Results
+        differ from MDAnalysis's by rounding, but for what the manual lists under "Where tools
+        disagree".
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
     strict : bool
@@ -305,11 +306,11 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
         if not _active:  # it ended in another thread
             return original(analysis, *args, **kwargs)
         registration = _active[-1]
-        options = dict(zip(RUN_ARGUMENTS, args, strict=False)) | kwargs
         how = run_on_workers(
             original,
             analysis,
-            options,
+            args,
+            kwargs,
             native=registration.native,
             n_workers=registration.n_workers,
         )

@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import parent_process
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,18 @@ from MDAnalysis.coordinates.memory import MemoryReader
 
 from paceline._util.progress import Progress
 from paceline.backends import Adaptive, is_client, make_backend
-from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError
+from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError, is_foreign
 from paceline.backends.mpi import active_session
 from paceline.block import FIELDS
-from paceline.errors import UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
 
-#: Arguments of `run` that are given by their places.
-RUN_ARGUMENTS = (
+#: Arguments of `run` that may be given by their places, and others.
+_BY_PLACE = (
     *("start", "stop", "step", "frames", "verbose"),
     *("n_workers", "n_parts", "backend"),
 )
+_BY_NAME = ("unsupported_backend", "progressbar_kwargs")
 #: Readers of frames in memory, and of streams, which MDAnalysis has from version 2.10 on.
 _NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
 #: Threads in which a run of an analysis is going on: one within it is part of its work.
@@ -41,26 +42,33 @@ _running = threading.local()
 def run_on_workers(
     original: Callable[..., Any],
     analysis: Any,
-    options: dict[str, Any],
+    given: tuple[Any, ...],
+    named: dict[str, Any],
     *,
     native: bool,
     n_workers: int | None,
 ) -> str | None:
     """Run one of MDAnalysis's analyses on our workers; return how, or None if it ran as before.
 
-    `original` is its own `run`, and `options` are the arguments. With `native`, our class of the
-    same name does the work, if there is one.
+    `original` is its own `run`, with arguments `given` by their places and `named`. With `native`,
+    our class of the same name does the work, if there is one.
     """
+    by_place = dict(zip(_BY_PLACE, given, strict=False))
+    options = by_place | named
+    # Where they do not fit, MDAnalysis says so.
+    fit = len(by_place) == len(given) and len(options) == len(by_place) + len(named)
     backend = options.get("backend")
     as_before = (
-        any(options.get(name) is not None for name in ("n_parts", "progressbar_kwargs"))
+        not fit
+        or any(name not in (*_BY_PLACE, *_BY_NAME) for name in options)
+        or any(options.get(name) is not None for name in ("n_parts", "progressbar_kwargs"))
         or (backend is not None and not _is_ours(backend))
         or options.get("unsupported_backend")
         or getattr(_running, "here", False)
         or parent_process() is not None
     )
     if as_before:
-        original(analysis, **options)
+        original(analysis, *given, **named)
         return None
     chosen = {name: options.get(name) for name in ("start", "stop", "step", "frames")}
     verbose = options.get("verbose")
@@ -90,11 +98,17 @@ def _run_natively(
     # Frames that MDAnalysis transforms are read by it, one at a time.
     if cls is None or not isinstance(trajectory, Reader) or trajectory.transformations:
         return False
+    if _is_changed(analysis):
+        return False
     analysis._setup_frames(trajectory, **chosen)
     if analysis.n_frames == 0:  # an error with ours
         return False
     try:
-        ours = cls.like(analysis).run(**chosen, n_workers=n_workers, verbose=verbose)
+        ours = cls.like(analysis)
+    except (SelectionError, UnsupportedError):  # groups without atoms, for one
+        return False
+    try:
+        ours.run(**chosen, n_workers=n_workers, verbose=verbose)
     except UnsupportedError:
         return False
     analysis.frames, analysis.times = ours.frames, ours.times
@@ -115,6 +129,17 @@ def native_class(theirs: type) -> Any:
         return None
     ours = getattr(import_module(f"paceline.analysis.{module}"), theirs.__name__, None)
     return ours if hasattr(ours, "like") else None
+
+
+def _is_changed(analysis: Any) -> bool:
+    """Check for methods that a program has put into an analysis of MDAnalysis, or its classes."""
+    if any(name in vars(analysis) for name in ("_prepare", "_single_frame", "_conclude")):
+        return True
+    return any(
+        name != "run" and isinstance(method, FunctionType) and is_foreign(method)
+        for cls in type(analysis).__mro__
+        for name, method in vars(cls).items()
+    )
 
 
 def _is_ours(backend: Any) -> bool:
@@ -173,8 +198,7 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
 
     @functools.wraps(cls.run)
     def run(self: Any, *args: Any, **options: Any) -> Any:
-        options = dict(zip(RUN_ARGUMENTS, args, strict=False)) | options
-        run_on_workers(cls.run, self, options, native=False, n_workers=None)
+        run_on_workers(cls.run, self, args, options, native=False, n_workers=None)
         return self
 
     return run

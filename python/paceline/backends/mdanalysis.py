@@ -263,19 +263,25 @@ def changed_by() -> str:
                 functions = list(vars(value).values())
             for function in functions:
                 function = getattr(function, "fget", None) or function
-                source = getattr(function, "__module__", None) or ""
                 if isinstance(function, FunctionType) and (
-                    source == "__main__" or (functions != [value] and _is_foreign(source))
+                    is_foreign(function)
+                    if functions != [value]
+                    else _source(function) == "__main__"
                 ):
-                    return source
+                    return _source(function)
     return ""
 
 
-def _is_foreign(module: str) -> bool:
-    """Check that a module is neither Python's, nor MDAnalysis's, nor ours."""
-    package = module.partition(".")[0]
+def is_foreign(function: FunctionType) -> bool:
+    """Check that a function is neither Python's, nor MDAnalysis's, nor ours."""
+    package = _source(function).partition(".")[0]
     known = package in sys.stdlib_module_names or package in ("MDAnalysis", "paceline")
     return package in sys.modules and not known
+
+
+def _source(function: FunctionType) -> str:
+    """Find the module that a function was made in; one that wraps another has its `__module__`."""
+    return function.__globals__.get("__name__") or ""
 
 
 def _analysis_of(func: partial) -> Any:
