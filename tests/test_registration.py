@@ -3,12 +3,14 @@
 import contextlib
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import warnings
 from pathlib import Path
 
+import h5py
 import MDAnalysis as mda
 import numpy as np
 import pytest
@@ -33,10 +35,12 @@ from MDAnalysisTests.datafiles import (
     PDB_small,
     PRMncdf,
     TPR_xvf,
+    TRR_xvf,
 )
 
 import paceline
 from paceline._util.script import run_script
+from paceline.analysis.gnm import GNMAnalysis
 from paceline.backends import processes
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -122,6 +126,26 @@ def test_h5md_with_velocities_is_written_from_our_reader(tmp_path: Path) -> None
         for ts, other in zip(again.trajectory, universe.trajectory, strict=True):
             np.testing.assert_allclose(ts.velocities, other.velocities, rtol=1e-5)
             np.testing.assert_allclose(ts.forces, other.forces, rtol=1e-5)
+
+
+def test_h5md_is_opened_while_its_writer_still_has_a_name(tmp_path: Path) -> None:
+    path = str(tmp_path / "out.h5md")
+    with paceline.register():
+        universe = mda.Universe(TPR_xvf, TRR_xvf)
+        writer = mda.Writer(path, universe.atoms.n_atoms, velocities=True, forces=True)
+        for _ in universe.trajectory:
+            writer.write(universe.atoms)
+        writer.close()
+        # The file stays open, though it says that it closes it.
+        with pytest.warns(PacelineWarning, match="a writer of this script"):
+            again = mda.Universe(TPR_xvf, path)
+        for ts, other in zip(again.trajectory, universe.trajectory, strict=True):
+            np.testing.assert_allclose(ts.velocities, other.velocities, rtol=1e-5)
+        again.trajectory.close()
+        del writer
+        ours = mda.Universe(TPR_xvf, path)
+        assert type(ours.trajectory) is Reader
+        np.testing.assert_allclose(ours.atoms.forces, universe.atoms.forces, rtol=1e-5)
 
 
 def test_forces_of_dlpoly_keep_the_unit_of_mdanalysis() -> None:
@@ -216,6 +240,32 @@ def test_refusals_are_left_to_mdanalysis_with_a_reason() -> None:
         mda.Universe(GRO, XTC, convert_units=False)
 
 
+def test_options_and_units_that_ours_lacks_are_left_to_mdanalysis(tmp_path: Path) -> None:
+    path = shutil.copy(H5MD_xvf, tmp_path / "units.h5md")
+    with h5py.File(path, "r+") as file:
+        file["particles/trajectory/position/value"].attrs["unit"] = "parsec"
+    with paceline.register() as registration:
+        with pytest.warns(PacelineWarning, match="driver"):
+            universe = mda.Universe(TPR_xvf, H5MD_xvf, driver="core")
+        assert type(universe.trajectory) is H5MDReader
+        # MDAnalysis refuses them, in its own words.
+        with pytest.warns(PacelineWarning, match="parsec"), pytest.raises(RuntimeError):
+            mda.Universe(TPR_xvf, path)
+    assert len(registration.left) == 2
+    with paceline.register(strict=True), pytest.raises(UnsupportedError, match="parsec"):
+        mda.Universe(TPR_xvf, path)
+
+
+def test_links_out_of_a_file_are_not_left_to_mdanalysis(tmp_path: Path) -> None:
+    shutil.copy(H5MD_xvf, tmp_path / "other.h5")
+    with h5py.File(tmp_path / "md.h5md", "w") as file:
+        file["particles"] = h5py.ExternalLink("other.h5", "/particles")
+    with paceline.register() as registration:
+        with pytest.raises(UnsupportedError, match="external"):
+            mda.Universe(TPR_xvf, str(tmp_path / "md.h5md"))
+        assert (registration.opened, registration.left) == ([], [])
+
+
 def test_damage_is_not_left_to_mdanalysis(tmp_path: Path) -> None:
     path = tmp_path / "md.xtc"
     path.write_bytes(b"\0\0\7\xcb" + b"\xff" * 200)
@@ -297,6 +347,28 @@ def test_runs_of_no_frames(frames) -> None:
         ours = rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run(**frames)
     assert ours.results.rmsd.shape == (0, 3)
     assert len(ours.frames) == 0
+
+
+@pytest.mark.parametrize("wrong", [{"stpo": 5}, {"start": 1, "first": 2}], ids=str)
+def test_arguments_that_run_does_not_have_are_refused(wrong) -> None:
+    with paceline.register():
+        rmsd = rms.RMSD(mda.Universe(PSF, DCD), select="name CA")
+        with pytest.raises(TypeError, match=list(wrong)[-1]):
+            rmsd.run(**wrong)
+        with pytest.raises(TypeError):
+            rmsd.run(0, 5, start=1)
+        with pytest.raises(TypeError):
+            rmsd.run(0, 5, 1, None, False, None, None, None, "more")
+        with pytest.raises(TypeError, match="stpo"):
+            GNMAnalysis(mda.Universe(PSF, DCD)).run(stpo=5)
+
+
+def test_groups_without_atoms_are_as_in_mdanalysis() -> None:
+    theirs = rms.RMSD(mda.Universe(PSF, DCD), select="name XX").run(stop=3).results.rmsd
+    with paceline.register() as registration:
+        ours = rms.RMSD(mda.Universe(PSF, DCD), select="name XX").run(stop=3).results.rmsd
+    np.testing.assert_array_equal(ours, theirs)
+    assert registration.runs == [("RMSD", "in this process")]
 
 
 def test_results_of_native_classes_are_complete() -> None:

@@ -550,7 +550,11 @@ def _open_error(path: str, size: int, error: BaseException) -> PacelineError:
     """Make the error that says why HDF5 does not open a file, and what to do."""
     text = str(error)
     if "lock file" in text:
-        return _in_use(path, "another program has it open for writing: wait until it closes it")
+        return _in_use(
+            path,
+            "another program, or a writer of this script, has it open for writing: wait until it "
+            "closes it, or delete the writer (MDAnalysis's H5MDWriter closes it only then)",
+        )
     if "already open for" in text or "consistency flags" in text:
         return _in_use(
             path,
