@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-native",
         action="store_true",
-        help="run MDAnalysis's classes themselves where paceline has some of the same names",
+        help="run MDAnalysis's own class where paceline has one of the same name, such as RMSD",
     )
     parser.add_argument(
         "--strict",
