@@ -1,11 +1,14 @@
 """Any function of a block, and which frames it is given."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from MDAnalysis.analysis import rms as theirs_rms
 
 import paceline
+from paceline.analysis.distances import DistanceMatrixSeries
 from paceline.analysis.rms import RMSF
 from paceline.errors import UnsupportedError
 
@@ -65,6 +68,22 @@ def test_a_series_has_a_label_and_a_unit(universe):
     assert dataset["time"].attrs == {"units": "ps"}
     np.testing.assert_array_equal(dataset["time"], series.results.times)
     assert dataset.attrs["analysis"] == "TimeSeries"
+
+
+def test_several_numbers_a_frame_are_arrays_of_xarray(universe):
+    atoms = universe.atoms[:4]
+    series = paceline.TimeSeries(lambda block: block.positions, atoms, label="place", unit="Å")
+    results = pickle.loads(pickle.dumps(series.run(stop=3).results))
+    dataset = results.to_xarray()
+    assert dataset["place"].dims == ("time", "axis_1", "axis_2")
+    assert dataset["place"].attrs == {"units": "Å"}
+    np.testing.assert_array_equal(dataset["place"], results.timeseries)
+    np.testing.assert_array_equal(dataset["time"], results.times)
+    assert dataset["frame"].dims == ("time",)
+    distances = DistanceMatrixSeries(atoms).run(stop=3).results
+    assert distances.to_xarray()["distance"].shape == (3, 6)
+    with pytest.raises(UnsupportedError, match="make no table"):
+        results.to_dataframe()
 
 
 def test_a_series_as_a_table_of_arrow(universe):

@@ -214,9 +214,10 @@ class DistanceMatrixSeries(GroupsAnalysis):
 
     def finish(self, value: np.ndarray) -> None:
         """Keep the distances, with frames and times."""
-        self.results = Results(
+        results = Results(
             provenance=self.record(), distances=value, frames=self.frames, times=self.times
         )
+        self.results = results.with_series("distances", "distance (Å)")
 
 
 class DistanceMap(GroupsAnalysis):

@@ -239,7 +239,7 @@ class TimeSeries(_FunctionAnalysis):
             timeseries=value,
             frames=self.frames,
             times=self.times,
-        )
+        ).with_series("timeseries", self._title)
 
 
 class Reduce(_FunctionAnalysis):

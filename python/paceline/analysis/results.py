@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -51,7 +51,9 @@ class Results(dict[str, Any]):
     ):
         super().__init__(arrays)
         # Past `__setattr__`, which would make results of them.
-        self.__dict__.update(_table_or_none=table, _provenance=dict(provenance or {}))
+        self.__dict__.update(
+            _table_or_none=table, _provenance=dict(provenance or {}), _series=("", "")
+        )
 
     #: Endings of further files that `save` writes.
     FILES: tuple[str, ...] = ()
@@ -73,7 +75,8 @@ class Results(dict[str, Any]):
         self[name] = value
 
     def __reduce__(self) -> Any:
-        return _restore, (type(self), dict(self), self._table_or_none, self._provenance)
+        about = self._table_or_none, self._provenance, self._series
+        return _restore, (type(self), dict(self), *about)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
@@ -102,6 +105,24 @@ class Results(dict[str, Any]):
         """The results as columns, where they make a table."""
         return self._table_or_none
 
+    def with_series(self, name: str, title: str) -> Self:
+        """Give an array with several numbers a frame a title; `to_xarray` makes a variable of it.
+
+        Parameters
+        ----------
+        name : str
+            Of the array, which is beside `frames` and `times`.
+        title : str
+            With its unit, as "distance (Å)".
+
+        Returns
+        -------
+        Results
+            These.
+        """
+        self.__dict__["_series"] = name, title
+        return self
+
     def _check_run(self) -> None:
         """Raise `NotRunError` where there are none yet."""
         if not (self or self._provenance or self._table_or_none):
@@ -117,29 +138,37 @@ class Results(dict[str, Any]):
         return table
 
     def to_xarray(self) -> Any:
-        """Get the table as an xarray Dataset.
+        """Get the table, or arrays of frames, as an xarray Dataset.
 
         Returns
         -------
         xarray.Dataset
             A variable for each column, along the column that figures have as their abscissa, with
-            units as attributes; files, versions and parameters in `attrs`.
+            units as attributes; files, versions and parameters in `attrs`. Arrays with several
+            numbers a frame have more dimensions, `axis_1`, `axis_2` and so on.
 
         Raises
         ------
         ImportError
             xarray is not installed.
         UnsupportedError
-            The results make no table.
+            The results make no table, and are no arrays of frames.
         """
         from xarray import Dataset
 
-        table = self._whole_table()
-        dimension, _ = _name_and_unit(table.x)
+        columns: dict[str, Any]
+        series, title = self._series
+        if series and self._table_or_none is None:
+            columns = {"frame": self["frames"], "time (ps)": self["times"], title: self[series]}
+            dimension = "time"
+        else:
+            table = self._whole_table()
+            columns, (dimension, _) = dict(table.columns), _name_and_unit(table.x)
         variables = {}
-        for title, values in table.columns.items():
+        for title, values in columns.items():
             name, unit = _name_and_unit(title)
-            variables[name] = (dimension, values, {"units": unit} if unit else {})
+            dimensions = (dimension, *(f"axis_{k}" for k in range(1, np.ndim(values))))
+            variables[name] = (dimensions, values, {"units": unit} if unit else {})
         attributes = {key: str(value) for key, value in self.provenance.items()}
         return Dataset(variables, attrs=attributes).set_coords(dimension)
 
@@ -448,9 +477,13 @@ def _ending(path: str | os.PathLike) -> str:
 
 
 def _restore(
-    kind: type[Results], arrays: dict, table: Table | None, provenance: Mapping[str, Any]
+    kind: type[Results],
+    arrays: dict,
+    table: Table | None,
+    provenance: Mapping[str, Any],
+    series: tuple[str, str],
 ) -> Results:
-    return kind(table=table, provenance=provenance, **arrays)
+    return kind(table=table, provenance=provenance, **arrays).with_series(*series)
 
 
 def __getattr__(name: str) -> Any:
