@@ -8,7 +8,7 @@ import MDAnalysis
 import numpy as np
 import pandas
 import pytest
-from MDAnalysisTests.datafiles import TPR, TRR
+from MDAnalysisTests.datafiles import GRO_MEMPROT, RNA_PDB, RNA_PSF, TPR, TRR, XTC_MEMPROT
 
 import paceline
 from paceline.analysis.battery import DEFAULTS, NAMES, Battery
@@ -129,6 +129,15 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     again.write_text(wet.to_toml(), encoding="utf-8")
     same = Battery.from_file(again, wet.universe)
     assert same.descriptions == wet.descriptions
+    assert "contact-map" in protein.analyses
+    rna = Battery.default(paceline.Universe(RNA_PSF, RNA_PDB)).run(stop=2)
+    nucleic = {"rmsd-nucleic", "rmsf-nucleic", "gyration-nucleic"}
+    assert set(rna.analyses) == nucleic | {"rdf-water"}
+    assert all(np.isfinite(rna.analyses["gyration-nucleic"].results.rg))
+    membrane = Battery.default(paceline.Universe(GRO_MEMPROT, XTC_MEMPROT))
+    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"}
+    leaflets = membrane.analyses["leaflets"].run(stop=1)
+    assert leaflets.results.sizes.tolist() == [[141, 135]]
     salt = paceline.Universe.empty(3, trajectory=True)
     with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor lipids"):
         Battery.default(salt)
@@ -193,6 +202,7 @@ NEEDED = {
     },
     "coordination": {"ag1": "resid 1-9", "ag2": "name OW"},
     "rdf": {"g1": "name OW", "g2": "name HW1"},
+    "rdf-sites": {"ags": [["resid 9 and name CA", "name OW"], ["resid 9", "resid 30"]]},
     "survival": {"select": "name OW and around 3 resid 9", "tau_max": 1},
     "cluster": {"select": "name CA", "cutoff": 1.0},
 }

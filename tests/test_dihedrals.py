@@ -263,6 +263,13 @@ def test_what_has_no_angles_is_refused(make, error, words, universe):
         make(universe)
 
 
+@pytest.mark.parametrize("kind", [Ramachandran, Janin, ChiAngles])
+def test_topologies_without_names_are_refused(kind):
+    bare = MDAnalysis.Universe.empty(9, trajectory=True)
+    with pytest.raises(SelectionError, match=f"{kind.__name__} finds angles by the names"):
+        kind(bare.atoms)
+
+
 def test_atoms_that_are_there_twice_are_refused(adk):
     universe = paceline.Universe(*adk)
     lysines = universe.select_atoms("resname LYS")

@@ -448,6 +448,9 @@ def test_bad_input_is_named(universe, adk_in_water):
         pytest.raises(SelectionError, match="no acceptors: choose them by acceptors_sel"),
     ):
         HydrogenBondAnalysis(universe, acceptors_sel=" ").run()
+    none = dict.fromkeys(("donors_sel", "hydrogens_sel", "acceptors_sel"), "name XX")
+    with pytest.raises(SelectionError, match="no donors: choose them by donors_sel"):
+        HydrogenBondAnalysis(universe, **none).run()
     with pytest.raises(NoDataError, match="charge information"):
         HydrogenBondAnalysis(paceline.Universe(*adk_in_water))
     with pytest.raises(NoDataError, match="topology has no bonds"):

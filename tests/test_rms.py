@@ -309,6 +309,12 @@ def test_what_cannot_be_compared_is_refused(options, error, words, universe):
         RMSD(universe, **options)
 
 
+def test_topologies_without_masses_are_refused():
+    bare = MDAnalysis.Universe.empty(9, trajectory=True)
+    with pytest.raises(UnsupportedError, match="weights='mass' needs masses"):
+        RMSD(bare, weights="mass")
+
+
 def test_masses_may_differ_as_much_as_is_allowed(universe):
     pair = ("resid 1-2 and name CA", "resid 1-2 and name N")
     assert RMSD(universe, select=pair, tol_mass=3.0).run(stop=2).results.rmsd.shape == (2, 3)

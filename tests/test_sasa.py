@@ -148,6 +148,8 @@ def test_what_is_wrong_is_named(universe, adk, tmp_path):
     heavy.select_atoms("resid 5 and name H[AB]*").masses = 3.024
     with pytest.raises(SelectionError, match=r"elements none \(atoms HA, HB1"):
         SASA(heavy)
+    with pytest.raises(SelectionError, match=r"elements none \(atoms 0, 1\): give radii"):
+        SASA(MDAnalysis.Universe.empty(2, trajectory=True))
     with pytest.raises(SelectionError, match="no atoms"):
         SASA(universe.atoms[:0])
     with pytest.raises(SelectionError, match="3 atoms of the group are not in surface"):

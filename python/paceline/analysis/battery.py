@@ -49,6 +49,7 @@ NAMES = {
     "pca": "pca.PCA",
     "ramachandran": "dihedrals.Ramachandran",
     "rdf": "rdf.InterRDF",
+    "rdf-sites": "rdf.InterRDF_s",
     "rmsd": "rms.RMSD",
     "rmsd-matrix": "diffusionmap.DistanceMatrix",
     "rmsf": "rms.RMSF",
@@ -62,7 +63,7 @@ TABLES = ("replicas.csv", "means.csv", "differences.csv")
 #: Parameters that take atoms, in a file as a selection.
 ATOMS = (
     *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
-    *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3"),
+    *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3", "ags"),
 )
 #: Parameters that take atoms which are selected anew in each frame.
 UPDATING = ("group",)
@@ -77,12 +78,15 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "sasa": {"select": "protein", "n_points": 100, "compound": "residues"},
         "dssp": {"select": "protein"},
         "ramachandran": {"select": "protein"},
+        "contact-map": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
     },
     # If the topology has bonds and charges, by which donors and acceptors are known.
     "protein and name N": {"hbonds": {"select": "protein"}},
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
+        "rmsf-nucleic": {"analysis": "rmsf", "select": "nucleic and name P", "align": True},
+        "gyration-nucleic": {"analysis": "gyration", "select": "nucleic"},
     },
     # Headgroups of lipids by the names of force fields, such as POPC and DPPE.
     LIPIDS: {"leaflets": {"select": LIPIDS}},
@@ -508,10 +512,8 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
     if lacking:
         raise UnsupportedError(f"[{name}]: {cls.__name__} needs {joined(lacking)}, too")
     for key, value in given.items():
-        if key in atoms and isinstance(value, str):
+        if key in atoms:
             given[key] = _select(name, key, value, universe)
-        elif key in atoms and isinstance(value, list):
-            given[key] = tuple(_select(name, key, one, universe) for one in value)
     try:
         return cls(**given)
     except Exception as error:
@@ -535,10 +537,15 @@ def class_of(analysis: Any, where: str = "") -> Any:
     return found
 
 
-def _select(name: str, key: str, text: str, universe: Any) -> Any:
-    atoms = universe.select_atoms(text, updating=key in UPDATING)
+def _select(name: str, key: str, given: Any, universe: Any) -> Any:
+    """Make groups of selections, and of lists of them; what is a group already stays so."""
+    if isinstance(given, list):
+        return tuple(_select(name, key, one, universe) for one in given)
+    if not isinstance(given, str):
+        return given
+    atoms = universe.select_atoms(given, updating=key in UPDATING)
     if len(atoms) == 0 and key not in UPDATING:
-        raise SelectionError(f"[{name}]: {key}: no atoms match {text!r}")
+        raise SelectionError(f"[{name}]: {key}: no atoms match {given!r}")
     return atoms
 
 

@@ -232,6 +232,8 @@ class Ramachandran(_Dihedrals):
         except TypeError as error:  # MDAnalysis's, where nothing is left
             reason = f"{self.name}: no residue has a residue before and after it"
             raise SelectionError(reason) from error
+        except AttributeError as error:
+            raise _nameless(self.name, error) from None
         self._take(theirs)
 
     def _take(self, theirs: Any) -> None:
@@ -409,7 +411,10 @@ class ChiAngles(_Dihedrals):
 
     def __init__(self, atomgroup: Any, *, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
-        found = _find_chi(self.atomgroup.residues)
+        try:
+            found = _find_chi(self.atomgroup.residues)
+        except AttributeError as error:
+            raise _nameless("ChiAngles", error) from None
         if not found:
             raise SelectionError("ChiAngles: no residue has the atoms of a side chain's angle")
         chi, atoms = zip(*found, strict=True)
@@ -427,6 +432,14 @@ class ChiAngles(_Dihedrals):
         table = self._tabulate(titles, value)
         arrays = {"angles": value, "chi": self.chi, "resindices": resindices}
         self.results = Results(table=table, provenance=self.record(), **arrays)
+
+
+def _nameless(name: str, error: AttributeError) -> SelectionError:
+    """Make the error of a topology without the names by which angles are found."""
+    return SelectionError(
+        f"{name} finds angles by the names of atoms and residues, which the topology lacks "
+        f"({error}): take another topology, or give the atoms of each angle to Dihedral"
+    )
 
 
 def _find_chi(residues: Any) -> list[tuple[int, list[int]]]:

@@ -339,6 +339,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     def indices(self) -> np.ndarray:
         """Donors, hydrogens and acceptors, each once: ndarray of int64, shape (n_atoms,)."""
         groups = self._donors, self._hydrogens, self._acceptors
+        if not any(map(len, groups)):
+            self._check_atoms()
         return np.unique(np.concatenate([group.indices for group in groups]))
 
     def parameters(self) -> dict[str, Any]:

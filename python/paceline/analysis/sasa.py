@@ -197,7 +197,8 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
         unknown = sorted({one for one in elements if one not in known})
         if unknown:
             names = ", ".join(one.capitalize() or "none" for one in unknown)
-            few = ", ".join(atoms.names[np.isin(elements, unknown)][:5])
+            some = atoms[np.isin(elements, unknown)][:5]
+            few = ", ".join(map(str, some.names if hasattr(some, "names") else some.indices))
             raise SelectionError(
                 f"SASA: no radius is known for the elements {names} (atoms {few}): give radii, as "
                 'an array of one an atom or a mapping such as {"C": 1.7}, add elements to the '

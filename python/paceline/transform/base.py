@@ -406,7 +406,7 @@ def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
     if isinstance(weights, str):
         if weights != "mass":
             raise TypeError(f"weights must be None, 'mass' or an array, not {weights!r}")
-        weights = atoms.masses
+        weights = masses_of(atoms, "weights='mass'")
     try:
         values = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError) as error:
