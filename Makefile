@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet
+# Behind a command that fetches packages.
+OR_SAY = || { echo "packages could not be installed, for the reason above; without a network, set PIP_NO_INDEX=1 \
+  and PIP_FIND_LINKS to a folder of wheels (docs/installing.md), and CARGO_NET_OFFLINE=true" >&2; exit 1; }
 # Processes that run tests side by side on two CPUs: one more, since many tests wait for others.
 # tests/conftest.py says what stays in one of them.
 JOBS ?= 3
@@ -48,10 +51,10 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 .PHONY: help demo live test test-rust test-python test-all test-older suite compare hunt
 .PHONY: check check-rust check-python check-targets bench experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
-.PHONY: clean cargo lint-tools
+.PHONY: clean cargo lint-tools version-named
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/with-demo ## analyse two small trajectories; figures and tables go to demo-output/
 	$(BIN)/python examples/demo.py demo-output
@@ -165,18 +168,25 @@ check-packaging: $(VENV)/packaging-tools ## validate workflows, issue forms, cit
 
 audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates and Python packages
 	cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny
-	cargo deny check
-	$(PIP) 'pip-audit>=2.7'
-	$(BIN)/pip-audit .
+	cargo deny check bans licenses sources
+	$(PIP) 'pip-audit>=2.7' $(OR_SAY)
+	cargo deny check advisories || { echo "crates have known weaknesses, or RustSec's database of them, \
+	https://github.com/RustSec/advisory-db, was out of reach: audit needs a network" >&2; exit 1; }
+	$(BIN)/pip-audit . || { echo "Python packages have known weaknesses, or PyPI's database of them, \
+	https://pypi.org/pypi/NAME/VERSION/json, was out of reach: audit needs a network" >&2; exit 1; }
 
 fuzz: cargo ## let the fuzzer make files for FUZZ_SECONDS, shared by all targets
 	cargo fuzz --version > /dev/null 2>&1 || cargo install --locked cargo-fuzz
 	for one in $(FUZZ_TARGETS); do cargo +nightly fuzz run $$one -- \
 	  -max_total_time=$$(( $(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)) )) || exit 1; done
 
-publish-docs: $(VENV)/with-docs ## put the manual onto the branch gh-pages as VERSION, known as ALIAS too; PUSH= keeps it here
+publish-docs: version-named $(VENV)/with-docs ## put the manual onto the branch gh-pages as VERSION, known as ALIAS too; PUSH= keeps it here
 	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy $(PUSH) $(if $(ALIAS),--update-aliases) $(VERSION) $(ALIAS)
 	$(if $(ALIAS),PATH="$(CURDIR)/$(BIN):$$PATH" mike set-default $(PUSH) $(ALIAS))
+
+version-named:
+	@[ -n "$(VERSION)" ] || { echo "publish-docs needs the version that readers choose: \
+	make publish-docs VERSION=1.2.3 ALIAS=latest, or VERSION=dev" >&2; exit 1; }
 
 licences: cargo $(BIN)/python ## write THIRDPARTY.md: the licences of all crates in the wheel
 	$(BIN)/python packaging/third_party.py
@@ -194,37 +204,37 @@ $(BIN)/python:
 
 # The package, and what its checks, its tests and the demo need.
 $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(QUICK_INSTALL) --editable '.[check,test]'
+	$(QUICK_INSTALL) --editable '.[check,test]' $(OR_SAY)
 	@touch $@ $(VENV)/with-demo
 
 # The same compiled as for a release, with what benchmarks need; other installations undo it.
 $(VENV)/with-bench: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(PIP) --editable '.[bench,check,test]'
+	$(PIP) --editable '.[bench,check,test]' $(OR_SAY)
 	@touch $@ $(VENV)/built $(VENV)/with-demo
 
 # An older MDAnalysis, with the files of its tests, beside what is installed.
 $(VENV)/mdanalysis-%/installed: | $(BIN)/python
 	rm -rf $(@D)
-	$(PIP) --no-deps --target $(@D) 'MDAnalysis==$*.*' 'MDAnalysisTests==$*.*'
+	$(PIP) --no-deps --target $(@D) 'MDAnalysis==$*.*' 'MDAnalysisTests==$*.*' $(OR_SAY)
 	@touch $@
 
 # The package and what the demo needs, which `built` has too.
 $(VENV)/with-demo: $(BUILD_INPUTS) | cargo $(BIN)/python
-	$(QUICK_INSTALL) --editable '.[demo]'
+	$(QUICK_INSTALL) --editable '.[demo]' $(OR_SAY)
 	@touch $@
 
 # Apart from the others: these tools want old versions of some packages.
 $(VENV)/packaging-tools: | $(BIN)/python
 	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install --quiet 'cffconvert>=2' py-rattler-build pyyaml
+	$@/bin/python -m pip install --quiet 'cffconvert>=2' py-rattler-build pyyaml $(OR_SAY)
 
 $(VENV)/wheel-tools: Makefile | $(BIN)/python
-	$(PIP) $(WHEEL_TOOLS)
+	$(PIP) $(WHEEL_TOOLS) $(OR_SAY)
 	@touch $@
 
 # The tools of one more purpose.
 $(VENV)/with-%: pyproject.toml $(VENV)/built
-	$(QUICK_INSTALL) --editable '.[$*]'
+	$(QUICK_INSTALL) --editable '.[$*]' $(OR_SAY)
 	@touch $@
 
 cargo:

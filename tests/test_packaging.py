@@ -2,8 +2,13 @@
 
 import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES_WITH_ADDRESSES = (
@@ -88,3 +93,45 @@ def test_workflows_call_targets_that_exist():
                 assert wanted <= targets, f"{path.name}: {wanted - targets}"
                 n_calls += 1
     assert n_calls >= 8
+
+
+#: Python 3.10, as far as the Makefile can tell.
+OLDER_PYTHON = f"""#!/bin/sh
+exec {sys.executable} -c "import sys; sys.version_info = (3, 10); $2"
+"""
+#: What pip says, at the end of much else, where there is no network.
+WITHOUT_NETWORK = """#!/bin/sh
+echo "ERROR: No matching distribution found for maturin" >&2
+exit 1
+"""
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
+@pytest.mark.parametrize(
+    ("target", "program", "sentence"),
+    [
+        ("publish-docs", None, "make publish-docs VERSION=1.2.3 ALIAS=latest, or VERSION=dev"),
+        (".venv/bin/python", OLDER_PYTHON, "python 3.11 or newer is needed, found 3.10; name one"),
+        (".venv/wheel-tools", WITHOUT_NETWORK, "without a network, set PIP_NO_INDEX=1 and"),
+    ],
+)
+def test_targets_that_cannot_be_made_say_what_to_do(target, program, sentence, tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "crates").mkdir()
+    python = tmp_path / (".venv/bin/python" if "tools" in target else "python3.10")
+    if program is not None:
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text(program, encoding="utf-8")
+        python.chmod(0o755)
+    command = ["make", "-C", tmp_path, target, f"PYTHON={python}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+
+
+def test_commands_that_install_packages_say_what_to_do_without_a_network():
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    installs = re.compile(r"^\t.*(\$\(PIP\)|\$\(QUICK_INSTALL\)|pip install)")
+    installing = [line for line in lines if installs.search(line)]
+    assert len(installing) >= 8
+    assert all(line.endswith("$(OR_SAY)") for line in installing), installing
