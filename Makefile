@@ -37,6 +37,11 @@ FUZZ_SECONDS ?= 300
 # Of `test-older`.
 OLDER_MDANALYSIS ?= 2.9 2.10
 TESTS_OF_MDANALYSIS := analysis_names registration drop_in
+# Of `test-develop`: MDAnalysis and its tests, as they will be.
+MDANALYSIS := git+https://github.com/MDAnalysis/mdanalysis.git
+DEVELOP ?= '$(MDANALYSIS)\#subdirectory=package' '$(MDANALYSIS)\#subdirectory=testsuite'
+# Of `bench-release`.
+OLD ?= $(shell git describe --tags --match 'v*' --abbrev=0 2> /dev/null)
 # Of `publish-docs`: nothing, to look at the branch first with `mike serve`.
 PUSH ?= --push
 # Of `wheel`: another platform, for which `rustup target add` has brought the standard library.
@@ -48,8 +53,8 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-rust test-python test-all test-older suite compare hunt
-.PHONY: check check-rust check-python check-targets bench experiments docs
+.PHONY: help demo live test test-rust test-python test-all test-older test-develop suite compare hunt
+.PHONY: check check-rust check-python check-targets bench bench-release experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools version-named
 
@@ -77,6 +82,12 @@ test-older: $(VENV)/built $(OLDER_MDANALYSIS:%=$(VENV)/mdanalysis-%/installed) #
 	for one in $(OLDER_MDANALYSIS); do export PYTHONPATH=$(CURDIR)/$(VENV)/mdanalysis-$$one; \
 	  $(BIN)/python -c "from MDAnalysis import __version__ as v; assert v.startswith('$$one.'), v" \
 	  && $(PYTEST) -m "" $(TESTS_OF_MDANALYSIS:%=tests/test_%.py) || exit 1; done
+
+test-develop: $(VENV)/built ## the tests with MDAnalysis as it is being developed
+	rm -rf $(VENV)/mdanalysis-develop
+	$(PIP) --no-deps --target $(VENV)/mdanalysis-develop $(DEVELOP) $(OR_SAY)
+	export PYTHONPATH=$(CURDIR)/$(VENV)/mdanalysis-develop; \
+	  $(BIN)/python -c 'import MDAnalysis as one; print("MDAnalysis", one.__version__, one.__file__)' && $(PYTEST)
 
 hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; SEED=7 repeats one
 	$(BIN)/python tests/hunt.py mutations --seed $(SEED) --runs 5000
@@ -130,6 +141,15 @@ check-targets: lint-tools $(VENV)/built $(VENV)/wheel-tools ## check the code fo
 bench: $(VENV)/with-bench ## measure paceline beside other tools; ARGS="path --tiny" for a short look
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# The old build is compiled as a release is, beside this one; valgrind counts on Linux alone.
+bench-release: $(VENV)/with-bench ## count instructions of the same jobs in this build and in that of OLD, the last release
+	@[ -n "$(OLD)" ] || { echo "there is no tag of a release to compare with; name a commit: \
+	make bench-release OLD=HEAD~20" >&2; exit 1; }
+	rm -rf target/old && mkdir -p target/old && git archive $(OLD) | tar -x -C target/old
+	cargo build --release --locked --manifest-path target/old/Cargo.toml --target-dir target/old-build -p paceline-python
+	cp target/old-build/release/lib_core.so target/old/python/paceline/_core.abi3.so
+	$(BIN)/python -m benchmarks.builds target/old --instructions --frames 400 $(ARGS)
+
 experiments: $(VENV)/with-bench ## repeat the papers' experiments for the manual; ARGS="layouts sizes" for some
 	$(BIN)/python -W ignore -m benchmarks.experiments $(ARGS)
 
@@ -166,7 +186,7 @@ check-packaging: $(VENV)/packaging-tools ## validate workflows, issue forms, cit
 	$(VENV)/packaging-tools/bin/cffconvert --validate
 	$(VENV)/packaging-tools/bin/python packaging/check_files.py
 
-audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates and Python packages
+audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates and Python packages; needs a network
 	cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny
 	cargo deny check bans licenses sources
 	$(PIP) 'pip-audit>=2.7' $(OR_SAY)

@@ -1,17 +1,23 @@
 """Compare two builds of paceline: the same jobs in turn, and the ratio of their times.
 
     python -m benchmarks.builds OLD [--new CHECKOUT] [--pairs 9] [--only NAME …] [--frames 20000]
+    python -m benchmarks.builds OLD --instructions --frames 400
 
 OLD and CHECKOUT are folders of this repository with the module built in `python/paceline`; this one
 is compared by default. Each build has a process that has done every job once. Jobs use public names
 alone. A pair is a measurement of each build, the first by turns; the ratio is new by old. The
 interval is that of the median over 2,000 samples of the pairs with replacement, 95 %. The exit
 status is 1 where an interval lies above 1.03.
+
+With `--instructions`, valgrind counts the instructions of each job that runs on one thread, and of
+`import` and `help`: once, since they hardly depend on the machine or on what else it does. A job
+takes some fifty times as long, so that 400 frames are enough.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +33,13 @@ import numpy as np
 SLOWER = 1.03
 #: Seconds that a measurement lasts at least.
 LEAST = 0.4
+#: Jobs whose instructions are not counted: what waits for others counts differently each time.
+ON_MANY = ("rmsd-xtc-2", "rmsd-xtc-processes", "validate")
+#: Commands whose instructions are counted, those of their one process.
+COUNTED_COMMANDS = ("import", "help")
+#: The counter of a process that does jobs. It writes what it counted, and begins anew, at each call
+#: of a function that `serve` calls before and after a job.
+CALLGRIND = ("valgrind", "--quiet", "--tool=callgrind", "--dump-before=getppid")
 #: Atoms of a snapshot at full size.
 FULL_ATOMS = 1_728_000
 SELECTION = "protein and name CA"
@@ -168,29 +181,41 @@ def serve(adk: Path, water: Path, work: Path, scale: float) -> None:
     print(json.dumps(list(found)), flush=True)
     for line in sys.stdin:
         name, times = json.loads(line)
+        os.getppid()
         begun = time.perf_counter()
         for _ in range(times):
             found[name]()
-        print(time.perf_counter() - begun, flush=True)
+        taken = time.perf_counter() - begun
+        os.getppid()
+        print(taken, flush=True)
 
 
 class Build:
     """One build: its process that does jobs, and its environment for commands."""
 
-    def __init__(self, checkout: Path, adk: Path, water: Path, work: Path, scale: float):
+    def __init__(
+        self, checkout: Path, adk: Path, water: Path, work: Path, scale: float, counted: bool
+    ):
         self.work = work
         work.mkdir()
-        self.environment = dict(os.environ, PYTHONPATH=str(checkout.resolve() / "python"))
+        path = {"PYTHONPATH": str(checkout.resolve() / "python")}
+        self.environment = os.environ | path | {"PYTHONHASHSEED": "0"}
+        counter = (*CALLGRIND, f"--callgrind-out-file={work / 'counts'}") if counted else ()
+        serving = [sys.executable, __file__, "--serve", *map(str, (adk, water, work, scale))]
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", *map(str, (adk, water, work, scale))],
+            [*counter, *serving],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self.environment,
             text=True,
         )
-        assert self._process.stdout is not None
-        self.jobs: list[str] = json.loads(self._process.stdout.readline())
         self.commands = commands(adk, work, scale)
+
+    def jobs(self) -> list[str]:
+        """Wait until the jobs are ready; their names."""
+        assert self._process.stdout is not None
+        names: list[str] = json.loads(self._process.stdout.readline())
+        return names
 
     def seconds(self, name: str, times: int) -> float:
         """Time a job done so many times, or a command."""
@@ -214,9 +239,30 @@ class Build:
             raise RuntimeError(f"the job {name} failed; its error is above")
         return float(answer)
 
+    def instructions(self, name: str) -> int:
+        """Count the instructions of a job that was done before, or of a command."""
+        if name in self.commands:
+            counter = (*CALLGRIND[:3], f"--callgrind-out-file={self.work / 'command'}")
+            command = [*counter, *self.commands[name]]
+            subprocess.run(command, env=self.environment, stdout=subprocess.DEVNULL, check=True)
+            return total(self.work / "command")
+        for _ in range(2):
+            self.seconds(name, 1)
+        parts = sorted(self.work.glob("counts.*"), key=lambda path: int(path.suffix[1:]))
+        found = total(parts[-1])
+        for path in parts:
+            path.unlink()
+        return found
+
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+
+
+def total(path: Path) -> int:
+    """Read the number of instructions from a file of callgrind's."""
+    (line,) = re.findall(r"^(?:totals|summary): (\d+)", path.read_text("utf-8"), re.MULTILINE)[-1:]
+    return int(line)
 
 
 def compare(old: Build, new: Build, name: str, pairs: int) -> tuple[float, float, float, float]:
@@ -249,9 +295,14 @@ def main() -> int:
         default=20_000,
         help="frames of the protein alone; the other sizes follow",
     )
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions with valgrind, no times"
+    )
     parser.add_argument("--only", nargs="+", default=(), metavar="JOB")
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
     args = parser.parse_args()
+    if args.instructions and not shutil.which("valgrind"):
+        parser.error("--instructions needs valgrind: apt-get install valgrind")
     from benchmarks.data import RECIPES, prepare
     from benchmarks.machine import describe
 
@@ -259,23 +310,45 @@ def main() -> int:
     sets = {one.name: one for one in prepare(args.data.resolve(), scale)}
     adk, water = sets["adk"].trajectory("xtc"), sets["water"].trajectory("xtc")
     print(*(f"# {line}" for line in describe()), sep="\n")
+    with tempfile.TemporaryDirectory() as folder:
+        old, new = (
+            Build(checkout, adk, water, Path(folder, name), scale, args.instructions)
+            for name, checkout in (("old", args.old), ("new", args.new))
+        )
+        _, names = old.jobs(), [*new.jobs(), *new.commands]
+        names = [name for name in names if name in (args.only or (name,))]
+        slower = (print_counts if args.instructions else print_times)(old, new, names, args)
+        old.close()
+        new.close()
+    print(f"# more than 3 % above the old build: {', '.join(slower) or 'none'}")
+    return bool(slower)
+
+
+def print_times(old: Build, new: Build, names: list[str], args: argparse.Namespace) -> list[str]:
+    """Print a row for each job, as soon as it is measured; those that have become slower."""
     print(f"# {args.pairs} pairs; at least {LEAST} s a measurement; {args.frames} frames")
     print("job", "old (ms)", "new / old", "low", "high", sep="\t", flush=True)
     slower = []
-    with tempfile.TemporaryDirectory() as folder:
-        old = Build(args.old, adk, water, Path(folder, "old"), scale)
-        new = Build(args.new, adk, water, Path(folder, "new"), scale)
-        for name in [*old.jobs, *old.commands]:
-            if args.only and name not in args.only:
-                continue
-            before, ratio, low, high = compare(old, new, name, args.pairs)
-            slower += [name] if low > SLOWER else []
-            print(name, f"{1e3 * before:.3g}", f"{ratio:.3f}", f"{low:.3f}", f"{high:.3f}",
-                  sep="\t", flush=True)  # fmt: skip
-        old.close()
-        new.close()
-    print(f"# slower by more than 3 %: {', '.join(slower) or 'none'}")
-    return bool(slower)
+    for name in names:
+        before, ratio, low, high = compare(old, new, name, args.pairs)
+        slower += [name] if low > SLOWER else []
+        print(name, f"{1e3 * before:.3g}", f"{ratio:.3f}", f"{low:.3f}", f"{high:.3f}",
+              sep="\t", flush=True)  # fmt: skip
+    return slower
+
+
+def print_counts(old: Build, new: Build, names: list[str], args: argparse.Namespace) -> list[str]:
+    """Print a row for each job of one thread; those that take more instructions."""
+    print(f"# instructions, counted by valgrind; {args.frames} frames")
+    print("job", "old (millions)", "new / old", sep="\t", flush=True)
+    slower = []
+    for name in names:
+        if name in ON_MANY or (name in old.commands and name not in COUNTED_COMMANDS):
+            continue
+        before, after = (build.instructions(name) for build in (old, new))
+        slower += [name] if after > SLOWER * before else []
+        print(name, f"{before / 1e6:.4g}", f"{after / before:.4f}", sep="\t", flush=True)
+    return slower
 
 
 if __name__ == "__main__":
