@@ -16,5 +16,6 @@ def on_page_content(html: str, **kwargs: Any) -> str:
 
 
 def _rendered(found: re.Match[str]) -> str:
-    display = "block" if found[1] == "div" else "inline"
-    return convert(unescape(found[2]), display=display)
+    if found[1] == "span":
+        return convert(unescape(found[2]), display="inline")
+    return f'<div class="formula">{convert(unescape(found[2]), display="block")}</div>'

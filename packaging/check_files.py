@@ -1,10 +1,12 @@
 """Check files for other services: the recipe, the MDAKits entry, issue forms, Zenodo's metadata.
 
-The recipe is rendered by rattler-build. The others have no validator that works without a network;
-their required entries and types are those that the services state.
+The recipe is rendered by rattler-build. The others, with the paper for JOSS among them, have no
+validator that works without a network; their required entries and types are those that the services
+state.
 """
 
 import json
+import re
 from pathlib import Path
 
 import yaml
@@ -21,6 +23,13 @@ MDAKIT = {
     **dict.fromkeys(("import_name", "project_org", "mdanalysis_requires"), (str, False)),
     **dict.fromkeys(("development_status", "changelog", "community_home"), (str, False)),
 }
+#: Entries of the head of a paper, its sections in their order, and its words, as JOSS wants them.
+PAPER = ("title", "tags", "authors", "affiliations", "date", "bibliography")
+SECTIONS = (
+    *("Summary", "Statement of need", "State of the field", "Software design"),
+    *("Research impact statement", "AI usage disclosure", "Acknowledgements", "References"),
+)
+WORDS = range(750, 1751)
 #: Kinds of the elements of an issue form.
 KINDS = {"checkboxes", "dropdown", "input", "markdown", "textarea"}
 
@@ -70,7 +79,27 @@ def check_zenodo() -> None:
     assert all({"identifier", "relation"} <= one.keys() for one in record["related_identifiers"])
 
 
+def check_paper() -> None:
+    """Check head, sections, length, citations and figures of the paper."""
+    folder = ROOT / "paper"
+    _, head, text = (folder / "paper.md").read_text("utf-8").split("---\n", 2)
+    entries = yaml.safe_load(head)
+    missing = [name for name in PAPER if not entries.get(name)]
+    assert not missing, f"the paper's head lacks {', '.join(missing)}"
+    sections = tuple(re.findall(r"^# (.*)$", text, re.MULTILINE))
+    assert sections == SECTIONS, f"the paper has the sections {sections}"
+    assert len(text.split()) in WORDS, f"the paper has {len(text.split())} words"
+    cited = set(re.findall(r"@(\w+)", text))
+    known = set(
+        re.findall(r"^@\w+\{(\w+),", (folder / "paper.bib").read_text("utf-8"), re.MULTILINE)
+    )
+    assert cited == known, f"cited or listed alone: {cited ^ known}"
+    figures = re.findall(r"!\[[^]]*\]\((.*?)\)", text)
+    assert figures
+    assert all((folder / name).is_file() for name in figures), figures
+
+
 if __name__ == "__main__":
-    for check in (check_recipe, check_mdakit, check_forms, check_zenodo):
+    for check in (check_recipe, check_mdakit, check_forms, check_zenodo, check_paper):
         check()
         print(f"{check.__name__.removeprefix('check_')}: ok")

@@ -5,12 +5,14 @@
 Checks what each wheel holds, and installs the one for this machine into a fresh environment outside
 of the checkout, from wheels alone; makes a figure, runs the self-test and the demonstration. Prints
 the seconds from the wheel to the figure, wall time and processor time, which differ on a busy
-machine. Data are those of MDAnalysisTests.
+machine, and the processor time of an import and of `--help`. pip must refuse the wheel for another
+platform and for an older Python. Data are those of MDAnalysisTests.
 """
 
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -22,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: Bytes that a wheel may have.
 LARGEST = 12e6
+#: Seconds of processor time of an import and of `paceline --help`, at most; times to start each.
+IMPORT, HELP, STARTS = 0.05, 0.12, 15
 #: Files that it must hold, as patterns.
 WANTED = (
     r"paceline/py\.typed",
@@ -67,9 +71,13 @@ def check_content(wheel: Path) -> None:
 
 
 def processor_time() -> float:
-    """Seconds that the programs which this process started have computed."""
-    times = os.times()
-    return times.children_user + times.children_system
+    """Seconds that the programs which this process started have computed; 0 on Windows."""
+    if os.name == "nt":
+        return 0.0
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Environment:
@@ -115,6 +123,8 @@ class Environment:
             flush=True,
         )
         self.check_imported()
+        self.check_refused(wheel)
+        self.check_starts()
         self.run("python", "-m", "paceline.selftest")
         self.install(f"{wheel}[demo]")
         demo = self.folder / "demo.py"
@@ -145,6 +155,43 @@ class Environment:
             "and f'imported {paceline.__file__}')"
         )
         self.run("python", "-c", check)
+
+    def check_refused(self, wheel: Path) -> None:
+        """Check that pip refuses the wheel for another platform and for an older Python."""
+        for option in (("--platform", "win_arm64"), ("--python-version", "3.10")):
+            target = ("--target", self.folder / "refused", "--only-binary=:all:", "--no-deps")
+            command = [self.programs / "python", "-m", "pip", "install", *target, *option, wheel]
+            done = subprocess.run(command, env=self.variables, capture_output=True, text=True)
+            if (
+                done.returncode == 0
+                or "is not a supported wheel on this platform" not in done.stderr
+            ):
+                raise SystemExit(f"pip {' '.join(option)} did not refuse the wheel: {done.stderr}")
+
+    def check_starts(self) -> None:
+        """Time an import and `--help`, once what they load is compiled."""
+        bare = self.time_start("python", "-c", "pass")
+        imported = self.time_start("python", "-c", "import paceline") - bare
+        helped = self.time_start("paceline", "--help")
+        print(
+            f"import paceline: {1e3 * imported:.0f} ms beyond the {1e3 * bare:.0f} ms of Python; "
+            f"paceline --help: {1e3 * helped:.0f} ms; processor time, medians of {STARTS}",
+            flush=True,
+        )
+        if imported > IMPORT or helped > HELP:
+            raise SystemExit(f"expected at most {IMPORT} and {HELP} s")
+
+    def time_start(self, program: str, *arguments: str) -> float:
+        """Measure the seconds of processor time that a command takes, without the first time."""
+        taken = []
+        for _ in range(STARTS + 1):
+            used = processor_time()
+            command = [self.programs / program, *arguments]
+            subprocess.run(
+                command, cwd=self.folder, env=self.variables, stdout=subprocess.DEVNULL, check=True
+            )
+            taken.append(processor_time() - used)
+        return statistics.median(taken[1:])
 
 
 if __name__ == "__main__":

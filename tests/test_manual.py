@@ -1,6 +1,7 @@
 """The code blocks of the README and the manual run, on small files under the names of the pages."""
 
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -24,6 +25,7 @@ from MDAnalysis.coordinates.base import Timestep
 from MDAnalysisTests import datafiles
 
 import paceline
+from benchmarks.plot import read_warm
 from paceline import transform
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
@@ -37,7 +39,14 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = ("paceline ", "python -m paceline ", "mpirun -n 64 ", "sed ")
 #: Beginnings of other lines of the shell: what installs, and what needs a cluster.
 OTHERS = ("make ", "pip install ", "sudo apt-get ", "python -m venv ", "mpio/bin/", "ln -s ")
-OTHERS += ("conda ", "grep ", "podman ", "CARGO_TARGET_", "python -m paceline.selftest")
+OTHERS += (
+    "paceline-environment/bin/pip ",
+    "conda ",
+    "grep ",
+    "podman ",
+    "CARGO_TARGET_",
+    "python -m paceline.selftest",
+)
 OTHERS += (
     "PATH=",
     "srun ",
@@ -299,3 +308,29 @@ def test_names_of_blocks_that_are_not_run_exist():
     for page, part in NOT_RUN:
         blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
         assert any(part in code for _, code in blocks), (page, part)
+
+
+def measured() -> dict[str, dict[str, float]]:
+    """Rows of benchmarks/measured.tsv, µs per frame by tool and case."""
+    cases = read_warm(ROOT / "benchmarks" / "measured.tsv")
+    return {
+        tool: {case: times[tool] for case, times in cases.items() if tool in times}
+        for tool in dict.fromkeys(tool for times in cases.values() for tool in times)
+    }
+
+
+def test_times_on_the_first_pages_are_the_measured_ones():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    tables = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    cells = {row[0].strip("*"): row[1:] for row in tables[:8]}
+    cases = [f"{name}.{end}" for name in ("adk", "water") for end in ("xtc", "trr", "dcd", "nc")]
+    for tool, times in measured().items():
+        for case, cell in zip(cases, cells[tool], strict=True):
+            shown = cell.strip("*").replace(",", "")
+            decimals = len(shown.partition(".")[2])
+            assert shown == (f"{times[case]:.{decimals}f}" if case in times else "–"), (tool, case)
+    for page in ("docs/index.md", "paper/paper.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for tool, case in itertools.product(("paceline", "MDAnalysis"), ("adk.xtc", "water.xtc")):
+            time = measured()[tool][case]
+            assert (f"{time:,.0f}" if time > 20 else f"{time:.1f}") in text, (page, tool, case)
