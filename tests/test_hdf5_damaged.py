@@ -245,6 +245,34 @@ class TestChunks:
         _, said = read_all(path)
         assert {2, 3, 8, 9} <= said.keys() <= {2, 3, 4, 5, 8, 9}
 
+    def test_chunks_that_overlap_those_of_another_dataset(self, tmp_path):
+        path = write(tmp_path / "a.h5md", **CHUNKED)
+        with h5py.File(path, "a") as file:
+            group = file["particles/all"]
+            velocity = group.create_group("velocity")
+            # Hard links: datasets that share all bytes, because they are one.
+            velocity["step"], velocity["time"] = group["position/step"], group["position/time"]
+            value = velocity.create_dataset("value", data=positions(), **CHUNKED)
+            value.attrs["unit"] = "Angstrom ps-1"
+        assert not read_all(path)[1]
+        at = path.read_bytes().index(chunk_of(path, 8)[0].to_bytes(8, "little"))
+        with h5py.File(path) as file:
+            info = file["particles/all/velocity/value"].id.get_chunk_info_by_coord((2, 0, 0))
+        patch(path, at, (info.byte_offset + 12).to_bytes(8, "little"))
+        _, said = read_all(path)
+        assert {2, 3, 8, 9} <= said.keys() <= {2, 3, 4, 5, 8, 9}
+
+    def test_a_chunk_that_overlaps_the_times(self, tmp_path):
+        path = write(tmp_path / "a.h5md", **CHUNKED)
+        with h5py.File(path) as file:
+            offset = file["particles/all/position/time"].id.get_offset()
+        at = path.read_bytes().index(chunk_of(path, 8)[0].to_bytes(8, "little"))
+        patch(path, at, (offset + 8).to_bytes(8, "little"))
+        with pytest.warns(PacelineWarning, match="position/time shares bytes of the file"):
+            _, said = read_all(path)
+        # It is longer than the times, and ends among the first positions.
+        assert {8, 9} <= said.keys() <= {0, 1, 8, 9}
+
     def test_two_entries_of_a_table_for_one_chunk(self, tmp_path):
         path = write(tmp_path / "a.h5md", chunks=(5, 15, 3), fletcher32=True)
         content = path.read_bytes()

@@ -27,6 +27,8 @@ from paceline.trajectory.mdanalysis_reader import Reader
 ALLOWED = ("refused", "told", "told by validate", "equal", "unseen")
 #: Most frames of a changed file that are looked at one by one.
 MOST_FRAMES = 200
+#: Bytes before the border of a frame that is recognised by them.
+_TAIL = 16
 #: Times (ps) beyond this are of no trajectory here.
 ABSURD = 1e9
 OPTIONS = {"h5md, lammps": {"units": "Angstrom, ps"}}
@@ -98,6 +100,8 @@ class Reading(NamedTuple):
     starts: list[int]
     #: Warnings, and errors of single frames.
     words: list[str]
+    #: Of HDF5 files, by field: offset and size of each chunk, and the numbers in one.
+    places: dict[str, tuple[np.ndarray, np.ndarray, int]]
 
 
 def read(path: Path, options: dict) -> Reading:
@@ -114,7 +118,17 @@ def read(path: Path, options: dict) -> Reading:
                 words.append(check_error(error, path))
                 frames.append(None)
         offsets, _ = reader.file.extents(np.arange(n_frames, dtype=np.uint64))
-    return Reading(frames, np.asarray(offsets).tolist(), words)
+    return Reading(frames, np.asarray(offsets).tolist(), words, _places(reader.file))
+
+
+def _places(file) -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
+    index = getattr(file, "chunk_index", None)
+    elements = {} if index is None else index.elements
+    tables = {field: one.dataset for field, one in elements.items() if one.dataset.table}
+    return {
+        field: (one.table.offsets, one.table.sizes, one.chunk_bytes // one.dtype.itemsize)
+        for field, one in tables.items()
+    }
 
 
 @contextlib.contextmanager
@@ -278,14 +292,16 @@ class TrajectoryTrial:
                     raise Forbidden(f"garbage: frame {number} has numbers that are not finite")
         if not any(frame and frame.positions is not None for frame in found.frames):
             return  # a name was changed, and what needs positions is an error
-        cut = content == self.sound.content[: len(content)] and len(content) in whole.starts
+        # A file that ends behind a frame is whole, whatever else was changed.
+        end = whole.starts[len(found.frames) :][:1]
+        cut = end and content.endswith(self.sound.content[end[0] - _TAIL : end[0]])
         if len(found.frames) < len(whole.frames) and not (told or findings or cut):
             raise Forbidden(f"short: {len(found.frames)} of {len(whole.frames)} frames")
         self._check_untouched(found, content)
         if self._is_header_changed(content):
             return
         differ = self._n_changed(found)
-        if not (told or findings) and differ > self._n_touched(content):
+        if not (told or findings) and differ > self._n_touched(content) + self._n_moved(found):
             raise Forbidden(f"wide: {differ} numbers changed without a word")
 
     def _check_untouched(self, found: Reading, content: bytes) -> None:
@@ -329,6 +345,20 @@ class TrajectoryTrial:
         # A number of a shape matrix makes all six numbers of a cell; fixed atoms are in all frames.
         reach = len(self.whole.frames) if self.sound.kind == "dcd, fixed atoms" else 6
         return moved + reach * int(np.count_nonzero(differs))
+
+    def _n_moved(self, found: Reading) -> int:
+        """Numbers of chunks whose address leads elsewhere in the file, where no other chunk is."""
+        starts, sizes = (
+            np.concatenate([np.empty(0, np.uint64), *(one[k] for one in found.places.values())])
+            for k in (0, 1)
+        )
+        n = 0
+        for field, (offsets, lengths, n_numbers) in found.places.items():
+            before = self.whole.places.get(field, (offsets[:0],))[0]
+            for old, begin, length in zip(before, offsets, lengths, strict=False):
+                shared = (starts < begin + length) & (begin < starts + sizes)
+                n += n_numbers * bool(begin != old and shared.sum() == 1)
+        return n
 
     def _n_changed(self, found: Reading) -> int:
         n = 0

@@ -15,6 +15,7 @@ from paceline.hdf5.chunk_index import (
     LZF,
     SHUFFLE,
     ZSTD,
+    ChunkIndex,
     ChunkTable,
     Dataset,
     Element,
@@ -22,7 +23,7 @@ from paceline.hdf5.chunk_index import (
     may_hide_damage,
     slice_of,
 )
-from paceline.hdf5.file import NOWHERE, Array, damaged, unpacked_ratio
+from paceline.hdf5.file import NOWHERE, Array, File, damaged, unpacked_ratio
 
 #: Filters after which a chunk has as many bytes as before, or four more.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
@@ -39,6 +40,7 @@ def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     could hold is one at once.
     """
     _check_numeric(array)
+    array.file.used[array.identity] = array
     filters = array.filters
     whole = Dataset(array.name, array.dtype, array.shape, array.chunk, filters, fill=array.fill)
     fallback = array.h5py_fallback or _why_unknown(array.dtype, filters)
@@ -186,6 +188,49 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         wrong[order[1:]] |= crossed
         wrong[order[:-1]] |= crossed
     return wrong
+
+
+def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
+    """Put chunks that share bytes with another dataset of the index at `NOWHERE`.
+
+    A note names other datasets that do: one of those that share has lost its place.
+    """
+    names: list[str] = []
+    places = [np.empty((0, 2), dtype=np.uint64)]
+    for array in file.used.values():
+        with contextlib.suppress(DamagedFileError):
+            if array.dtype.kind in "iuf" and not array.h5py_fallback:
+                found = array.extents
+                there = (found[:, 0] < file.size) & (found[:, 1] > 0)
+                names += [array.name] * int(there.sum())
+                places.append(found[there])
+    offsets, sizes = np.concatenate(places).T
+    wrong = _overlap(offsets, sizes)
+    if not wrong.any():
+        return index
+    elements = {
+        field: replace(element, dataset=_without(element.dataset, offsets[wrong]))
+        for field, element in index.elements.items()
+    }
+    refused = {one.dataset.name for one in elements.values() if one.dataset.table is not None}
+    others = sorted({names[k] for k in np.flatnonzero(wrong)} - refused)
+    notes = [
+        f"{name} shares bytes of the file with another dataset: its numbers may be wrong"
+        for name in others
+    ]
+    return replace(index, elements=elements, notes=[*index.notes, *notes])
+
+
+def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
+    """Put the chunks with these offsets at `NOWHERE`."""
+    table = dataset.table
+    if table is None:
+        return dataset
+    lost = np.isin(table.offsets, offsets) & (table.sizes > 0)
+    return replace(
+        dataset,
+        table=replace(table, offsets=np.where(lost, np.uint64(NOWHERE), table.offsets)),
+    )
 
 
 def read_series(array: Array) -> np.ndarray:

@@ -193,6 +193,7 @@ class Array(Node):
         with wrap_errors(file.path, name, "a dataset of a kind that NumPy knows"):
             self.dtype: np.dtype = h5.dtype
             self.shape: tuple[int, ...] = h5.shape or ()
+        self._extents: np.ndarray | None = None
 
     @property
     def is_text(self) -> bool:
@@ -212,6 +213,7 @@ class Array(Node):
         """
         self.check_size()
         self.check_filters()
+        self.file.used[self.identity] = self
         chunks = zip(self.shape, self.chunk or self.shape, strict=True)
         extend_time_limit(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READ_SECONDS)
         with wrap_errors(self.file.path, self.name):
@@ -341,9 +343,22 @@ class Array(Node):
                 # HDF5 before 1.12 cannot list all at once, and none can list a damaged table.
                 found = self._find_chunks_one_by_one(grid)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
-            extents = [(one.byte_offset, one.size, one.filter_mask) for one in found]
-        shape = (len(extents), len(grid))
-        return corners.reshape(shape), np.array(extents, dtype=np.uint64).reshape(-1, 3)
+            rows = [(one.byte_offset, one.size, one.filter_mask) for one in found]
+        shape, extents = (len(rows), len(grid)), np.array(rows, dtype=np.uint64).reshape(-1, 3)
+        self.file.used[self.identity], self._extents = self, extents[:, :2]
+        return corners.reshape(shape), extents
+
+    @property
+    def extents(self) -> np.ndarray:
+        """Offset and size of what holds its numbers in this file, uint64, (n, 2), each once."""
+        if self._extents is None:
+            self._extents = np.empty((0, 2), dtype=np.uint64)
+            if self.chunk is not None:
+                self.chunks(tuple(-(-n // c) for n, c in zip(self.shape, self.chunk, strict=True)))
+            elif self.offset is not None:
+                n_bytes = math.prod(self.shape) * self.dtype.itemsize
+                self._extents = np.array([[self.offset, n_bytes]], dtype=np.uint64)
+        return np.unique(self._extents, axis=0)
 
     def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
         """Find each chunk; one to which a damaged table does not lead is at `NOWHERE`."""
@@ -474,8 +489,8 @@ class File:
 
     With `collective`, the ranks that have opened it together all make each reading call. With
     `external`, links and datasets that lead into other files are followed; `not_followed` lists
-    those that were passed over. Further options are h5py's. Of a truncated file, `full_size` is
-    the bytes that it says it had.
+    those that were passed over. `used` has the datasets whose numbers were looked for, by identity.
+    Further options are h5py's. Of a truncated file, `full_size` is the bytes that it says it had.
     """
 
     def __init__(
@@ -490,6 +505,7 @@ class File:
         self.collective = collective
         self.external = external
         self.not_followed: list[str] = []
+        self.used: dict[tuple[int, int], Array] = {}
         with open(self.path, "rb") as file:
             self.size = file.seek(0, os.SEEK_END)
         self.full_size: int | None = None

@@ -103,6 +103,7 @@ class Hdf5File:
         # Only the sandbox loads HDF5's library.
         from paceline.hdf5.check_decoding import verify
         from paceline.hdf5.conventions import read_chunk_index
+        from paceline.hdf5.dataset import refuse_shared
         from paceline.hdf5.file import File, check_mpi_build, damaged
 
         if options.driver is not None:
@@ -112,6 +113,7 @@ class Hdf5File:
             try:
                 with opened.explain_truncation():
                     index = read_chunk_index(opened, **options.contents)
+                index = refuse_shared(opened, index)
             except (MissingDataError, UnsupportedError) as error:
                 if opened.not_followed:
                     error.args = (f"{error}; {_note_not_followed(opened.not_followed)}",)
