@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.programs import needs_program
 from matplotlib.figure import Figure
@@ -238,6 +239,25 @@ def test_an_experiment_has_as_many_rounds_as_its_rows(path):
         for row in rows
     )
     assert {*cases.values()} == {n_rounds}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "experiments").glob("*.tsv")), ids=lambda path: path.stem
+)
+def test_sentences_of_an_experiment_follow_from_its_rows(path):
+    experiment, (_, rows) = known_experiments()[path.stem], load(path)
+    random = np.random.default_rng(22)
+    others = [
+        {
+            key: value * random.uniform(2, 3) if isinstance(value, float) else value
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
+    figures = re.compile(r"[\d.,]+ \([\d.,]+–[\d.,]+\)")
+    before, after = (set(figures.findall(experiment.finding(some))) for some in (rows, others))
+    assert not before & after
+    assert experiment.finding(rows) != experiment.finding(others)
 
 
 @pytest.mark.parametrize(("form", "n_rounds"), [((3, 1.0, 0.2), 1), ((5, 10.0, 1.0), 5)])
