@@ -1,9 +1,11 @@
 """Loops over frames: blocks are decoded ahead on other threads, and show the same frames."""
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import random
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,6 +17,7 @@ from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, PRMncdf
 
 import paceline
 from paceline._util.machine import available_cpus
+from paceline.analysis.rms import RMSD
 from paceline.errors import DamagedFileError, PacelineError
 from paceline.trajectory import read_ahead, source
 
@@ -212,6 +215,24 @@ def test_open_files_are_few(folder: Path) -> None:
     assert n_open <= most
     for universe in universes[::13]:
         assert [ts.frame for ts in universe.trajectory[31:60]] == list(range(31, 60))
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_a_universe_that_is_gone_leaves_no_file_open(backend: str, tmp_path: Path) -> None:
+    """So that the disk's room for a file that is deleted comes free."""
+    path = Path(shutil.copy(DCD, tmp_path))
+    universe = paceline.Universe(PSF, path)
+    RMSD(universe.select_atoms("name CA")).run(backend=backend)
+    for ts in universe.trajectory:
+        if ts.frame == 5:
+            break
+    assert _n_open(path) > 0
+    del universe, ts
+    until = time.monotonic() + 60
+    while _n_open(path) and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.05)
+    assert _n_open(path) == 0
 
 
 @pytest.mark.parametrize(("topology", "trajectory"), [(GRO, XTC), (GRO, TRR), (PRMncdf, NCDF)])
