@@ -229,7 +229,7 @@ CASES: dict[str, Case] = {
         of_theirs=bonds_per_frame,
         mdtraj=None,
         cpptraj=peers.bonds_of_cpptraj,
-        # It finds one or two less of some 90, in these frames.
+        # It passes over one or two of some 90 (docs/where-tools-disagree.md).
         other=(CPPTRAJ,),
         goal=80,
         known={REFERENCE: 5250, CPPTRAJ: 380},

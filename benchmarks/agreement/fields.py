@@ -433,6 +433,48 @@ def _hydrogen_bonds() -> Iterator[Case]:
         words = ("-num", "out.xvg", "-nonitacc")
         return system.gmx("hbond", *words, groups=atoms, given="0 0\n")[:, 1]
 
+    def all_counts(package: str, system: System) -> np.ndarray:
+        universe = system.ours if package == "paceline" else system.theirs
+        module = import_module(f"{package}.analysis.hydrogenbonds")
+        frames = module.HydrogenBondAnalysis(universe).run().results.hbonds[:, 0].astype(int)
+        return np.bincount(frames, minlength=len(universe.trajectory))
+
+    def cpptraj_of_all(system: System, *, apart: bool) -> np.ndarray:
+        """Bonds of all donors and acceptors; with `apart`, what it passes over by a second line."""
+        made = import_module("MDAnalysis.analysis.hydrogenbonds").HydrogenBondAnalysis(
+            system.theirs
+        )
+        atoms = system.theirs.atoms
+        hydrogens, acceptors = map(atoms.select_atoms, (made.hydrogens_sel, made.acceptors_sel))
+        donors = atoms[np.unique([one.bonded_atoms[0].index for one in hydrogens])]
+        asked = [(donors, acceptors)]
+        if apart:
+            asked.append((donors - acceptors, donors & acceptors))
+        found = 0
+        for number, (first, second) in enumerate(asked):
+            masks = f"donormask {mask(first.indices)} acceptormask {mask(second.indices)}"
+            path = system.folder / f"bonds{number}.dat"
+            system.cpptraj_files(f"hbond H {masks} dist 3.0 angle 150 image out {path}")
+            found = found + np.loadtxt(path, ndmin=2)[:, 1]
+        return found
+
+    yield Case(
+        "hydrogen bonds of the protein, 3 Å and 150°",
+        "",
+        partial(all_counts, "paceline"),
+        {
+            MDANALYSIS: Peer(partial(all_counts, "MDAnalysis"), 0),
+            CPPTRAJ: Peer(
+                partial(cpptraj_of_all, apart=False),
+                3,
+                "no bond of a donor alone to what is a donor, too",
+                "paceline: the geometry of each, above",
+                1,
+            ),
+            f"{CPPTRAJ}, these by a second line": Peer(partial(cpptraj_of_all, apart=True), 0),
+        },
+        systems=("adk",),
+    )
     yield Case(
         "hydrogen bonds of the backbone, 3 Å and 150°",
         "",
