@@ -234,6 +234,22 @@ def test_shortest_steps_add_up_where_the_cell_varies(tmp_path):
     np.testing.assert_allclose(lattice, moved, rtol=1e-4, atol=1e-3)
 
 
+def test_cells_that_change_by_more_than_half_are_named(tmp_path):
+    cells = np.tile(np.float32([30, 30, 30, 90, 90, 61]), (9, 1))
+    cells[4:, 5] = 119  # the same lattice, by another vector
+    cells[7:, 2] = 50
+    positions = np.random.default_rng(1).uniform(0, 20, (9, 4, 3))
+    universe = made(tmp_path, positions, cells=cells)
+    for scheme, words in (
+        ("lattice", "2 frames, the first is 4"),
+        ("tor", "1 frame, the first is 7"),
+    ):
+        with pytest.warns(
+            PacelineWarning, match=f"more than half an edge at {words}; unwrap='{scheme}'"
+        ):
+            EinsteinMSD(universe, unwrap=scheme).run()
+
+
 def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
     gaps = [7, 20, 21]
     universe, _ = jumping(tmp_path, gaps)

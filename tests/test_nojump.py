@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import warnings
 
 import MDAnalysis
 import numpy as np
@@ -269,6 +270,31 @@ def test_frames_without_any_position_are_left_out(backend, walk, tmp_path):
     with pytest.warns(PacelineWarning):
         same = followed(without_cells(walk, tmp_path, gaps), stop=64, on_error="skip")
     np.testing.assert_allclose(series.results.timeseries, same, atol=1e-3)
+
+
+@pytest.mark.parametrize("block_frames", [1, 16, 150])
+def test_cells_that_change_by_more_than_half_are_named(block_frames, walk, tmp_path):
+    universe, path = MDAnalysis.Universe(*walk[0]), str(tmp_path / "leaning.trr")
+    with MDAnalysis.Writer(path, N_ATOMS) as writer:
+        for ts in universe.trajectory[:64]:
+            lengths = [30, 30, 50 if 31 < ts.frame < 40 else 30]
+            # At the end of a leaf and within one, it leans to the other side; and from frame 50 on
+            # by a little more.
+            ts.dimensions = [
+                *lengths,
+                90,
+                90,
+                61 if 10 < ts.frame < 48 else 119 + 3 * (ts.frame > 50),
+            ]
+            writer.write(universe.atoms)
+    atoms = paceline.Universe(walk[0][0], path).atoms
+    words = r"changes by more than half an edge at 4 frames, the first is 11; nojump may"
+    for options in ({"backend": "serial"}, {"n_workers": 2}, {"start": 1}, {"frames": [3, 50, 60]}):
+        with pytest.warns(PacelineWarning, match=words):
+            followed(atoms, block_frames=block_frames, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        followed(atoms, stop=11)
 
 
 class Interrupted(Exception):

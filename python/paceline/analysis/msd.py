@@ -25,6 +25,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.trajectory.open import warn
 from paceline.transform.base import choose_atoms
+from paceline.transform.jumps import changed
 
 #: Axes of each type of MSD.
 AXES = {
@@ -238,6 +239,8 @@ class EinsteinMSD(AnalysisBase):
                 f"{self.frames[gaps[0]]}; unwrap={self.unwrap!r} went on from the frame before, as "
                 "if no particle had moved by more than half the cell meanwhile"
             )
+        if self.unwrap is not None:
+            self._warn_of_cells(np.delete(value[:, -3:], gaps, 0), np.delete(self.frames, gaps))
         return SeriesParts(
             *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
         )
@@ -248,6 +251,18 @@ class EinsteinMSD(AnalysisBase):
         if rows.any():
             found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
             self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))
+
+    def _warn_of_cells(self, cells: np.ndarray, frames: np.ndarray) -> None:
+        """Warn of cells between which particles cannot be followed."""
+        # Shortest steps are the same where the cell leans by another whole edge.
+        found = frames[1:][changed(cells, lengths_only=self.unwrap == "tor")]
+        if len(found):
+            warn(
+                f"{self.name}: the cell changes by more than half an edge at "
+                f"{many(len(found), 'frame')}, the first is {found[0]}; unwrap={self.unwrap!r} may "
+                "take a particle for another image there: analyse the parts before and after by "
+                "themselves"
+            )
 
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""

@@ -77,6 +77,11 @@ class Relay:
                     return self._tasks[before]
             return None
 
+    @property
+    def changes(self) -> np.ndarray:
+        """Frames whose cell differs by more than half from that of the frame before."""
+        return self._follower.changes
+
     def close(self) -> None:
         """Release the workers that wait."""
         with self._changed:

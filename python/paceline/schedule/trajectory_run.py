@@ -244,12 +244,20 @@ class TrajectoryRun:
         following.job = replace(self.job, analyses=halves, caching=caching)
         return following
 
-    def _warn_of_gaps(self, damaged: Sequence[tuple[int, str]]) -> None:
+    def _warn_of_scan(self, damaged: Sequence[tuple[int, str]], changes: np.ndarray) -> None:
+        """Warn of frames over which atoms may not have been followed rightly."""
+        path = self.trajectory.provenance()["trajectory"]
         if damaged:
             warn(
-                f"{self.trajectory.provenance()['trajectory']}: {many(len(damaged), 'frame')} left "
+                f"{path}: {many(len(damaged), 'frame')} left "
                 f"out, the first is {min(damaged)[0]}; nojump went on from the frame before, as if "
                 "no atom had moved by more than half the cell meanwhile"
+            )
+        if len(changes):
+            warn(
+                f"{path}: the cell changes by more than half an edge at "
+                f"{many(len(changes), 'frame')}, the first is {changes[0]}; nojump may take an "
+                "atom for another image there: analyse the parts before and after by themselves"
             )
 
     def _fields(self) -> tuple[list[str], list[str]]:
@@ -332,7 +340,9 @@ class TrajectoryRun:
                 analysis.timings = timings
                 analysis.finish(value)
         if self.is_first and self._states is not None:
-            self._warn_of_gaps(self.collected.damaged)
+            relay = self._states.relay
+            assert relay is not None
+            self._warn_of_scan(self.collected.damaged, relay.changes)
         self._warn_of_long_bonds()
 
     def _describe_frames(self, analysis: Analysis) -> None:
@@ -416,11 +426,12 @@ class ScanRun(TrajectoryRun):
         following._damaged = self.collected.damaged
         following._told_of_bonds = self._keeps and bool(self.collected.long_bonds)
         wanted = self._wanted
-        wanted.found = wanted.scan.states(self.collected.values[0], wanted.frames)
+        scanned = self.collected.values[0]
+        wanted.found = wanted.scan.states(scanned, wanted.frames)
         caching = following.job.caching
         if caching is not None and following._n_passes == 1:
             following.job = replace(following.job, caching=replace(caching, last=True))
-        self._warn_of_gaps(following._damaged)
+        self._warn_of_scan(following._damaged, wanted.scan.changes(scanned))
         return [following]
 
     def finish(self, timings: Timings) -> None:

@@ -23,7 +23,15 @@ class WorkerTransform(Protocol):
 
 
 class Follower(Protocol):
-    """Transforms blocks in the order of frames, from the first frame of a trajectory on."""
+    """Transforms blocks in the order of frames, from the first frame of a trajectory on.
+
+    Attributes
+    ----------
+    changes : numpy.ndarray of int64
+        Frames whose cell differs by more than half from that of the frame before.
+    """
+
+    changes: np.ndarray
 
     def move_on(
         self, positions: np.ndarray, dimensions: np.ndarray
@@ -73,6 +81,9 @@ class WorkerScan(WorkerTransform, Protocol):
 
     def states(self, scanned: Any, wanted: np.ndarray) -> np.ndarray:
         """Make the states of frames from what was found in all: shape (n_wanted, …)."""
+
+    def changes(self, scanned: Any) -> np.ndarray:
+        """Frames whose cell differs by more than half from that of the frame before."""
 
 
 class Transform(Protocol):

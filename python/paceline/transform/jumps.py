@@ -73,10 +73,12 @@ class _NoJump:
         return describe("nojump", self.atomgroup)
 
 
+_A = np.ndarray
 #: Number of the first and of the last frame; positions in them in units of the cell's vectors;
-#: images in the last one; frames of which images are noted, and these, all relative to the first.
-#: Empty if there was no frame.
-Images = tuple[()] | tuple[int, int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+#: images in the last one; frames of which images are noted, and these, all relative to the first;
+#: cells of the first and of the last frame, and frames whose cell changes by more than half. Empty
+#: if there was no frame.
+Images = tuple[()] | tuple[int, int, _A, _A, _A, _A, _A, _A, _A]
 
 
 class CoreNoJump:
@@ -126,14 +128,17 @@ class CoreNoJump:
         noted = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
         rows = np.searchsorted(frames, noted).astype(np.int64)
         first, last, moved, images = self._core.scan(positions, dimensions, rows)
-        return int(frames[0]), int(frames[-1]), first, last, moved, noted, images
+        cells = _core.cell_vectors(dimensions)
+        changes = frames[1:][changed(cells)]
+        found = first, last, moved, noted, images, cells[[0, -1]], changes
+        return int(frames[0]), int(frames[-1]), *found
 
     def merge(self, left: Images, right: Images, wanted: np.ndarray) -> Images:
         """Join the counts of neighbours, in which whole numbers add up exactly."""
         if not left or not right:
             return left or right
-        begin, left_end, first, left_last, left_moved, left_noted, left_images = left
-        right_begin, end, right_first, last, right_moved, right_noted, right_images = right
+        begin, left_end, first, left_last, left_moved, left_noted, left_images = left[:7]
+        right_begin, end, right_first, last, right_moved, right_noted, right_images = right[:7]
         between = left_moved - np.rint(right_first - left_last).astype(np.int64)
         crossed = wanted[(wanted > left_end) & (wanted <= right_begin)]
         found = (
@@ -143,7 +148,11 @@ class CoreNoJump:
         )
         noted = np.concatenate([left_noted, crossed, right_noted])
         moved = _counted(right_moved + between)
-        return begin, end, first, last, moved, noted, np.concatenate(found)
+        (left_cells, left_changes), (right_cells, right_changes) = left[7:], right[7:]
+        met = changed(np.stack([left_cells[1], right_cells[0]]))
+        changes = np.concatenate([left_changes, np.array([right_begin])[met], right_changes])
+        ends = np.stack([left_cells[0], right_cells[1]])
+        return begin, end, first, last, moved, noted, np.concatenate(found), ends, changes
 
     def states(self, images: Images, wanted: np.ndarray) -> np.ndarray:
         """Images in each frame of `wanted`, int16, shape (n_wanted, n_followed, 3).
@@ -155,18 +164,33 @@ class CoreNoJump:
             found[np.searchsorted(wanted, images[5])] = images[6]
         return found
 
+    def changes(self, images: Images) -> np.ndarray:
+        """Frames whose cell differs by more than half from that of the frame before."""
+        return np.asarray(images[8] if images else [], dtype=np.int64)
+
 
 class _Follower:
     """Moves atoms to their images, block after block."""
 
     def __init__(self, core: _core.NoJumpFollower):
         self._core = core
+        self._n_frames, self._cells = 0, np.empty((0, 3, 3))
+        #: Frames whose cell differs by more than half from that of the frame before.
+        self.changes = np.empty(0, np.int64)
 
     def move_on(
         self, positions: np.ndarray, dimensions: np.ndarray
     ) -> tuple[list[tuple[int, str]], np.ndarray]:
         """Move atoms in the next frames; those that cannot be followed, and the first images."""
-        return self._core.move_on(positions, dimensions)
+        refused, images = self._core.move_on(positions, dimensions)
+        gone = [row for row, _ in refused]
+        frames = np.delete(np.arange(self._n_frames, self._n_frames + len(positions)), gone)
+        cells = np.delete(_core.cell_vectors(dimensions), gone, axis=0)
+        known = np.concatenate([self._cells, cells])
+        found = frames[len(frames) - len(known) + 1 :][changed(known)]
+        self.changes = np.concatenate([self.changes, found])
+        self._n_frames, self._cells = self._n_frames + len(positions), known[-1:]
+        return refused, images
 
 
 def _counted(images: np.ndarray) -> np.ndarray:
@@ -174,6 +198,26 @@ def _counted(images: np.ndarray) -> np.ndarray:
     if images.size and np.abs(images).max() > np.iinfo(np.int16).max:
         raise OverflowError(f"nojump: an atom has moved by {np.abs(images).max()} cells")
     return images.astype(np.int16)
+
+
+def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
+    """Mask of cells that differ from the one before by more than half an edge.
+
+    `cells` has the shape (n_cells, 3, 3), with a along x and b in the plane of x and y; the mask
+    that of all but the first. With `lengths_only` a cell that leans by another whole edge is the
+    same one.
+
+    Examples
+    --------
+    >>> cells = np.array([np.eye(3), np.eye(3) * 1.4, np.eye(3) * 2.2])
+    >>> changed(cells)
+    array([False,  True])
+    """
+    edges = np.diagonal(cells, axis1=1, axis2=2)
+    half = np.minimum(edges[1:], edges[:-1]) / 2
+    differences = np.diff(edges if lengths_only else cells, axis=0)
+    over = np.abs(differences) > (half if lengths_only else half[:, np.newaxis])
+    return over.any(axis=tuple(range(1, over.ndim)))
 
 
 def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
