@@ -64,6 +64,28 @@ def test_rows_beyond_the_limit_are_in_a_file(backend, atoms):
         assert all(np.array_equal(one, wanted) for one in found)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "U3", "M8[D]", "i4, (2,)f4", "?"])
+def test_rows_of_any_kind_come_to_their_place_in_a_file(dtype, monkeypatch):
+    """Also where the system writes a few bytes at a time."""
+    write = collect.write_at
+    monkeypatch.setattr(collect, "write_at", lambda file, data, at: write(file, data[:7], at))
+    numbers = np.arange(42).reshape(7, 2, 3)
+    rows = np.zeros(numbers.shape, dtype)
+    if rows.dtype.names:
+        rows["f0"] = numbers
+    else:
+        rows[:] = numbers.astype(dtype)
+    found = collect.allocate(rows.shape, rows.dtype, 0)
+    for first, stop in ((5, 7), (0, 2), (2, 2), (2, 5)):
+        collect.put_rows(found, first, rows[first:stop])
+    assert is_in_file(found)
+    assert found.tobytes() == rows.tobytes()
+    collect.put_rows(found, 1, np.asfortranarray(rows[3:5]))
+    assert found[1:3].tobytes() == rows[3:5].tobytes()
+    empty = collect.allocate((7, 0), np.dtype("f8"), 10)
+    collect.put_rows(empty, 2, np.empty((3, 0)))
+
+
 def test_records_beyond_the_limit_are_in_a_file(atoms):
     runs = [paceline.RaggedTimeSeries(high, atoms).run(max_memory=limit) for limit in (0, None)]
     limited, free = (one.results.records for one in runs)

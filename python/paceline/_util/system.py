@@ -61,6 +61,10 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
         return os.read(descriptor, size)
 
 
+#: Whether bytes that are written to a file are seen where it is mapped.
+CAN_WRITE_MAPPED = hasattr(os, "pwrite")
+
+
 def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
     """Write bytes at an offset by one call; return how many."""
     if hasattr(os, "pwrite"):

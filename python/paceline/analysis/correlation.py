@@ -16,6 +16,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.schedule.collect import put_rows
 from paceline.schedule.parts import allocate_results
 from paceline.transform.jumps import unwrapped
 
@@ -96,7 +97,7 @@ class SeriesParts:
         """Put the function of some particles in its place, and their sum."""
         rows, total = values
         some = self._particles(number)
-        self.by_particle[some] = rows[: some.stop - some.start]
+        put_rows(self.by_particle, some.start, rows[: some.stop - some.start])
         self._sums[number] = total
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:

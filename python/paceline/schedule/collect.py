@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from paceline._util.machine import MemoryLimit
-from paceline._util.system import reserve
+from paceline._util.system import CAN_WRITE_MAPPED, reserve, write_at
 from paceline.analysis.interfaces import Receiver
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, joined, many
@@ -99,6 +99,22 @@ def _in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.nda
     array = np.memmap(file, dtype=dtype, shape=shape)
     array.file = file  # type: ignore[attr-defined]
     return array
+
+
+def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
+    """Write rows to their places in an allocated array.
+
+    Those of a file are written to it: the first touch of each mapped page takes longer.
+    """
+    file = getattr(array, "file", None)
+    if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:
+        array[first : first + len(rows)] = rows
+        return
+    data = np.ascontiguousarray(rows, array.dtype).reshape(-1).view(np.uint8).data
+    offset = first * (array.nbytes // len(array))
+    while data:
+        n_bytes = write_at(file.fileno(), data, offset)
+        data, offset = data[n_bytes:], offset + n_bytes
 
 
 def check_room(sizes: Sequence[tuple[str, int]]) -> None:
@@ -370,7 +386,7 @@ class _Rows:
         if self.value is None:
             self.value = allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
         self._analysis.check_rows_match(rows, self.value)
-        self.value[first : first + len(rows)] = rows
+        put_rows(self.value, first, rows)
 
     def rows(self, first: int, stop: int) -> np.ndarray:
         """Get rows that were written."""
