@@ -223,6 +223,13 @@ def without_cells(walk, folder, frames):
     return paceline.Universe(walk[0][0], path).atoms
 
 
+def test_a_frame_on_the_way_to_the_reference_is_named(walk, tmp_path):
+    atoms = without_cells(walk, tmp_path, [3])
+    words = "frame 70 cannot be the reference: on the way to it, in frame 3, the frame has no cell"
+    with pytest.raises(TransformError, match=words):
+        RMSD(atoms, ref_frame=70).run(transforms=[nojump()], on_error="skip")
+
+
 @pytest.mark.parametrize("block_frames", [1, 16, 64])
 def test_frames_that_are_left_out_are_passed_over(block_frames, walk, tmp_path):
     # The first ones, a whole leaf and more, and the last one: but walks of two steps may be long.

@@ -343,8 +343,10 @@ def read_frame(
                         break
                     refused = scan.apply_from(scan.states(scanned, wanted), positions, dimensions)
                 for _, reason in refused:
+                    where = "" if number == frame else f"on the way to it, in frame {number}, "
                     raise TransformError(
-                        f"frame {number} cannot be the reference: {reason}; give another reference"
+                        f"frame {frame} cannot be the reference: {where}{reason}; give another "
+                        "reference"
                     )
     finally:
         trajectory[current]
