@@ -107,7 +107,7 @@ COPIED = "XTC, TRR, DCD or HISTORY"
 FORMATS = "XTC, TRR, DCD, NetCDF, HISTORY, CONFIG, LAMMPSDUMP or HDF5"
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
-#: Reading that takesso many times the bytes that it took before is warned of.
+#: Reading that takes so many times the bytes that it took before is warned of.
 _DEARER = 2.0
 #: Exit status where a file is bad.
 BAD = 1
