@@ -10,7 +10,7 @@ from MDAnalysis.analysis import rms as theirs_rms
 import paceline
 from paceline.analysis.distances import DistanceMatrixSeries
 from paceline.analysis.rms import RMSF
-from paceline.errors import UnsupportedError
+from paceline.errors import AnalysisError, UnsupportedError
 
 
 def test_the_function_sees_what_mdanalysis_sees(where, universe, theirs):
@@ -183,6 +183,18 @@ def test_frames_that_were_left_out_are_missing_in_any_dtype(dtype, damaged):
     assert np.array_equal(missing.all(axis=1), np.isin([*range(98), 3], frames))
     assert np.array_equal(missing.any(axis=1), missing.all(axis=1))
     assert found.dtype == ("f8" if dtype in ("i8", "?") else dtype)
+
+
+def test_records_that_cannot_be_missing_are_an_error(damaged):
+    ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
+
+    def counted(block):
+        return np.ones(len(block), dtype=[("count", int), ("mean", float)])
+
+    series = paceline.TimeSeries(counted, ca)
+    assert series.run(stop=3).results.timeseries["count"].sum() == 3
+    with pytest.raises(AnalysisError, match=r"counted: rows of .* have no NaN for frames that"):
+        series.run(stop=5, on_error="skip")
 
 
 def test_a_function_may_fill_the_same_array_again(universe):

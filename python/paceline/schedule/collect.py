@@ -18,7 +18,7 @@ import numpy as np
 from paceline._util.machine import MemoryLimit
 from paceline._util.system import CAN_WRITE_MAPPED, reserve, write_at
 from paceline.analysis.interfaces import Receiver
-from paceline.errors import UnsupportedError
+from paceline.errors import AnalysisError, UnsupportedError
 from paceline.performance.number_format import amount, joined, many
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
@@ -408,7 +408,13 @@ class _Rows:
             numbers = allocate(self.value.shape, np.dtype(np.float64))
             numbers[:] = self.value
             self.value = numbers
-        self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
+        try:
+            self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
+        except ValueError as error:  # of records, of which a field has no NaN
+            raise AnalysisError(
+                f"{self._analysis.name}: rows of {self.value.dtype} have no NaN for frames that "
+                "were left out: return floating-point numbers, or run it on frames without these"
+            ) from error
         return self.value
 
 
