@@ -638,11 +638,15 @@ def test_damaged_frames_are_nan_for_grace(damaged, tmp_path, run):
 def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run):
     out = tmp_path / "out.trr"
     out.touch()
+    selected = "--hydrogens-sel", "type H", "--acceptors-sel", "type O"
     said = [
         run("convert", adk_in_water.trajectory, out)[2],
         run("rmsd", *adk, adk.trajectory, "--end", 2)[2],
         run("rmsd", adk.topology, adk_in_water.trajectory)[2],
         run("rmsd", *adk_in_water, "--unwrap", "--end", 2)[2],
+        run("hbonds", *adk, "--acceptors-sel", "name O and around 3 resid 5")[2],
+        run("hbonds", *adk_in_water, *selected)[2],
+        run("rdf", *adk_in_water, "--exclude-same", "fragment", "--end", 2)[2],
     ]
     for text, words in zip(
         said,
@@ -651,11 +655,14 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
             "; --continuous ",
             "load the topology that the trajectory was written with",
             "load a topology that has them",
+            "chooses other atoms in each frame, by 'around'",
+            "give --donors-sel, or a topology with bonds",
+            "--exclude-same fragment needs bonds",
         ),
         strict=True,
     ):
         assert words in text
-        assert not re.search(r"[a-z]=|guess_bonds|unwrap\(|tol_mass", text), text
+        assert not re.search(r"[a-z]=|guess|unwrap\(|tol_mass", text), text
 
 
 @pytest.mark.parametrize(
@@ -666,6 +673,8 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
         ("n_workers=4 contradicts the backend", "--n-workers 4 contradicts the backend"),
         ("give dt= (--dt) to say better", "give --dt to say better"),
         ("1 u of the reference; tol_mass allows more", "1 u of the reference"),
+        ("of it; tol_mass allows more, match_atoms=False any", "of it"),
+        ("give a larger max_memory=, or", "give a larger --max-memory, or"),
         ("reference=3 and rebound=4 stay", "reference=3 and rebound=4 stay"),
     ],
 )

@@ -218,7 +218,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if not (hasattr(topology, "bonds") and len(topology.bonds.values)):
             raise NoDataError(
                 "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
-                "donors_sel, or a topology with bonds, or guess them (to_guess=['bonds'])"
+                "donors_sel=, or a topology with bonds, or guess them (to_guess=['bonds'])"
             )
         bonds = np.array(topology.bonds.values, dtype=np.int64)
         n_atoms = len(self.u.atoms)
@@ -230,7 +230,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             lonely = hydrogens[found == n_atoms]
             raise SelectionError(
                 f"HydrogenBondAnalysis: {lonely[0]}, one of {len(lonely)} hydrogens, is bonded to "
-                "no atom; give donors_sel, or a topology with its bond"
+                "no atom; give donors_sel=, or a topology with its bond"
             )
         return self.u.atoms[found]
 
@@ -368,7 +368,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         ):
             if len(group) == 0:
                 raise SelectionError(
-                    f"HydrogenBondAnalysis: there are no {name}: choose them by {name}_sel"
+                    f"HydrogenBondAnalysis: there are no {name}: choose them by {name}_sel="
                 )
 
     def _check_limits(self) -> None:

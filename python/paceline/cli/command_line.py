@@ -63,6 +63,7 @@ KEYWORDS = {
         for name in (
             *("backend", "n_workers", "on_error", "continuous", "units", "dataset", "external"),
             *("overwrite", "precision", "chunk", "align", "compress", "checkpoint"),
+            *("max_memory", "donors_sel", "hydrogens_sel", "acceptors_sel", "exclude_same"),
         )
     },
 }
@@ -73,7 +74,13 @@ _KEYWORD = re.compile(
 _FOR_SCRIPTS = (
     " follow fewer atoms, as nojump('name OW'), or",
     ", or name with sub= the indices that the topology's atoms have in the trajectory",
+    "; tol_mass allows more, match_atoms=False any",
     "; tol_mass allows more",
+    ": give update_selections=False to choose them once, or use the class of this name of "
+    "MDAnalysis, which updates them",
+    ", or guess them (to_guess=['bonds'])",
+    ", or guess them (u.atoms.guess_bonds())",
+    ", or guess bonds with universe.atoms.guess_bonds()",
     ", or guess them with universe.atoms.guess_bonds()",
     ", guess them with universe.atoms.guess_bonds(), or name the molecules that have bonds: "
     "unwrap(atomgroup)",

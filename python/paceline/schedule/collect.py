@@ -39,7 +39,7 @@ LARGE = 2**30
 SMALL = 2**20
 #: Advice where there is no room for results.
 _REMEDY = (
-    "analyse fewer frames or atoms, give a larger max_memory, or set TMPDIR to a folder with more "
+    "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
     "room"
 )
 #: Damaged frames that a notebook lists.
