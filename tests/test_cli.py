@@ -179,6 +179,8 @@ def test_times_in_ps_as_in_gromacs(arguments, frames, adk, run):
         (["-b", "soon"], "expected a frame number or a time"),
         (["-b", "nan"], "expected a time such as 100 (ps)"),
         (["-b", "200"], "no frame lies between the times asked for"),
+        (["-b", "40", "-e", "20"], "the last time, 20 ps, is before the first, 40 ps"),
+        (["--ref", "500"], "reference frame 500: the trajectory has 98 frames"),
         (["-b", "3", "-e", "5", "-dt", "50"], "no frame has a time that is a multiple of 50 ps"),
         (["--dt", "5"], "-dt 5 takes only frames so many ps apart"),
     ],
@@ -450,6 +452,12 @@ def test_advise_and_bench_take_s_and_f(adk, run):
         (["convert", "md.xtc"], "expected [TOPOLOGY] TRAJECTORY... OUTPUT, or"),
         (["convert", "-f", "md.xtc", "out.xtc"], "name the output with -o"),
         (["convert", "a.xtc", "md.tpr", "out.xtc"], "expected a trajectory, found md.tpr"),
+        (
+            ["convert", "a.xtc", "md.tpr"],
+            "OUTPUT, or [-s TOPOLOGY] -f TRAJECTORY... -o OUTPUT, "
+            "found md.tpr, a topology, as the output",
+        ),
+        (["rmsd", "md.tpr", "."], "expected a trajectory, found ., a folder"),
         (["index"], "expected TRAJECTORY..., or -f TRAJECTORY..., found no trajectory"),
         (["index", "md.tpr"], "expected a trajectory, found md.tpr, a topology"),
         (["validate", "md.tpr"], "found the topology md.tpr alone"),
@@ -485,6 +493,7 @@ def test_swapped_files_are_known_by_their_content(adk, tmp_path, run):
         ),
         (["convert", "a.xtc", "b.xtc", "-pbc", "mol"], "here --unwrap makes molecules whole"),
         (["rmsd", "a.psf", "a.dcd", "--backend", "thread"], "did you mean threads?"),
+        (["rmsd", "a.psf", "a.dcd", "--json"], "no option --json (paceline rmsd --help explains)"),
         (["predict", "a.xtc", "--frames", "1", "--bytes", "1kB"], "unexpected argument 'a.xtc'"),
     ],
 )

@@ -39,6 +39,7 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
+from paceline.__main__ import main
 from paceline._util.script import run_script
 from paceline.analysis.gnm import GNMAnalysis
 from paceline.backends import processes
@@ -518,8 +519,8 @@ def test_whole_script(script: Path, tmp_path: Path) -> None:
 
 def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     done = run(*PYTHON, "missing.py", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "missing.py" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr == "paceline: error: missing.py: there is no such script\n"
     assert run(*PYTHON, cwd=tmp_path).returncode == 2
     assert run(*PYTHON, "--unknown", script, cwd=tmp_path).returncode == 2
     assert "-j" in run(*PYTHON, "-j", "0", script, cwd=tmp_path).stderr
@@ -528,6 +529,11 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert "runpy" not in done.stderr
+
+
+def test_a_command_in_the_place_of_a_script_is_answered(capsys) -> None:
+    assert main(["rmsd", "md.tpr", "md.xtc"]) == 2
+    assert 'typed without python -m: "paceline rmsd …"' in capsys.readouterr().err
 
 
 def test_example_prints_the_same(capsys, monkeypatch) -> None:

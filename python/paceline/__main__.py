@@ -56,6 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_usage(sys.stderr)
         print("paceline: error: expected a script, or -m and a module", file=sys.stderr)
         return BAD_ARGUMENTS
+    if not module and not os.path.exists(script[0]):
+        is_word = script[0].isidentifier()
+        hint = (
+            f'; a command is typed without python -m: "paceline {script[0]} …"' if is_word else ""
+        )
+        print(f"paceline: error: {script[0]}: there is no such script{hint}", file=sys.stderr)
+        return BAD_ARGUMENTS
     if not module:
         # Functions of modules beside the script are imported where they are called.
         sys.path[0] = os.path.dirname(os.path.abspath(script[0]))

@@ -149,13 +149,15 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
     """Frame numbers between two bounds, in increasing order.
 
     An end that is a frame is itself left out, one that is a time is not. `ValueError` is raised
-    where no frame has a time between the bounds.
+    where no frame has a time between the bounds, or where these are swapped.
     """
     first, earliest = _split(begin, -np.inf)
     last, latest = _split(end, np.inf)
     numbers = np.arange(trajectory.n_frames)[first:last]
     if np.isinf([earliest, latest]).all():
         return numbers
+    if latest < earliest:
+        raise ValueError(f"the last time, {latest:g} ps, is before the first, {earliest:g} ps")
     return numbers[_between(_times(trajectory)[numbers], earliest, latest)]
 
 

@@ -113,9 +113,9 @@ class CommandParser(argparse.ArgumentParser):
 
     def _near_option(self, text: str) -> str:
         """Ask for the option that was perhaps meant."""
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        near = difflib.get_close_matches(text.partition("=")[0], options, 1)
-        return f": did you mean {near[0]}?" if near else ""
+        names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+        near = difflib.get_close_matches(text.partition("=")[0].lstrip("-"), names, 1)
+        return f": did you mean --{near[0]}?" if near else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is none of the choices, and name the nearest one."""
@@ -241,6 +241,8 @@ def resolve_files(args: argparse.Namespace) -> None:
         elif form.output == "required":
             hint = "; -f takes all files behind it: name the output with -o"
             raise UnsupportedError(f"{expected}, found no output{hint if args.trajectory else ''}")
+        if args.output is not None and kind_of(str(args.output)) == TOPOLOGY:
+            raise UnsupportedError(f"{expected}, found {args.output}, a topology, as the output")
     topology = args.topology if form.topology else None
     if form.topology and places:
         leads = form.topology == "required" or kind_of(places[0]) in (TOPOLOGY, STRUCTURE)
@@ -276,7 +278,10 @@ def _is_second_topology(places: Sequence[str]) -> bool:
 
 
 def _check_kinds(form: FileForm, topology: str | None, trajectories: Sequence[str]) -> None:
-    """Raise `UnsupportedError` for files that were swapped."""
+    """Raise `UnsupportedError` for files that were swapped, and for folders."""
+    for name in trajectories:
+        if os.path.isdir(name):
+            raise UnsupportedError(f"expected a trajectory, found {name}, a folder")
     kinds = [kind_of(name) for name in trajectories]
     # MDAnalysis reads some structures as trajectories; without a topology, nobody converts them.
     needs_system = form.topology and form.output and topology is None

@@ -302,10 +302,15 @@ def reference_positions(
 
     Raises
     ------
+    IndexError
+        The trajectory has no such frame.
     TransformError
         The frame cannot be transformed.
     """
     universe, indices = atomgroup.universe, atomgroup.indices
+    n_frames = universe.trajectory.n_frames
+    if not -n_frames <= frame < n_frames:
+        raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
     atoms, prepared = prepare_transforms(transforms, np.unique(indices), universe)
     return read_frame(universe, frame, atoms, prepared)[np.searchsorted(atoms, indices)]
 
