@@ -9,6 +9,7 @@ from MDAnalysis.analysis import rms as theirs_rms
 
 import paceline
 from paceline.analysis.distances import DistanceMatrixSeries
+from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
 from paceline.errors import AnalysisError, UnsupportedError
 
@@ -68,6 +69,15 @@ def test_a_series_has_a_label_and_a_unit(universe):
     assert dataset["time"].attrs == {"units": "ps"}
     np.testing.assert_array_equal(dataset["time"], series.results.times)
     assert dataset.attrs["analysis"] == "TimeSeries"
+
+
+def test_a_name_with_brackets_is_no_unit(universe):
+    atoms = universe.select_atoms("name CA")
+    dataset = InterRDF(atoms, atoms, nbins=5, norm="none").run(stop=2).results.to_xarray()
+    assert dataset["r"].attrs == {"units": "Å"}
+    assert "" not in dataset
+    density = paceline.TimeSeries(lambda block: block.times, atoms, label="g(t)").run(stop=2)
+    assert density.results.to_xarray()["g(t)"].attrs == {}
 
 
 def test_several_numbers_a_frame_are_arrays_of_xarray(universe):

@@ -443,11 +443,9 @@ def kind_of(value: Any) -> str:
 
 
 def _name_and_unit(title: str) -> tuple[str, str]:
-    """Split the title of a column, as "time (ps)"; the unit may be empty."""
-    name, _, unit = (
-        title.removesuffix(")").rpartition(" (") if title.endswith(")") else (title, "", "")
-    )
-    return name, unit
+    """Split the title of a column, as "time (ps)"; "g(r)" has no unit."""
+    name, blank, unit = title.rpartition(" (")
+    return (name, unit[:-1]) if blank and unit.endswith(")") else (title, "")
 
 
 def check_ending(path: str | os.PathLike, more: Sequence[str] = ()) -> None:
