@@ -176,6 +176,26 @@ def test_what_scripts_touch_after_a_run(universe) -> None:
     assert type(copy) is type(rmsd.results)
 
 
+def test_attributes_that_mdanalysis_s_classes_have_after_a_run(universe, tmp_path) -> None:
+    from paceline.analysis import align, rdf, rms
+
+    rmsd = rms.RMSD(universe, select="name CA").run(stop=3)
+    assert rmsd.mobile_atoms.n_atoms == rmsd.ref_atoms.n_atoms == 214
+    ca = universe.select_atoms("name CA")
+    theirs = MDAnalysis.analysis.rms.RMSF(ca).run(stop=30)
+    with paceline.register():
+        registered = MDAnalysis.analysis.rms.RMSF(ca).run(stop=30)
+    for ours in (rms.RMSF(ca).run(stop=30), registered):
+        np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-5)
+        np.testing.assert_allclose(ours.sumsquares, theirs.sumsquares, rtol=1e-4)
+    aligned = align.AlignTraj(universe, universe, select="name CA", filename=tmp_path / "a.dcd")
+    assert (aligned.run(2, 20, 3).start, aligned.stop, aligned.step) == (2, 20, 3)
+    sites = rdf.InterRDF_s(universe, [[ca[:1], ca[1:3]]], norm="none").run(stop=3)
+    sites.get_cdf()
+    with pytest.warns(DeprecationWarning, match=r"results\.cdf"):
+        assert sites.cdf is sites.results.cdf
+
+
 def test_selection_errors_are_mdanalysis_own(universe) -> None:
     from paceline.analysis.rms import RMSD
 

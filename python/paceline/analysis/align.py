@@ -208,6 +208,7 @@ class AlignTraj(AnalysisBase):
             This analysis, with its results.
         """
         chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
+        self._keep_bounds(**chosen)
         if self._theirs is not None:
             self._theirs.run(**chosen)
             self.frames, self.times = self._theirs.frames, self._theirs.times

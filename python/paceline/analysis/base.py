@@ -299,10 +299,16 @@ class AnalysisBase:
             backend=backend,
             **options,
         )
+        self._keep_bounds(start, stop, step, frames)
+        return self
+
+    def _keep_bounds(
+        self, start: int | None, stop: int | None, step: int | None, frames: Any
+    ) -> None:
+        """Keep what MDAnalysis keeps of the arguments of `run`."""
         n_frames = self.atomgroup.universe.trajectory.n_frames
         bounds = slice(start, stop, step).indices(n_frames)
         self.start, self.stop, self.step = bounds if frames is None else (None, None, None)
-        return self
 
     @classmethod
     def get_supported_backends(cls) -> tuple[str, ...]:

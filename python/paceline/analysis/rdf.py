@@ -442,7 +442,7 @@ class InterRDF_s(AnalysisBase):
            [ 0., 22., 18., 19.]]))
     """
 
-    SHARED_RESULTS = ("bins", "edges", "count", "rdf", "indices", "volume_cum")
+    SHARED_RESULTS = ("bins", "edges", "count", "rdf", "cdf", "indices", "volume_cum")
 
     def __init__(
         self,

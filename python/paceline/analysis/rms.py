@@ -112,6 +112,7 @@ class RMSD(AnalysisBase):
         self.groupselections = list(groupselections or ())
         self.weights = weights
         self._weights = self._resolve_weights(weights, weights_groupselections)
+        self.mobile_atoms, self.ref_atoms = self._pairs[0]
         super().__init__(self._pairs[0][0], verbose=verbose)
 
     SHARED_RESULTS = ("rmsd",)
@@ -212,6 +213,10 @@ class RMSF(AnalysisBase):
         Mean over the atoms of each residue, Å.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Indices of these residues in the Universe, increasing.
+    mean : numpy.ndarray of float64, shape (n_atoms, 3)
+        Mean positions, Å.
+    sumsquares : numpy.ndarray of float64, shape (n_atoms, 3)
+        Sums of the squares of what positions differ by from their means, Å².
 
     Raises
     ------
@@ -236,6 +241,7 @@ class RMSF(AnalysisBase):
     """
 
     SHARED_RESULTS = ("rmsf",)
+    SHARED_ATTRIBUTES = ("mean", "sumsquares")
 
     def __init__(self, atomgroup: Any, *, align: bool | str = False, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
@@ -284,7 +290,8 @@ class RMSF(AnalysisBase):
 
     def finish(self, value: Moments) -> None:
         """Fluctuations from the merged moments."""
-        count, _, squares, _ = value
+        count, self.mean, self.sumsquares, _ = value
+        squares = self.sumsquares
         if count == 0:
             rmsf = np.full(len(self.atomgroup), np.nan)
         else:
