@@ -220,6 +220,9 @@ def test_registered_runs_use_it(monkeypatch):
         paceline.unregister()
     found = LinearDensity(paceline.Universe(TPR, XTC).atoms, binsize=5).run()
     np.testing.assert_array_equal(theirs.results.x.mass_density, found.results.x.mass_density)
+    alone = theirs_module.LinearDensity(MDAnalysis.Universe(TPR, XTC).atoms, binsize=5).run(stop=1)
+    assert type(theirs.results.x) is type(alone.results.x)
+    assert list(theirs.results.x) == list(alone.results.x)
 
 
 def test_frames_that_have_no_density_are_named(tmp_path):

@@ -114,11 +114,19 @@ def _run_natively(
     analysis.frames, analysis.times = ours.frames, ours.times
     for name in ours.SHARED_RESULTS:
         if name in ours.results:
-            analysis.results[name] = ours.results[name]
+            _put(analysis.results, name, ours.results[name])
     for name in ours.SHARED_ATTRIBUTES:
         setattr(analysis, name, getattr(ours, name))
     trajectory.rewind()
     return True
+
+
+def _put(results: Any, name: str, value: Any) -> None:
+    """Put a result in place; results within results keep the class that MDAnalysis has for them."""
+    if isinstance(value, dict) and name in results:
+        results[name].update(value)
+    else:
+        results[name] = value
 
 
 def native_class(theirs: type) -> Any:
