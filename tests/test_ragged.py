@@ -14,6 +14,8 @@ import paceline
 from paceline import checkpoint
 from paceline.errors import AnalysisError
 from paceline.schedule import collect
+from paceline.schedule.collect import RecordLog
+from paceline.schedule.tasks import Records, WorkerAnalysis
 from paceline.schedule.worker import Worker
 
 PAIR = np.dtype([("atom", "i4"), ("distance", "f4")])
@@ -119,11 +121,13 @@ def test_all_frames_left_out(damaged):
         assert results.offsets.tolist() == [0] * 17
 
 
-@pytest.mark.parametrize("is_backwards", [False, True])
-def test_many_records_are_in_a_file(is_backwards, atoms, alone, tmp_path, monkeypatch):
+@pytest.mark.parametrize("backwards", ["", "waiting", "copied"])
+def test_many_records_are_in_a_file(backwards, atoms, alone, tmp_path, monkeypatch):
     monkeypatch.setattr(collect, "LARGE", 700)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    if is_backwards:
+    if backwards == "copied":
+        monkeypatch.setattr(collect, "AHEAD", 100)
+    if backwards:
         missing = collect.Collected.missing
         monkeypatch.setattr(collect.Collected, "missing", lambda self: missing(self)[::-1])
     found, one = run(atoms, block_frames=4, backend="serial")
@@ -132,6 +136,27 @@ def test_many_records_are_in_a_file(is_backwards, atoms, alone, tmp_path, monkey
     with full_disk(), pytest.raises(OSError, match=re.escape(str(tmp_path))):
         run(atoms, block_frames=4, backend="serial")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_records_that_come_before_their_turn_wait_for_it(monkeypatch):
+    def block(first):
+        return first, Records(np.ones(2, int), np.array([first, first + 1]))
+
+    def collected(order, n_rows):
+        log = RecordLog(WorkerAnalysis("numbers", None, None), n_rows)
+        for first in order:
+            log.put(*block(first))
+        place = log._log.ctypes.data
+        counts, records = log.ordered()
+        assert counts.tolist() == [1] * len(records)
+        assert log.ordered().records.tolist() == records.tolist()
+        return records.tolist(), records.ctypes.data == place
+
+    assert collected([2, 0, 6, 4, 8], 10) == (list(range(10)), True)
+    # A rank's share.
+    assert collected([4, 8, 6], None) == (list(range(4, 10)), True)
+    monkeypatch.setattr(collect, "AHEAD", 40)
+    assert collected([4, 2, 6, 0, 8], 10) == (list(range(10)), False)
 
 
 class Interrupted(Exception):

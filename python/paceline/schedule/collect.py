@@ -37,6 +37,8 @@ from paceline.schedule.tasks import (
 LARGE = 2**30
 #: Arrays that no limit counts, bytes: what a file takes is no less.
 SMALL = 2**20
+#: Records that wait for those of frames before them, at most, bytes; `SMALL` with a limit.
+AHEAD = 2**25
 #: Advice where there is no room for results.
 _REMEDY = (
     "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
@@ -349,7 +351,7 @@ def _collector(
     if receiver is not None:
         return _Received(receiver)
     if analysis.ragged:
-        return RecordLog(analysis)
+        return RecordLog(analysis, len(plan.frames))
     return _Merged(len(plan), analysis) if analysis.reduces else _Rows(len(plan.frames), analysis)
 
 
@@ -436,18 +438,23 @@ class RecordLog:
     """Records of ranges of frames, in the order in which these come.
 
     They are in memory up to `LARGE`, or while the run's limit has room for them, and beyond it in a
-    nameless file that grows with them. They are copied once more if the ranges did not come in
-    order.
+    nameless file that grows with them. A range that comes before its turn waits for it, while such
+    take less than `AHEAD`; they are copied once more if ranges did not come in order even so.
+    `n_rows` is the number of all frames, by which there is soon room for all; None for a log of
+    some of them, which begin anywhere.
     """
 
-    def __init__(self, analysis: WorkerAnalysis):
-        self._analysis = analysis
+    def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):
+        self._analysis, self._n_rows = analysis, n_rows
         #: With room for more than there are.
         self._log: np.ndarray | None = None
         self._n_records = 0
         self._file: IO[bytes] | None = None
         #: First row, place of the first record in the log, and counts, in order.
         self._ranges: list[tuple[int, int, np.ndarray]] = []
+        #: Row after those that came in order, and ranges after it by their first rows.
+        self._next = 0
+        self._ahead: dict[int, Records] = {}
 
     def add(self, result: BlockResult, found: Records) -> None:
         """Take the records of a block, or of several neighbours."""
@@ -455,8 +462,27 @@ class RecordLog:
 
     def put(self, first: int, found: Records) -> None:
         """Take the records of neighbouring frames, the first of them at `first`."""
-        counts, records = found
-        insort(self._ranges, (first, self._n_records, np.asarray(counts)), key=itemgetter(0))
+        if self._n_rows is None and not self._ranges:
+            self._next = first
+        counts, records = found  # plain in checkpoints
+        self._ahead[first] = Records(np.asarray(counts), records)
+        while self._ahead and min(self._ahead) <= self._next:
+            self._write(min(self._ahead))
+        waiting = sum(one.records.nbytes for one in self._ahead.values() if one.records is not None)
+        memory = _memory.get()
+        if waiting > (AHEAD if memory is None or memory.limit is None else min(AHEAD, SMALL)):
+            self._write_all()
+
+    def _write_all(self) -> None:
+        """Write those that wait, too."""
+        for first in sorted(self._ahead):
+            self._write(first)
+
+    def _write(self, first: int) -> None:
+        """Write the records of a range that waits to the end of the log."""
+        counts, records = self._ahead.pop(first)
+        insort(self._ranges, (first, self._n_records, counts), key=itemgetter(0))
+        self._next = max(self._next, first + len(counts))
         if records is None:
             return
         if self._log is not None:
@@ -471,10 +497,13 @@ class RecordLog:
         if old is not None and self._n_records <= len(old):
             return old
         size = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
-        n_room = 2 * self._n_records
-        new = None
-        if self._file is None:
-            new = _in_memory((n_room, *like.shape[1:]), like.dtype, LARGE)
+        rooms, new = [2 * self._n_records], None
+        if self._n_rows:
+            # What is not written to takes no memory, and growing would take it twice.
+            n_known = sum(len(counts) for *_, counts in self._ranges)
+            rooms.append(self._n_records * self._n_rows // n_known * 9 // 8)
+        while self._file is None and new is None and rooms:
+            new = _in_memory((rooms.pop(), *like.shape[1:]), like.dtype, LARGE)
         if new is None:
             memory = _memory.get()
             limit = LARGE if memory is None or memory.limit is None else max(memory.limit, SMALL)
@@ -490,6 +519,7 @@ class RecordLog:
 
     def rows(self, first: int, stop: int) -> "RecordRange":
         """Get the records of rows that were taken, to be loaded later."""
+        self._write_all()
         return RecordRange(self, first, stop)
 
     def parts(self, first: int, stop: int) -> list[Records]:
@@ -520,17 +550,24 @@ class RecordLog:
         if self._log is None:
             return Records(counts, None)
         places = [place for _, place, _ in self._ranges]
-        if places == sorted(places):
-            return Records(counts, self._log[: self._n_records])
-        records = allocate((self._n_records, *self._log.shape[1:]), self._log.dtype)
-        end = 0
-        for _, place, some in self._ranges:
-            begin, end = end, end + int(some.sum())
-            records[begin:end] = self._log[place : place + end - begin]
-        return Records(counts, records)
+        if places != sorted(places):
+            self._sort()
+        return Records(counts, self._log[: self._n_records])
+
+    def _sort(self) -> None:
+        """Copy the log in the order of frames."""
+        assert self._log is not None
+        log = allocate((self._n_records, *self._log.shape[1:]), self._log.dtype)
+        ranges, end = [], 0
+        for first, place, counts in self._ranges:
+            begin, end = end, end + int(counts.sum())
+            log[begin:end] = self._log[place : place + end - begin]
+            ranges.append((first, begin, counts))
+        self._log, self._ranges, self._file = log, ranges, getattr(log, "file", None)
 
     def counts(self) -> np.ndarray:
         """Get the counts of all rows that were taken, in the order of frames."""
+        self._write_all()
         return np.concatenate([np.zeros(0, np.int64), *(some for *_, some in self._ranges)])
 
     def whole(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

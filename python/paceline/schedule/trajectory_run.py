@@ -213,6 +213,8 @@ class TrajectoryRun:
         own.
         """
         stage = self.stage + 1
+        if all(analysis.stages <= stage for analysis in self.analyses):
+            return []
         found: list[tuple[Analysis, Any]] = []
         following: list[TrajectoryRun | PartsRun] = []
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
