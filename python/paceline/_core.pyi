@@ -599,7 +599,7 @@ _Found: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, str
 
 @final
 class HydrogenBonds:
-    """Finds hydrogen bonds: columns of donor, hydrogen and acceptor, Å, degrees.
+    """Finds hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees.
 
     `donors` are pairs of donors and hydrogens, or with a distance (Å) those within it in each
     frame. With `parts`: a number of each donor, one of each acceptor, and between which bonds are.
@@ -613,7 +613,13 @@ class HydrogenBonds:
         parts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None,
         criterion: tuple[str, float, float],
     ) -> HydrogenBonds: ...
-    def find(self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]) -> _Found: ...
+    def find(
+        self,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        frames: NDArray[np.int64],
+        atoms: NDArray[np.int64],
+    ) -> _Found: ...
 
 @final
 class NearPairs:

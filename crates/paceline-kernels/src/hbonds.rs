@@ -131,7 +131,7 @@ impl HydrogenBonds {
         Ok(task)
     }
 
-    /// Find the bonds of each frame of a block, one after another in `bonds`, and count them; the
+    /// Count the bonds of each frame of a block, and give them to `take`, with the frame's row; the
     /// first frame that cannot be searched, and why.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl HydrogenBonds {
         &self,
         frames: &Frames<'_>,
         counts: &mut Vec<i64>,
-        bonds: &mut Vec<Bond>,
+        mut take: impl FnMut(usize, &[Bond]),
     ) -> error::Result<Option<Refused>> {
         let lists = [&self.donors.donors, &self.donors.hydrogens, &self.acceptors];
         if let Some(&last) = lists.iter().copied().flatten().max()
@@ -151,11 +151,12 @@ impl HydrogenBonds {
                 frames.n_atoms()
             )));
         }
-        let mut scratch = Scratch::default();
+        let (mut scratch, mut bonds) = (Scratch::default(), Vec::new());
         Ok(frames.try_each(|frame, dimensions| {
-            let before = bonds.len();
-            self.frame(frame.as_chunks().0, dimensions, &mut scratch, bonds)?;
-            counts.push((bonds.len() - before) as i64);
+            bonds.clear();
+            self.frame(frame.as_chunks().0, dimensions, &mut scratch, &mut bonds)?;
+            take(counts.len(), &bonds);
+            counts.push(bonds.len() as i64);
             Ok(())
         }))
     }
@@ -485,7 +486,7 @@ mod tests {
         let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
         let (mut counts, mut bonds) = (Vec::new(), Vec::new());
         match task
-            .find(&frames, &mut counts, &mut bonds)
+            .find(&frames, &mut counts, |_, found| bonds.extend(found))
             .expect("a block")
         {
             Some((_, reason)) => Err(reason),
@@ -658,9 +659,6 @@ mod tests {
         }
         let task = task(bonded(None), MDANALYSIS).expect("atoms");
         let frames = Frames::new(&[0.0; 6], 2, &NONE).expect("a frame");
-        assert!(
-            task.find(&frames, &mut Vec::new(), &mut Vec::new())
-                .is_err()
-        );
+        assert!(task.find(&frames, &mut Vec::new(), |_, _| ()).is_err());
     }
 }

@@ -36,6 +36,9 @@ type PartArrays<'py> = (
     PyReadonlyArray2<'py, bool>,
 );
 
+/// Numbers of a record of a hydrogen bond.
+const BOND: usize = 6;
+
 /// Finds hydrogen bonds in the frames of a block.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct HydrogenBonds(Task);
@@ -96,26 +99,40 @@ impl HydrogenBonds {
         Ok(HydrogenBonds(task.or_raise(py)?))
     }
 
-    /// Columns of donor, hydrogen and acceptor in the block, distance (Å) and angle (degrees).
+    /// Records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle (degrees).
+    ///
+    /// Of each row `frames` has the number, and of each column `atoms` the index.
     fn find<'py>(
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
         dimensions: PyReadonlyArray2<'py, f32>,
+        frames: PyReadonlyArray1<'py, i64>,
+        atoms: PyReadonlyArray1<'py, i64>,
     ) -> PyResult<Found<'py>> {
-        let n_atoms = positions.shape()[1];
+        let (n_frames, n_atoms) = (positions.shape()[0], positions.shape()[1]);
         let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (numbers, atoms) = (frames.as_slice()?, atoms.as_slice()?);
+        if (numbers.len(), atoms.len()) != (n_frames, n_atoms) {
+            let expected = "expected a number for each frame, and an index for each atom";
+            return Err(PyValueError::new_err(expected));
+        }
         let found = py.detach(|| {
-            let (mut counts, mut bonds) = (Vec::new(), Vec::new());
             let frames = Frames::new(positions, n_atoms, dimensions)?;
-            let refused = self.0.find(&frames, &mut counts, &mut bonds)?;
-            let mut rows = Vec::with_capacity(5 * bonds.len());
-            for ([d, h, a], distance, angle) in bonds {
-                rows.extend([f64::from(d), f64::from(h), f64::from(a), distance, angle]);
-            }
-            Ok((counts, rows, refused))
+            let (mut counts, mut records) = (Vec::new(), Vec::new());
+            let refused = self.0.find(&frames, &mut counts, |row, bonds| {
+                if row == 0 {
+                    // About as many in each frame; what is not written to takes no memory.
+                    records.reserve(BOND * (bonds.len() + bonds.len() / 8) * numbers.len());
+                }
+                for &(places, distance, angle) in bonds {
+                    let [d, h, a] = places.map(|place| atoms[place as usize] as f64);
+                    records.extend([numbers[row] as f64, d, h, a, distance, angle]);
+                }
+            })?;
+            Ok((counts, records, refused))
         });
-        as_arrays(py, found.or_raise(py)?, 5)
+        as_arrays(py, found.or_raise(py)?, BOND)
     }
 }
 

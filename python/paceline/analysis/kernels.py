@@ -391,10 +391,7 @@ class CoreBonds(CoreHalf):
                 atoms[columns] = self._indices
             self._bound = _core.HydrogenBonds(columns, *self._arguments), atoms
         core, atoms = self._bound
-        counts, found, refused = core.find(positions, block.dimensions)
+        frames = np.ascontiguousarray(block.frames)
+        counts, records, refused = core.find(positions, block.dimensions, frames, atoms)
         check_refused(block, refused)
-        records = np.empty((len(found), 6))
-        records[:, 0] = np.repeat(block.frames, counts)
-        records[:, 1:4] = atoms[found[:, :3].astype(np.intp)]
-        records[:, 4:] = found[:, 3:]
         return counts, records
