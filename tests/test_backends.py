@@ -1,9 +1,11 @@
 """Workers: how many, what they load, and how functions reach them."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +16,9 @@ import paceline
 import paceline._util.machine
 from paceline._util.machine import free_memory_fraction
 from paceline.backends import available_cpus, make_backend
+from paceline.schedule import scheduler
+from paceline.schedule.collect import _Rows
+from paceline.schedule.tasks import WorkerAnalysis
 
 SCRIPT = """
 import sys
@@ -38,6 +43,86 @@ paceline.run(analyses, backend="processes", n_workers=2)
 print(*(int(one.results.timeseries.sum()) for one in analyses))
 """
 TOTALS = f"{3 * sum(range(98))} {-sum(range(98))} {7 * 98}\n"
+
+
+class Filling:
+    """Writes the frames' numbers to rows that it is given, and lists the blocks that had any.
+
+    The first attempt that is given some writes others, if `wait` is there: before, and once waited
+    for.
+    """
+
+    returns_new = fills_rows = True
+
+    def __init__(self, wait=None):
+        self.wait, self.filled, self.late = wait, [], wait and threading.Event()
+
+    def compute(self, block, rows=None):
+        time.sleep(0.02)  # so that earlier rows are collected
+        if rows is None:
+            return block.frames.astype(float)
+        self.filled.append(int(block.frames[0]))
+        if self.wait is not None and len(self.filled) == 1:
+            rows[:] = -1
+            self.wait.wait(60)
+            rows[:] = -2
+            self.late.set()
+        else:
+            rows[:] = block.frames
+        return rows
+
+
+class Filled(paceline.AnalysisBase):
+    def __init__(self, atoms, half):
+        super().__init__(atoms)
+        self.half = half
+
+    def prepare(self):
+        return self.half
+
+    def finish(self, value):
+        self.results.rows = value
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
+def test_rows_are_written_in_their_places(backend, universe):
+    half = Filling()
+    one = Filled(universe.atoms, half).run(backend=backend, block_frames=16)
+    assert one.results.rows.tolist() == list(range(98))
+    first = {"serial": 16, "threads": 64, "processes": 98}[backend]
+    assert set(half.filled) >= set(range(first, 98, 16))
+
+
+def test_a_late_attempt_writes_to_no_result(universe, monkeypatch):
+    monkeypatch.setattr(scheduler, "SHORTEST", 0.1)
+    monkeypatch.setattr(scheduler, "UNKNOWN", 0.1)
+    released = threading.Event()
+    half = Filling(released)
+    try:
+        one = Filled(universe.atoms, half).run(backend="threads", n_workers=2, block_frames=16)
+        assert half.filled
+        assert not half.late.is_set()
+        rows = one.results.rows.tolist()
+    finally:
+        released.set()
+    half.late.wait(60)
+    assert rows == one.results.rows.tolist() == list(range(98))
+
+
+def test_a_block_that_is_done_has_no_place_any_more():
+    analysis = WorkerAnalysis("rows", None, None)
+    shared, rows = analysis.shared, _Rows(6, analysis)
+    assert shared.take(0, 2) is None
+    rows.put(0, np.zeros(2))
+    late, last = shared.take(2, 2), shared.take(4, 2)
+    assert pickle.loads(pickle.dumps(shared)).take(4, 2) is None
+    rows.put(2, np.ones(2))  # of a second attempt
+    for place in (late, last):
+        place[:] = 2
+    rows.put(4, last)
+    last[:] = late[:] = 3
+    assert rows.value.tolist() == [0, 0, 1, 1, 2, 2]
+    assert [shared.take(first, 2) for first in (0, 2, 4)] == [None] * 3
 
 
 @pytest.mark.one_in(2)

@@ -20,8 +20,9 @@ class PerFrame(Protocol):
     """Worker's half of an analysis that gives one row per frame.
 
     With an attribute `returns_new` that is true, each call returns an array of its own, which is
-    not copied. With `checks_validity` that is true, its blocks have `validity` and no coordinates:
-    each frame is checked while it is decoded.
+    not copied. With `fills_rows` that is true, `compute(block, rows)` writes to rows that it is
+    given, which are contiguous, and returns them. With `checks_validity` that is true, its blocks
+    have `validity` and no coordinates: each frame is checked while it is decoded.
     """
 
     def compute(self, block: Block) -> np.ndarray:

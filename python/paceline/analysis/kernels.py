@@ -48,12 +48,26 @@ class CoreRows(CoreHalf):
     ):
         self._kind, self._arguments, self._shape, self._dtype = kind, arguments, shape, dtype
 
-    def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64 if no other type was given, shape (n_frames, …)."""
+    @property
+    def fills_rows(self) -> bool:
+        """True if rows may be given to be filled."""
+        return self._dtype is None
+
+    def compute(self, block: Block, rows: np.ndarray | None = None) -> np.ndarray:
+        """Compute the rows of a block, float64 if no other type was given, shape (n_frames, …).
+
+        They are new, or written to `rows`.
+        """
         positions, columns = block.raw
         if self._bound is None:
             self._bound = getattr(_core.RowKernel, self._kind)(columns, *self._arguments)
-        out = np.empty((len(positions), self._bound.n_columns))
+        shape = len(positions), self._bound.n_columns
+        if rows is not None:
+            check_refused(
+                block, self._bound.compute(positions, block.dimensions, rows.reshape(shape))
+            )
+            return rows
+        out = np.empty(shape)
         check_refused(block, self._bound.compute(positions, block.dimensions, out))
         if self._dtype is not None:
             check_finite(block, np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))

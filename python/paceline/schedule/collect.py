@@ -373,22 +373,41 @@ class _Received:
 
 
 class _Rows:
-    """One row per frame, each written to its place."""
+    """One row per frame, each written to its place: by workers of this process, if they can."""
 
     def __init__(self, n_rows: int, analysis: WorkerAnalysis):
         self._n_rows = n_rows
         self._analysis = analysis
         self.value: np.ndarray | None = None
+        #: First rows of the ranges that came.
+        self._done: set[int] = set()
+        analysis.shared.replace(None)
 
     def add(self, result: BlockResult, rows: np.ndarray) -> None:
         self.put(result.first, rows)
 
     def put(self, first: int, rows: np.ndarray) -> None:
         """Write rows of neighbouring frames, the first of them at `first`."""
+        shared, n_rows = self._analysis.shared, len(rows)
         if self.value is None:
-            self.value = allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
+            self._allocate(rows.shape[1:], rows.dtype)
+        assert self.value is not None
         self._analysis.check_rows_match(rows, self.value)
+        self._done.add(first)
+        if np.may_share_memory(rows, self.value[first : first + n_rows]):
+            return
+        if shared.are_given and shared.take(first, n_rows) is None:
+            # An earlier attempt at this block, which was overdue, still writes there.
+            rest = self.value
+            self._allocate(rest.shape[1:], rest.dtype)
+            self.value[:] = rest
         put_rows(self.value, first, rows)
+
+    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        """Make room for all rows; workers get places of what is in memory, as files are faster."""
+        self.value = allocate((self._n_rows, *shape), dtype)
+        in_memory = getattr(self.value, "file", None) is None
+        self._analysis.shared.replace(self.value if in_memory else None, self._done)
 
     def rows(self, first: int, stop: int) -> np.ndarray:
         """Get rows that were written."""

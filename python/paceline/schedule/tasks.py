@@ -4,7 +4,7 @@ A *job* holds all that the blocks of one trajectory have in common, a *task* is 
 a *batch* is a subtree of neighbouring tasks for one worker.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -37,6 +37,37 @@ class Records(NamedTuple):
     records: np.ndarray | None
 
 
+class SharedRows:
+    """All rows of an analysis, which workers of the collecting process write in their places.
+
+    Others send theirs: where it is pickled there are none, nor are there before the first came.
+    """
+
+    def __init__(self) -> None:
+        self.replace(None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedRows, ()
+
+    def replace(self, rows: np.ndarray | None, done: Iterable[int] = ()) -> None:
+        """Give away places of another array from now on, but for blocks that are done."""
+        # Together: what was taken are places of the same array.
+        self._state: tuple[np.ndarray | None, dict[int, object]] = rows, dict.fromkeys(done)
+
+    @property
+    def are_given(self) -> bool:
+        """True if workers get places."""
+        return self._state[0] is not None
+
+    def take(self, first: int, n_rows: int) -> np.ndarray | None:
+        """Get the place of a block, once: for another attempt at it there is none."""
+        rows, taken = self._state
+        mine = object()
+        if rows is None or taken.setdefault(first, mine) is not mine:
+            return None
+        return rows[first : first + n_rows]
+
+
 @dataclass(frozen=True)
 class WorkerAnalysis:
     """Worker's half of one analysis, and the columns of its atoms among the decoded ones."""
@@ -47,6 +78,7 @@ class WorkerAnalysis:
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     #: Frames that its blocks have before and after those whose rows it computes.
     halo: tuple[int, int] = (0, 0)
+    shared: SharedRows = field(default_factory=SharedRows)
 
     @property
     def reduces(self) -> bool:

@@ -265,6 +265,10 @@ class Worker:
                 )
             if analysis.ragged:
                 return _records_of(computation, block, f"{analysis.name} on {where}")
+            if getattr(computation, "fills_rows", False) and len(block) == task.n_frames:
+                place = analysis.shared.take(task.first, task.n_frames)
+                if place is not None:
+                    return computation.compute(block, place)
             rows = computation.compute(block)
             if not _returns_new(computation):
                 # A copy: the function may fill the same array again for the next block.
