@@ -9,11 +9,11 @@ PATH, or where PACELINE_GMX and PACELINE_CPPTRAJ say. A goal is a ratio to the b
 run: that of the goal to the peer in the table of µs a frame by which it was set. It is judged by
 processor time, which others on the machine disturb least. "Base build" is paceline without the
 instruction sets that it chooses at run time. Before each run, twice the memory is touched that the
-largest result takes: on a virtual machine that gives free pages back to its host, the first use of
-a page may cost thirty times as much as the next one, and the tool that happens to get it would pay.
-The last rows are one pass of all analyses of the protein beside the sum of each alone, and two
-workers beside one. Times of rmsd-matrix are those of 1,000 pairs of frames; those of msd, of 30 to
-60 frames.
+largest result takes, and at least that of some blocks and records: on a virtual machine that gives
+free pages back to its host, the first use of a page may cost thirty times as much as the next one,
+and the tool that happens to get it would pay. The last rows are one pass of all analyses of the
+protein beside the sum of each alone, and two workers beside one. Times of rmsd-matrix are those of
+1,000 pairs of frames; those of msd, of 30 to 60 frames.
 """
 
 import math
@@ -45,6 +45,9 @@ FRAMES = {"adk": 1000, "water": 50}
 PAIRS = 1000
 #: Cα atoms, of which frames are compared.
 CA = "name CA"
+
+#: Memory that is touched before a run of one tool, at least, and before one of many frames, bytes.
+TOUCHED, TOUCHED_BY_MANY = 2**26, 2**29
 
 #: Numbers of some frames.
 Numbers = Callable[[int], np.ndarray]
@@ -224,7 +227,7 @@ CASES: dict[str, Case] = {
     ),
     "hbonds": Case(
         ours=ours(*BONDS),
-        of_ours=bonds_per_frame,
+        of_ours=lambda results: results.counts,
         theirs=theirs(*BONDS),
         of_theirs=bonds_per_frame,
         mdtraj=None,
@@ -236,7 +239,7 @@ CASES: dict[str, Case] = {
     ),
     "hbonds-water": Case(
         ours=ours(*BONDS, between=TO_WATER),
-        of_ours=bonds_per_frame,
+        of_ours=lambda results: results.counts,
         theirs=theirs(*BONDS, between=TO_WATER),
         of_theirs=bonds_per_frame,
         mdtraj=None,
@@ -460,7 +463,7 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
     tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
     with subjects(tools) as (ready, skipped):
         # Blocks of results are put together to all of them.
-        touched = 2 * (_agree(case, ready) // COMPARED) * one.frames(2 * n)
+        touched = max(2 * (_agree(case, ready) // COMPARED) * one.frames(2 * n), TOUCHED)
         report(f"{case}: slopes")
         effort = asked.effort
         taken = slopes(ready, n, effort.repeats, effort.measurement, fewer, touched)
@@ -522,6 +525,7 @@ def _together(asked: Options, data: Dataset) -> Table:
     import time
 
     import paceline
+    from benchmarks.resident import touch
 
     universe = paceline.Universe(data.topology, data.trajectory("xtc"))
     # Many, so that what each does once does not count; of surface areas 1,000 take 15 s, and 20,000
@@ -531,6 +535,7 @@ def _together(asked: Options, data: Dataset) -> Table:
 
     def seconds(names: list[str], n_workers: int) -> float:
         analyses = [CASES[case].ours(universe) for case in names]
+        touch(TOUCHED_BY_MANY)
         begun = time.perf_counter()
         paceline.run(analyses, stop=n, backend="threads", n_workers=n_workers)
         return time.perf_counter() - begun
