@@ -100,7 +100,7 @@ class Reading(NamedTuple):
     starts: list[int]
     #: Warnings, and errors of single frames.
     words: list[str]
-    #: Of HDF5 files, by field: offset and size of each chunk, and the numbers in one.
+    #: Of HDF5 files, by field: offset and size of chunks or of the whole, and the numbers in one.
     places: dict[str, tuple[np.ndarray, np.ndarray, int]]
 
 
@@ -123,12 +123,16 @@ def read(path: Path, options: dict) -> Reading:
 
 def _places(file) -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
     index = getattr(file, "chunk_index", None)
-    elements = {} if index is None else index.elements
-    tables = {field: one.dataset for field, one in elements.items() if one.dataset.table}
-    return {
-        field: (one.table.offsets, one.table.sizes, one.chunk_bytes // one.dtype.itemsize)
-        for field, one in tables.items()
-    }
+    found = {}
+    for field, element in ({} if index is None else index.elements).items():
+        one = element.dataset
+        n_numbers = one.chunk_bytes // one.dtype.itemsize
+        if one.table is not None:
+            found[field] = one.table.offsets, one.table.sizes, n_numbers
+        elif not one.h5py_fallback:
+            place = np.array([[one.offset], [one.chunk_bytes]], dtype=np.uint64)
+            found[field] = *place, n_numbers
+    return found
 
 
 @contextlib.contextmanager
@@ -347,7 +351,7 @@ class TrajectoryTrial:
         return moved + reach * int(np.count_nonzero(differs))
 
     def _n_moved(self, found: Reading) -> int:
-        """Numbers of chunks whose address leads elsewhere in the file, where no other chunk is."""
+        """Numbers whose address leads elsewhere in the file, where no others are."""
         starts, sizes = (
             np.concatenate([np.empty(0, np.uint64), *(one[k] for one in found.places.values())])
             for k in (0, 1)
