@@ -23,6 +23,7 @@ from helpers.shipped import SPLIT, SUMS, assert_same, ca, gyration
 from MDAnalysis.analysis import lineardensity, rms
 from MDAnalysis.analysis.base import AnalysisBase, AnalysisFromFunction
 from MDAnalysis.analysis.results import ResultsGroup
+from MDAnalysis.lib.log import ProgressBar
 from MDAnalysis.transformations import translate
 
 import paceline
@@ -371,6 +372,14 @@ def test_a_worker_opens_a_universe_once(part, nothing_overdue):
     assert len(universes) == len(workers) <= 2
     for worker in workers:
         assert worker.n_frames in found[:, 2]
+
+
+def test_workers_make_no_semaphores(part):
+    def lock(atoms):
+        return isinstance(ProgressBar.get_lock(), type(threading.RLock()))
+
+    found = AnalysisFromFunction(lock, part.atoms).run(stop=8, backend=Processes(2)).results
+    assert found.timeseries.all()
 
 
 def test_workers_scan_no_trajectory_again(adk_xtc):

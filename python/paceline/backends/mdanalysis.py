@@ -7,11 +7,13 @@ imported before one of its analyses runs.
 import io
 import pickle
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from multiprocessing import parent_process
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -311,6 +313,11 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
 
 def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
     """Compute a part of the frames; return what MDAnalysis needs of the analysis."""
+    if parent_process() is not None:
+        from MDAnalysis.lib.log import ProgressBar
+
+        # Its own is a semaphore, which a process that is ended leaves behind.
+        ProgressBar.set_lock(threading.RLock())
     # Bars of several workers would write over one another.
     done = compute(indexed_frames, verbose=False)
     return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
