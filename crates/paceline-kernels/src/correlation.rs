@@ -10,8 +10,11 @@
 use std::sync::Arc;
 
 use super::check_len;
+use super::instructions::by_widest;
 use paceline_formats::error::{Error, Result};
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use realfft::{RealFftPlanner, RealToComplex};
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
 
 /// Partial sums in a sum over frames.
 const LANES: usize = 8;
@@ -39,11 +42,19 @@ pub struct Correlation {
     transforms: Option<Transforms>,
 }
 
+/// Transforms of the length of the series alone, not of twice as much with zeros at the end.
+///
+/// With x(t) w(t), w(t) = exp(-iπt / 2n), frequencies are a quarter of a step off, so that what
+/// comes around the end of n frames has a factor i: of real series, the real part of
+/// Σ x(t) x(t + lag) is that of the pairs at this distance, and the imaginary part that of n - lag.
 #[derive(Clone)]
 struct Transforms {
     len: usize,
-    forward: Arc<dyn RealToComplex<f64>>,
-    inverse: Arc<dyn ComplexToReal<f64>>,
+    /// w(t).
+    weights: Vec<Complex<f64>>,
+    forward: Arc<dyn Fft<f64>>,
+    /// Of powers, which are real.
+    inverse: Arc<dyn RealToComplex<f64>>,
 }
 
 impl Correlation {
@@ -113,9 +124,7 @@ impl Correlation {
                 Some(transforms) => self.by_transform(transforms, &mut scratch, row)?,
                 None => self.by_definition(&scratch, row),
             }
-            for (sum, value) in sum.iter_mut().zip(row) {
-                *sum += *value;
-            }
+            add_to(sum, row);
         }
         Ok(())
     }
@@ -208,22 +217,16 @@ impl Correlation {
             squares,
             work,
         } = scratch;
-        let sums = transforms.correlate(axes, work)?;
-        let products = sums.iter().map(|sum| sum / transforms.len as f64);
-        let places = out.iter_mut().zip(&self.n_pairs).zip(products);
+        let products = transforms.correlate(axes, work)?;
         if self.correlated == Correlated::Product {
-            for ((out, n_pairs), product) in places {
-                *out = product / n_pairs;
-            }
+            means(products, &self.n_pairs, out);
             return Ok(());
         }
-        squares.clear();
         squares.resize(self.n_frames, 0.0);
         if let [x, y, z] = &axes[..] {
-            for (square, ((x, y), z)) in squares.iter_mut().zip(x.iter().zip(y).zip(z)) {
-                *square = x * x + y * y + z * z;
-            }
+            squares_of_three(x, y, z, squares);
         } else {
+            squares.fill(0.0);
             for series in &*axes {
                 for (square, x) in squares.iter_mut().zip(series) {
                     *square += x * x;
@@ -231,18 +234,18 @@ impl Correlation {
             }
         }
         // Σ |x(t)|² + |x(t + lag)|², from the longest distance, so that nothing is subtracted.
-        let mut both = 0.0;
-        let ends = squares.iter().zip(squares.iter().rev()).enumerate();
-        for (((out, n_pairs), product), (k, (early, late))) in places.rev().zip(ends) {
-            both += early + late;
-            let lag = self.n_frames - 1 - k;
-            let mut alone = 0.0;
-            for &gap in &self.gaps {
-                alone += gap.checked_sub(lag).map_or(0.0, |i| squares[i]);
-                alone += squares.get(gap + lag).copied().unwrap_or(0.0);
+        sums_from_both_ends(squares, out);
+        if !self.gaps.is_empty() {
+            for (lag, both) in out.iter_mut().enumerate() {
+                let mut alone = 0.0;
+                for &gap in &self.gaps {
+                    alone += gap.checked_sub(lag).map_or(0.0, |i| squares[i]);
+                    alone += squares.get(gap + lag).copied().unwrap_or(0.0);
+                }
+                *both -= alone;
             }
-            *out = ((both - alone) - 2.0 * product) / n_pairs;
         }
+        mean_differences(products, &self.n_pairs, out);
         out[0] *= 0.0; // which keeps NaN
         Ok(())
     }
@@ -257,58 +260,164 @@ struct Scratch {
 
 #[derive(Default)]
 struct Work {
-    padded: Vec<f64>,
-    spectrum: Vec<realfft::num_complex::Complex<f64>>,
-    powers: Vec<realfft::num_complex::Complex<f64>>,
-    scratch: Vec<realfft::num_complex::Complex<f64>>,
+    weighted: Vec<Complex<f64>>,
+    spectrum: Vec<Complex<f64>>,
+    scratch: Vec<Complex<f64>>,
+    powers: Vec<f64>,
+    products: Vec<f64>,
 }
 
 impl Transforms {
     fn new(n_frames: usize) -> Self {
-        let len = transform_len(2 * n_frames);
-        let mut planner = RealFftPlanner::new();
+        let len = transform_len(n_frames);
+        let step = -std::f64::consts::FRAC_PI_2 / len as f64;
+        let n_weights = n_frames.max(len / 2 + 1);
         Transforms {
             len,
-            forward: planner.plan_fft_forward(len),
-            inverse: planner.plan_fft_inverse(len),
+            weights: (0..n_weights)
+                .map(|t| Complex::cis(step * t as f64))
+                .collect(),
+            forward: FftPlanner::new().plan_fft_forward(len),
+            inverse: RealFftPlanner::new().plan_fft_forward(len),
         }
     }
 
-    /// Σ x(t) x(t + lag) over all axes, of each lag, times the length of the transform.
+    /// Σ x(t) x(t + lag) over all axes, of each lag.
     fn correlate<'a>(&self, axes: &[Vec<f64>], work: &'a mut Work) -> Result<&'a [f64]> {
         let failed = |error| Error::Argument(format!("a Fourier transform failed: {error}"));
         let Work {
-            padded,
+            weighted,
             spectrum,
-            powers,
             scratch,
+            powers,
+            products,
         } = work;
-        let zero = realfft::num_complex::Complex::default();
-        spectrum.resize(self.len / 2 + 1, zero);
+        let zero = Complex::default();
+        weighted.resize(self.len, zero);
+        spectrum.resize(self.len, zero);
         powers.clear();
-        powers.resize(self.len / 2 + 1, zero);
-        padded.resize(self.len, 0.0);
+        powers.resize(self.len, 0.0);
+        products.resize(self.len, 0.0);
         let [forward, inverse] = [
-            self.forward.get_scratch_len(),
+            self.forward.get_outofplace_scratch_len(),
             self.inverse.get_scratch_len(),
         ];
         scratch.resize(forward.max(inverse), zero);
         for series in axes {
             // The transform before has left its numbers behind.
-            let (begin, rest) = padded.split_at_mut(series.len());
-            begin.copy_from_slice(series);
-            rest.fill(0.0);
-            self.forward
-                .process_with_scratch(padded, spectrum, scratch)
-                .map_err(failed)?;
-            for (power, value) in powers.iter_mut().zip(&*spectrum) {
-                power.re += value.re * value.re + value.im * value.im;
-            }
+            let (begin, rest) = weighted.split_at_mut(series.len());
+            weigh(series, &self.weights, begin);
+            rest.fill(zero);
+            self.forward.process_outofplace_with_scratch(
+                weighted,
+                spectrum,
+                &mut scratch[..forward],
+            );
+            add_powers(spectrum, powers);
         }
+        let half = &mut spectrum[..self.len / 2 + 1];
         self.inverse
-            .process_with_scratch(powers, padded, scratch)
+            .process_with_scratch(powers, half, &mut scratch[..inverse])
             .map_err(failed)?;
-        Ok(&padded[..axes[0].len()])
+        turn_back(half, &self.weights, products);
+        Ok(&products[..axes[0].len()])
+    }
+}
+
+by_widest! {
+    /// Numbers times weights.
+    fn weigh(series: &[f64], weights: &[Complex<f64>], out: &mut [Complex<f64>]) {
+        for ((out, x), weight) in out.iter_mut().zip(series).zip(weights) {
+            *out = Complex::new(x * weight.re, x * weight.im);
+        }
+    }
+}
+
+by_widest! {
+    /// Add squared absolute values.
+    fn add_powers(spectrum: &[Complex<f64>], powers: &mut [f64]) {
+        for (power, value) in powers.iter_mut().zip(spectrum) {
+            *power += value.re * value.re + value.im * value.im;
+        }
+    }
+}
+
+by_widest! {
+    /// Undo the weights of a transform: products at each distance, from the real and, from the end
+    /// on, from the imaginary parts.
+    fn turn_back(half: &[Complex<f64>], weights: &[Complex<f64>], products: &mut [f64]) {
+        let scale = 1.0 / products.len() as f64;
+        let middle = half.len() - 1;
+        let (near, far) = products.split_at_mut(middle);
+        for ((product, value), weight) in near.iter_mut().zip(half).zip(weights) {
+            *product = (value.re * weight.re - value.im * weight.im) * scale;
+        }
+        let ends = half[1..].iter().zip(&weights[1..]);
+        for (product, (value, weight)) in far.iter_mut().rev().zip(ends) {
+            *product = -(value.re * weight.im + value.im * weight.re) * scale;
+        }
+    }
+}
+
+by_widest! {
+    /// Squared lengths of vectors, whose axes are apart.
+    fn squares_of_three(x: &[f64], y: &[f64], z: &[f64], out: &mut [f64]) {
+        for (out, ((x, y), z)) in out.iter_mut().zip(x.iter().zip(y).zip(z)) {
+            *out = x * x + y * y + z * z;
+        }
+    }
+}
+
+by_widest! {
+    /// Add up the first and the last k + 1 numbers, for place k from the end.
+    fn sums_from_both_ends(numbers: &[f64], out: &mut [f64]) {
+        let (mut total, n) = (0.0, numbers.len());
+        // Four at a time, so that one addition need not wait for the one before.
+        let mut k = 0;
+        while k + 4 <= n {
+            let (early, late) = (&numbers[k..k + 4], &numbers[n - k - 4..n - k]);
+            let some = &mut out[n - k - 4..n - k];
+            let first = early[0] + late[3];
+            let second = first + (early[1] + late[2]);
+            let third = second + (early[2] + late[1]);
+            let fourth = third + (early[3] + late[0]);
+            some[3] = total + first;
+            some[2] = total + second;
+            some[1] = total + third;
+            some[0] = total + fourth;
+            total += fourth;
+            k += 4;
+        }
+        for k in k..n {
+            total += numbers[k] + numbers[n - 1 - k];
+            out[n - 1 - k] = total;
+        }
+    }
+}
+
+by_widest! {
+    /// Means of sums.
+    fn means(sums: &[f64], counts: &[f64], out: &mut [f64]) {
+        for (out, (sum, count)) in out.iter_mut().zip(sums.iter().zip(counts)) {
+            *out = sum / count;
+        }
+    }
+}
+
+by_widest! {
+    /// Means of sums of squares, which `out` holds, less twice the products.
+    fn mean_differences(products: &[f64], counts: &[f64], out: &mut [f64]) {
+        for (out, (product, count)) in out.iter_mut().zip(products.iter().zip(counts)) {
+            *out = (*out - 2.0 * product) / count;
+        }
+    }
+}
+
+by_widest! {
+    fn add_to(total: &mut [f64], row: &[f64]) {
+        for (total, value) in total.iter_mut().zip(row) {
+            *total += *value;
+        }
     }
 }
 
