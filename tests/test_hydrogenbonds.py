@@ -129,12 +129,14 @@ def test_bonds_are_theirs_to_the_last_bit(case, water):
     assert ours.results.counts.tolist() == other.count_by_time().tolist()
 
 
+@pytest.mark.one_in(2)
 def test_bonds_by_other_criteria_are_those_of_all_images(water):
     """Within what rounding leaves open, those that a comparison of all images gives."""
     universe = water(paceline)
     ts = universe.trajectory[1]
     x = ts.positions.astype(float)
-    hydrogens, oxygens = np.setdiff1d(np.arange(1200), np.arange(0, 1200, 3)), np.arange(0, 1200, 3)
+    oxygens = np.arange(0, 1200, 3)
+    hydrogens = np.setdiff1d(np.arange(600), oxygens)  # of half of the molecules
     donors = hydrogens // 3 * 3
 
     def nearest(d):
@@ -162,7 +164,8 @@ def test_bonds_by_other_criteria_are_those_of_all_images(water):
     for criterion in ("baker_hubbard", "gromacs", "wernet_nilsson"):
         one = HydrogenBondAnalysis(universe, criterion=criterion).run(frames=[1])
         found = np.zeros(distance.shape, bool)
-        bonds = one.results.hbonds[:, 1:4].astype(int)
+        hbonds = one.results.hbonds[one.results.hbonds[:, 2] < 600]
+        bonds = hbonds[:, 1:4].astype(int)
         places = np.searchsorted(hydrogens, bonds[:, 1]), bonds[:, 2] // 3
         found[places] = True
         assert found.sum() == len(bonds) > 5
@@ -182,8 +185,8 @@ def test_bonds_by_other_criteria_are_those_of_all_images(water):
         )
         assert not (surely & ~found).any()
         assert not (found & ~perhaps).any()
-        np.testing.assert_allclose(one.results.hbonds[:, 4], distance[places], atol=1e-4)
-        np.testing.assert_allclose(one.results.hbonds[:, 5], of_hydrogens[places], atol=0.01)
+        np.testing.assert_allclose(hbonds[:, 4], distance[places], atol=1e-4)
+        np.testing.assert_allclose(hbonds[:, 5], of_hydrogens[places], atol=0.01)
 
 
 def test_of_a_protein(universe, theirs_too):
