@@ -623,7 +623,10 @@ class HydrogenBonds:
 
 @final
 class NearPairs:
-    """Finds pairs of two groups, or of one, within `cutoff` (Å): places in both, and Å."""
+    """Finds pairs of two groups, or of one, within `cutoff` (Å), of unlike indices and labels.
+
+    Of both groups: `indices`, and `labels`. Records are those of `paceline.analysis.neighbors`.
+    """
 
     def __new__(
         cls,
@@ -632,8 +635,18 @@ class NearPairs:
         second: NDArray[np.int64] | None,
         cutoff: float,
         periodic: bool,
+        indices: tuple[NDArray[np.int64], NDArray[np.int64]],
+        labels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
     ) -> NearPairs: ...
-    def find(self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]) -> _Found: ...
+    def find(
+        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], tuple[int, str] | None]: ...
+    def count(
+        self,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        counts: NDArray[np.int32],
+    ) -> tuple[int, str] | None: ...
 
 @final
 class Rdf:

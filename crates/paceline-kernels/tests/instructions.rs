@@ -117,9 +117,10 @@ fn neighbours(cell: [f32; 6], block: &[f32], found: &mut Found) {
     let dimensions = cell.repeat(FEW);
     let frames = Frames::new(block, N_ATOMS, &dimensions).unwrap();
     let (first, second) = ((0..99).collect(), (99..N_ATOMS as u32).collect());
-    let (mut counts, mut pairs) = (Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     let list = PairList::new(first, Some(second), 4.0, true).unwrap();
-    assert_eq!(list.find(&frames, &mut counts, &mut pairs).unwrap(), None);
+    let refused = list.find(&frames, |_, some| pairs.extend_from_slice(some));
+    assert_eq!(refused.unwrap(), None);
     let numbers = pairs.iter().flat_map(|pair| {
         let places = [pair.i, pair.j].map(u64::from);
         [places[0], places[1], pair.distance.to_bits()]

@@ -2,7 +2,7 @@
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadonlyArray3, PyUntypedArrayMethods,
+    PyReadonlyArray3, PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -136,15 +136,37 @@ impl HydrogenBonds {
     }
 }
 
+/// A number of each atom of two groups.
+type PairOfArrays<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
+
+/// Numbers of records of each frame; all records, 16 bytes each; the first row that cannot be
+/// computed, and why.
+type FoundPairs<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<u64>>,
+    Option<Refused>,
+);
+
 /// Finds pairs of atoms that are near each other in the frames of a block.
 #[pyclass(frozen, module = "paceline._core")]
-pub(super) struct NearPairs(PairList);
+pub(super) struct NearPairs {
+    list: PairList,
+    is_one_group: bool,
+    n_first: usize,
+    /// Of the atoms of both groups.
+    indices: [Vec<u32>; 2],
+    labels: Option<[Vec<u32>; 2]>,
+}
 
 #[pymethods]
 impl NearPairs {
     /// Of two groups, or each pair of one once, within `cutoff` (Å).
+    ///
+    /// Atoms of the same index make no pair, nor those of the same label. `indices` and `labels` are
+    /// those of both groups, also where these are the same.
     #[new]
-    #[pyo3(signature = (columns, first, second, cutoff, periodic))]
+    #[pyo3(signature = (columns, first, second, cutoff, periodic, indices, labels))]
+    #[expect(clippy::too_many_arguments, reason = "named in Python")]
     fn new(
         py: Python<'_>,
         columns: Option<PyReadonlyArray1<'_, i64>>,
@@ -152,33 +174,107 @@ impl NearPairs {
         second: Option<PyReadonlyArray1<'_, i64>>,
         cutoff: f64,
         periodic: bool,
+        indices: PairOfArrays<'_>,
+        labels: Option<PairOfArrays<'_>>,
     ) -> PyResult<Self> {
         let list = |atoms| columns_of(columns.as_ref(), atoms);
-        let second = second.as_ref().map(list).transpose()?;
-        let task = PairList::new(list(&first)?, second, cutoff, periodic);
-        Ok(NearPairs(task.or_raise(py)?))
+        let of_first = list(&first)?;
+        let of_second = second.as_ref().map(list).transpose()?;
+        let n_first = of_first.len();
+        let sizes = [n_first, of_second.as_ref().map_or(n_first, Vec::len)];
+        let both = |(one, other): PairOfArrays<'_>| -> PyResult<[Vec<u32>; 2]> {
+            let both = [numbers(&one)?, numbers(&other)?];
+            match both.each_ref().map(Vec::len) == sizes {
+                true => Ok(both),
+                false => Err(PyValueError::new_err("expected a number for each atom")),
+            }
+        };
+        let (is_one_group, indices) = (of_second.is_none(), both(indices)?);
+        let task = PairList::new(of_first, of_second, cutoff, periodic);
+        Ok(NearPairs {
+            list: task.or_raise(py)?,
+            is_one_group,
+            n_first,
+            indices,
+            labels: labels.map(both).transpose()?,
+        })
     }
 
-    /// Places of both atoms in their groups, and distances, Å.
+    /// Records of the pairs: indices of both atoms, int32, and distances (Å), float64.
     fn find<'py>(
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
         dimensions: PyReadonlyArray2<'py, f32>,
-    ) -> PyResult<Found<'py>> {
+    ) -> PyResult<FoundPairs<'py>> {
         let n_atoms = positions.shape()[1];
         let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
         let found = py.detach(|| {
-            let (mut counts, mut pairs) = (Vec::new(), Vec::new());
+            let (mut counts, mut records) = (Vec::new(), Vec::new());
             let frames = Frames::new(positions, n_atoms, dimensions)?;
-            let refused = self.0.find(&frames, &mut counts, &mut pairs)?;
-            let mut rows = Vec::with_capacity(3 * pairs.len());
-            for Pair { i, j, distance } in pairs {
-                rows.extend([f64::from(i), f64::from(j), distance]);
-            }
-            Ok((counts, rows, refused))
+            let refused = self.list.find(&frames, |_, pairs| {
+                let before = records.len();
+                for &Pair { i, j, distance } in pairs {
+                    if self.makes_pair(i, j) {
+                        let [first, second] = self.ends(i, j).map(u32::to_ne_bytes);
+                        let mut atoms = [0; 8];
+                        atoms[..4].copy_from_slice(&first);
+                        atoms[4..].copy_from_slice(&second);
+                        records.extend([u64::from_ne_bytes(atoms), distance.to_bits()]);
+                    }
+                }
+                counts.push((records.len() - before) as i64 / 2);
+            })?;
+            Ok((counts, records, refused))
         });
-        as_arrays(py, found.or_raise(py)?, 3)
+        let (counts, records, refused) = found.or_raise(py)?;
+        Ok((counts.into_pyarray(py), records.into_pyarray(py), refused))
+    }
+
+    /// Count the neighbours of each atom of the first group; of one group, pairs count for both.
+    fn count(
+        &self,
+        py: Python<'_>,
+        positions: PyReadonlyArray3<'_, f32>,
+        dimensions: PyReadonlyArray2<'_, f32>,
+        mut counts: PyReadwriteArray2<'_, i32>,
+    ) -> PyResult<Option<Refused>> {
+        let (n_frames, n_atoms) = (positions.shape()[0], positions.shape()[1]);
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        if counts.shape() != [n_frames, self.n_first] {
+            return Err(PyValueError::new_err(
+                "expected counts for each atom and frame",
+            ));
+        }
+        let counts = counts.as_slice_mut()?;
+        py.detach(|| {
+            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            self.list.find(&frames, |row, pairs| {
+                let counts = &mut counts[row * self.n_first..][..self.n_first];
+                for &Pair { i, j, .. } in pairs {
+                    if self.makes_pair(i, j) {
+                        counts[i as usize] += 1;
+                        if self.is_one_group {
+                            counts[j as usize] += 1;
+                        }
+                    }
+                }
+            })
+        })
+        .or_raise(py)
+    }
+}
+
+impl NearPairs {
+    fn ends(&self, i: u32, j: u32) -> [u32; 2] {
+        [self.indices[0][i as usize], self.indices[1][j as usize]]
+    }
+
+    /// True for two atoms that are not the same, and have no label in common.
+    fn makes_pair(&self, i: u32, j: u32) -> bool {
+        let [first, second] = self.ends(i, j);
+        let alike = |[one, other]: &[Vec<u32>; 2]| one[i as usize] == other[j as usize];
+        first != second && !self.labels.as_ref().is_some_and(alike)
     }
 }
 

@@ -254,7 +254,7 @@ class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
 
     def prepare(self) -> PerFrame:  # type: ignore[override]
         """Number the atoms of both groups, and what they may not share."""
-        return _Neighbours(super().prepare(), self._sizes)  # type: ignore[arg-type]
+        return _Neighbours(super().prepare(), self._sizes[0])  # type: ignore[arg-type]
 
     def finish(self, value: np.ndarray) -> None:  # type: ignore[override]
         """Keep the numbers, with frames and times."""
@@ -284,35 +284,31 @@ class _NearPairs(CoreHalf):
         periodic: bool,
     ):
         # The first group's again if there is one.
-        self._indices = indices[0], indices[-1]
-        self._labels = None if labels is None else (labels[0], labels[-1])
+        self._indices = _ends(indices)
+        self._labels = None if labels is None else _ends(labels)
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
 
-    def find(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of the pairs of a block, places of both atoms in their groups, and distances, Å."""
-        positions, columns = block.raw
+    def bind(self, block: Block) -> _core.NearPairs:
+        """Find the columns of a block; the core's half."""
         if self._bound is None:
             first = np.arange(self._sizes[0])
             second = None
             if len(self._sizes) == 2:
                 second = np.arange(self._sizes[0], sum(self._sizes))
-            self._bound = _core.NearPairs(columns, first, second, self._cutoff, self._periodic)
-        counts, found, refused = self._bound.find(positions, block.dimensions)
-        check_refused(block, refused)
-        i, j = found[:, :2].astype(np.intp).T
-        first, second = self._indices[0][i], self._indices[1][j]
-        kept = first != second
-        if self._labels is not None:
-            kept &= self._labels[0][i] != self._labels[1][j]
-        rows = np.repeat(np.arange(len(block)), counts)
-        return rows[kept], i[kept], j[kept], found[kept, 2]
+            given = self._cutoff, self._periodic, self._indices, self._labels
+            self._bound = _core.NearPairs(block.raw[1], first, second, *given)
+        return self._bound
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        rows, i, j, distances = self.find(block)
-        records = np.empty(len(rows), PAIR)
-        records["first"], records["second"] = self._indices[0][i], self._indices[1][j]
-        records["distance"] = distances
-        return np.bincount(rows, minlength=len(block)), records
+        """Find the pairs of a block."""
+        counts, records, refused = self.bind(block).find(block.raw[0], block.dimensions)
+        check_refused(block, refused)
+        return counts, records.view(PAIR)
+
+
+def _ends(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of both groups."""
+    return np.ascontiguousarray(numbers[0]), np.ascontiguousarray(numbers[-1])
 
 
 class _Neighbours:
@@ -320,20 +316,17 @@ class _Neighbours:
 
     returns_new = True
 
-    def __init__(self, pairs: _NearPairs, sizes: tuple[int, ...]):
-        self._pairs, self._sizes = pairs, sizes
+    def __init__(self, pairs: _NearPairs, n_atoms: int):
+        self._pairs, self._n_atoms = pairs, n_atoms
 
     def compute(self, block: Block) -> np.ndarray:
         """Count the neighbours of each atom: int32, shape (n_frames, n_atoms)."""
-        n_atoms = self._sizes[0]
-        counts = np.zeros((len(block), n_atoms), np.int32)
+        counts = np.zeros((len(block), self._n_atoms), np.int32)
         readable = np.flatnonzero(block.held)
         if len(readable) == 0:
             return counts
-        rows, i, j, _ = self._pairs.find(block if len(readable) == len(block) else block[readable])
-        places = [rows * n_atoms + i]
-        if len(self._sizes) == 1:
-            places.append(rows * n_atoms + j)
-        found = np.bincount(np.concatenate(places), minlength=len(readable) * n_atoms)
-        counts[readable] = found.reshape(len(readable), n_atoms)
+        some = block if len(readable) == len(block) else block[readable]
+        found = counts[readable]
+        check_refused(some, self._pairs.bind(some).count(some.raw[0], some.dimensions, found))
+        counts[readable] = found
         return counts

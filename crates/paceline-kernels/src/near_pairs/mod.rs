@@ -85,22 +85,21 @@ impl PairList {
         [&self.first, self.second.as_ref().unwrap_or(&self.first)]
     }
 
-    /// Find the pairs of each frame of a block, in the order of places, and count them; the first
-    /// frame that cannot be searched, and why.
+    /// Give the pairs of each frame of a block to `take`, with the frame's row, in the order of
+    /// places; the first frame that cannot be searched, and why.
     ///
     /// # Errors
     /// [`Error::Argument`] where a block has no such atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,
-        counts: &mut Vec<i64>,
-        pairs: &mut Vec<Pair>,
+        mut take: impl FnMut(usize, &[Pair]),
     ) -> error::Result<Option<Refused>> {
         let mut finder = Finder::new(self, frames.n_atoms())?;
+        let mut row = 0;
         Ok(frames.try_each(|frame, dimensions| {
-            let found = finder.find(frame, dimensions)?;
-            counts.push(found.len() as i64);
-            pairs.extend_from_slice(found);
+            take(row, finder.find(frame, dimensions)?);
+            row += 1;
             Ok(())
         }))
     }
@@ -346,16 +345,14 @@ mod tests {
 
     fn found(task: &PairList, frame: &[f32], cell: [f32; 6]) -> Result<Vec<Pair>, String> {
         let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
-        let (mut counts, mut pairs) = (Vec::new(), Vec::new());
-        match task
-            .find(&frames, &mut counts, &mut pairs)
-            .expect("a block")
-        {
+        let mut pairs = Vec::new();
+        let refused = task.find(&frames, |row, found| {
+            assert_eq!(row, 0);
+            pairs.extend_from_slice(found);
+        });
+        match refused.expect("a block") {
             Some((_, reason)) => Err(reason),
-            None => {
-                assert_eq!(counts, [pairs.len() as i64]);
-                Ok(pairs)
-            }
+            None => Ok(pairs),
         }
     }
 
