@@ -19,11 +19,11 @@ from paceline.performance.number_format import aligned, percent
 from paceline.runner import analyses_of
 from paceline.scaling.sample_forecast import (
     MAKERS,
-    WIDE,
     Findings,
     Forecast,
     Pace,
     Recoded,
+    is_wide_range,
     measure,
     recoded,
 )
@@ -43,6 +43,8 @@ WIDTH = 88
 WORTHWHILE = 0.2
 #: Part of what is read from memory that should be there.
 RESIDENT = 0.95
+#: From so much in memory on, blocks of all of the run are measured.
+EVERYWHERE = 0.99
 #: CPUs that others keep busy are worth a word from here on.
 BUSY = 0.2
 
@@ -275,9 +277,9 @@ def advise(
 ) -> Advice:
     """Measure in some seconds what a run would take, what bounds it, and what would help.
 
-    A few blocks from the middle of the trajectory are analysed by one worker and by two, from
-    memory and from the disk, and the whole run is predicted from that (see `paceline.model`). The
-    analyses are left as they are.
+    A few blocks are analysed by one worker and by two, from memory and from the disk, and the whole
+    run is predicted from that (see `paceline.model`). They are from all of the run where all of it
+    is in memory, and else from its middle. The analyses are left as they are.
 
     Parameters
     ----------
@@ -340,9 +342,14 @@ def advise(
     # Before anything is read or let go of.
     cached = sample.in_memory_now()
     forecast = Forecast(len(chosen), sample.block_frames)
-    findings = measure(sample, backend or "threads", forecast)
+    findings = measure(sample, backend or "threads", forecast, everywhere=_is_resident(cached))
     what = " and ".join(one.name for one in asked)
     return _advice(sample, findings, what, forecast, cached, n_workers, begun)
+
+
+def _is_resident(cached: float | None) -> bool:
+    """Return whether all of the run can be measured from memory."""
+    return cached is not None and cached >= EVERYWHERE
 
 
 def _advice(
@@ -403,7 +410,8 @@ def _subject(advice: Advice) -> Iterator[str]:
         f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
     )
     workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
-    yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
+    places = "all over the run" if _is_resident(advice.cached) else "in the middle of the trajectory"
+    yield f"measured in {advice.seconds:.1f} s with {workers}, {places}"
     if advice.is_sample:
         yield "the number of frames is estimated: the file has no index yet (paceline index)"
     yield from _where(advice)
@@ -491,7 +499,7 @@ def _paying(advice: Advice) -> str:
 def _width(advice: Advice) -> Iterator[str]:
     """Say why no narrow range can be given, where that is so."""
     low, high = advice.t_range(advice.n_workers)
-    if high > WIDE * low:
+    if is_wide_range(low, high):
         yield (
             f"- The time lies between {_seconds(low)} and {_seconds(high)}, in nine runs of ten: "
             f"{len(advice.pace.rounds)} measurements differ too much for a narrower range."

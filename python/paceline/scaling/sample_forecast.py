@@ -38,24 +38,26 @@ MAKERS: dict[str, Callable[[int], Backend]] = {
     "processes": Processes,
     "serial": lambda _: Serial(),
 }
-#: Seconds that one measurement takes, about; rounds of them, more where the range is wide by so
-#: few; and seconds since measuring began, after which no round begins.
-_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 4.5
+#: Seconds that one measurement takes, about; as many as half of the run, and so many at the most.
+_SECONDS, _MOST_SECONDS = 0.2, 0.5
+#: Rounds of them, more where the range is wide by so few; and seconds since measuring began, after
+#: which no round begins.
+_ROUNDS, _LONGEST = 5, 5.5
 #: Rounds of what is read from the disk, at the most; and seconds for them, and for processes.
 _COLD_ROUNDS, _SOON = 3, 1.0
 #: Frames that are stored as one are measured together where that takes less, s.
 _PATIENCE = 2.0
 #: Times of two measurements differ by about so much, as far as is known before there are any; this
 #: counts as much as so many measurements.
-_USUAL_SPREAD, _WEIGHT = 0.1, 2
-#: The machine changes by this part of their variance until the run: they follow upon each other.
-_DRIFT = 0.5
-#: A prediction differs from the time of a run by about so much, however long is measured.
-_ACCURACY = 0.075
+_USUAL_SPREAD, _WEIGHT = 0.15, 2
+#: Measurements that take longer than the median by this factor, one of five at the most, count for
+#: nothing: other programs take less, and a machine that stood still soon goes on.
+_STOOD_STILL, _OUT_OF = 2.5, 5
 #: Standard deviations from the middle of a range to its ends, nine of ten lie between them; and of
-#: one or two measurements, whose spread is less well known (Student's t).
-_DEVIATIONS, _OF_FEW = 2.0, (2.92, 2.35)
-#: A range is wide where its ends differ by more than this factor.
+#: one, two or three measurements, whose spread is less well known.
+_DEVIATIONS, _OF_FEW = 2.0, (2.92, 3.2, 2.4)
+#: Ends of a range differ by this factor, for the machine's own speed changes from run to run; by
+#: more where measurements differ too much.
 WIDE = 1.5
 #: Where a frame takes longer, s, reading it from the disk is not measured.
 _SLOW = 0.5
@@ -198,27 +200,29 @@ class Forecast:
     def t_range(self, pace: Pace, n_workers: int) -> tuple[float, float]:
         """Range that holds the time of nine runs of ten, s.
 
-        From the spread of the measurements: that of their mean, that of the run itself, which is
-        the smaller the longer the run takes, and what the machine changes until then.
+        As wide as runs differ on the same machine, or as the spread of the measurements makes it:
+        that of their mean, and that of the run itself, which is the smaller the longer it takes.
         """
         times = self._times(pace, n_workers)
         seconds = float(np.mean(times))
         logs = np.log(times)
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
-        of_both = variance * (1 / len(logs) + pace.part_of(seconds) + _DRIFT)
+        of_both = variance * (1 / len(logs) + pace.part_of(seconds))
         deviations = (*_OF_FEW, _DEVIATIONS)[min(len(logs) - 1, len(_OF_FEW))]
-        factor = math.exp(deviations * math.sqrt(of_both + _ACCURACY**2))
+        factor = max(math.sqrt(WIDE), math.exp(deviations * math.sqrt(of_both)))
         return seconds / factor, seconds * factor
 
     def is_wide(self, pace: Pace) -> bool:
         """Return whether a range is wide, by one worker or by two."""
         ranges = [self.t_range(pace, n_workers) for n_workers in (1, 2)]
-        return any(high > WIDE * low for low, high in ranges)
+        return any(is_wide_range(*ends) for ends in ranges)
 
     def _times(self, pace: Pace, n_workers: int) -> np.ndarray:
-        """Times of the run by each round of measurements, s."""
-        return np.array([self._t_round(one, n_workers) for one in pace.each])
+        """Times of the run by each round of measurements, s, in which the machine went on."""
+        times = np.array([self._t_round(one, n_workers) for one in pace.each])
+        stood_still = times > _STOOD_STILL * np.median(times)
+        return times if _OUT_OF * stood_still.sum() > len(times) else times[~stood_still]
 
     def _t_round(self, pace: Pace, n_workers: int) -> float:
         cost = _frame_cost(pace.costs(n_workers), pace.one.n_bytes)
@@ -254,6 +258,11 @@ class Forecast:
             block_frames=self.block_frames(n_workers),
             t_start=t_start,
         ).t_total
+
+
+def is_wide_range(low: float, high: float) -> bool:
+    """Return whether the ends of a range differ by more than they do at the least."""
+    return high > 1.001 * WIDE * low
 
 
 def _frame_cost(costs: Costs, n_bytes: float) -> FrameCost:
@@ -294,16 +303,28 @@ class Findings:
     others: float | None
 
 
-def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
-    """Measure sample runs, until what is forecast from them lies within a narrow range."""
+def measure(
+    sample: SampleRun, backend: str, forecast: Forecast, *, everywhere: bool = False
+) -> Findings:
+    """Measure sample runs, until what is forecast from them lies within a narrow range.
+
+    From memory `everywhere`, where all that the run reads is there; else in the middle.
+    """
     make, most = MAKERS[backend], 1 if backend == "serial" else 2
     other_work, end = OtherWork(), perf_counter() + _LONGEST
+
+    def take(n: int, number: int) -> np.ndarray:
+        if everywhere:
+            return sample.throughout(n, sample.block_of(n_frames), number)
+        return _from_memory(sample, n)
+
     seconds, waiting = _first_look(sample)
-    n_frames, start = _frames_in(seconds, sample.together), 0.0
+    n_run = forecast.n_frames
+    n_frames, start = _frames_in(seconds, n_run, sample.together), 0.0
     if n_frames > 1:
         # Each of many frames takes less than of the few that were looked at.
-        many = sample.run(make(1), _from_memory(sample, n_frames), sample.block_of(n_frames))
-        n_frames = max(n_frames, _frames_in(many.costs.seconds, sample.together))
+        many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
+        n_frames = max(n_frames, _frames_in(many.costs.seconds, n_run, sample.together))
         start = many.fixed
 
     def pace(rounds: Sequence[Pair], start: float = 0.0) -> Pace:
@@ -314,9 +335,9 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
         return forecast.is_wide(pace(rounds))
 
     # Before anything is put out of memory.
-    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, is_wide, end)
+    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, take, is_wide, end)
     memory = pace(rounds, max(start, at_first))
-    resident = sample.in_memory(_from_memory(sample, n_frames * most))
+    resident = sample.in_memory(take(n_frames * most, 0))
     # Processes of ours would count as others.
     others = other_work.cpus() if backend != "processes" else None
     processes = None
@@ -325,7 +346,7 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
         with contextlib.suppress(WorkerError):
             soon = perf_counter() + _SOON
             rounds, at_first = _warm(
-                sample, Processes, range(2, 3), n_frames, lambda _: False, soon
+                sample, Processes, range(2, 3), n_frames, take, lambda _: False, soon
             )
             processes = replace(memory, rounds=tuple(rounds), start=at_first)
     cold: list[Pair] = []
@@ -342,9 +363,12 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
     )
 
 
-def _frames_in(seconds: float, together: int) -> int:
-    """Count the frames of a measurement, of so many seconds each, some of which stay together."""
-    n_frames = max(1, round(_SECONDS / seconds))
+def _frames_in(seconds: float, n_run: int, together: int) -> int:
+    """Count the frames of a measurement, of so many seconds each, some of which stay together.
+
+    Of a long run it is longer: processors that were idle begin slowly.
+    """
+    n_frames = max(1, round(min(_MOST_SECONDS, max(_SECONDS, seconds * n_run / 2)) / seconds))
     if seconds * together < _PATIENCE:
         # Of frames that are stored as one, some would seem to take what all take.
         n_frames = max(1, round(n_frames / together)) * together
@@ -436,21 +460,23 @@ def _warm(
     make: Callable[[int], Backend],
     counts: range,
     n_frames: int,
+    take: Callable[[int, int], np.ndarray],
     is_wide: Callable[[Sequence[Pair]], bool],
     end: float,
 ) -> tuple[list[Pair], float]:
     """Measure from memory in some rounds, by so many workers; and the fixed time of the first run.
 
-    More rounds are made while what follows from them has a wide range, and none begins after `end`.
+    `take` gives so many frames, of each number others. More rounds are made while what follows from
+    them has a wide range, and none begins after `end`.
     """
     block = sample.block_of(n_frames)
+    rounds: list[Pair] = []
 
     def measured(n_workers: int) -> SampleTimes:
-        return sample.run(make(n_workers), _from_memory(sample, n_frames * n_workers), block)
+        return sample.run(make(n_workers), take(n_frames * n_workers, len(rounds)), block)
 
     # Workers are started for the first of all, and frames read into memory.
     start = measured(counts[-1]).fixed if n_frames > 1 else 0.0
-    rounds: list[Pair] = []
     while True:
         found = [measured(n_workers) for n_workers in counts]
         rounds.append((found[0], found[-1]))

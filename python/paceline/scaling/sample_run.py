@@ -38,6 +38,9 @@ _LEAST = 4 << 20
 _DROPPED, _MOST = 0.05, 0.5
 #: Blocks that each worker does at the least, so that a slow one does not stand for all.
 _BLOCKS = 3
+#: Part of the way between its blocks by which those of the next measurement lie further on: by the
+#: golden ratio, so that no few of them come back to where they were.
+_SHIFT = 0.618034
 #: Frames that are looked for in memory.
 _LOOKS = 256
 #: Bytes of a long trajectory in which frames are looked for, where some of them are enough.
@@ -225,6 +228,19 @@ class SampleRun:
         first = max(0, min(first, len(self._frames) - n))
         first -= (first - self._borders.head) % self.together
         return self._frames[max(0, first) :][:n]
+
+    def throughout(self, n: int, block_frames: int, number: int) -> np.ndarray:
+        """Take about `n` frames of all that the run analyses: blocks that are equally far apart.
+
+        Of each `number` the blocks are others; frames of a short run are repeated.
+        """
+        n_there = max(1, len(self._frames) // block_frames)
+        n_blocks = min(n_there, -(-n // block_frames))
+        shift = number * _SHIFT % 1
+        firsts = ((np.arange(n_blocks) + shift) * n_there / n_blocks).astype(int) * block_frames
+        firsts -= (firsts - self._borders.head) % self.together
+        blocks = [self._frames[max(0, first) :][:block_frames] for first in firsts]
+        return np.resize(np.concatenate(blocks), n)
 
     @property
     def together(self) -> int:
