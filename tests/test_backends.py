@@ -89,7 +89,7 @@ def test_rows_are_written_in_their_places(backend, universe):
     half = Filling()
     one = Filled(universe.atoms, half).run(backend=backend, block_frames=16)
     assert one.results.rows.tolist() == list(range(98))
-    first = {"serial": 16, "threads": 64, "processes": 98}[backend]
+    first = {"serial": 16, "threads": 96, "processes": 98}[backend]
     assert set(half.filled) >= set(range(first, 98, 16))
 
 
