@@ -522,11 +522,11 @@ def test_the_range_of_few_measurements_allows_for_how_little_they_tell(n_rounds,
     assert held >= 450
 
 
-def test_a_slow_round_counts_as_others_do():
-    """Other work slows some rounds, and as large a part of the run."""
+def test_a_slow_round_counts_half():
+    """Other work slows some rounds, and as much of the run; but a run is faster than samples."""
     forecast = Forecast(100_000, lambda n_workers: 16)
     slowed = pace_of(1e-3, 1e-3, 1e-3, 1e-3, 2e-3)
-    assert forecast.t_total(slowed, 1) == pytest.approx(120)
+    assert forecast.t_total(slowed, 1) == pytest.approx(110)
     assert slowed.costs(1).seconds == pytest.approx(1.2e-3)
 
 

@@ -410,7 +410,9 @@ def _subject(advice: Advice) -> Iterator[str]:
         f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
     )
     workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
-    places = "all over the run" if _is_resident(advice.cached) else "in the middle of the trajectory"
+    places = (
+        "all over the run" if _is_resident(advice.cached) else "in the middle of the trajectory"
+    )
     yield f"measured in {advice.seconds:.1f} s with {workers}, {places}"
     if advice.is_sample:
         yield "the number of frames is estimated: the file has no index yet (paceline index)"

@@ -38,11 +38,9 @@ MAKERS: dict[str, Callable[[int], Backend]] = {
     "processes": Processes,
     "serial": lambda _: Serial(),
 }
-#: Seconds that one measurement takes, about; as many as half of the run, and so many at the most.
-_SECONDS, _MOST_SECONDS = 0.2, 0.5
-#: Rounds of them, more where the range is wide by so few; and seconds since measuring began, after
-#: which no round begins.
-_ROUNDS, _LONGEST = 5, 5.5
+#: Seconds that one measurement takes, about; rounds of them, at the least; and seconds since
+#: measuring began, after which no round begins.
+_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
 #: Rounds of what is read from the disk, at the most; and seconds for them, and for processes.
 _COLD_ROUNDS, _SOON = 3, 1.0
 #: Frames that are stored as one are measured together where that takes less, s.
@@ -192,10 +190,11 @@ class Forecast:
     def t_total(self, pace: Pace, n_workers: int) -> float:
         """Time of the run on the file that there is, s.
 
-        The mean of the rounds, not their median: other work only ever slows them, now and then
-        twofold, and does the same to as much of a long run.
+        Halfway between the mean of the rounds and the fastest: other work slows some of them, and
+        as large a part of a run; but short measurements, between which processors rest, are slower
+        than a run.
         """
-        return float(np.mean(self._times(pace, n_workers)))
+        return _typical(self._times(pace, n_workers))
 
     def t_range(self, pace: Pace, n_workers: int) -> tuple[float, float]:
         """Range that holds the time of nine runs of ten, s.
@@ -204,7 +203,7 @@ class Forecast:
         that of their mean, and that of the run itself, which is the smaller the longer it takes.
         """
         times = self._times(pace, n_workers)
-        seconds = float(np.mean(times))
+        seconds = _typical(times)
         logs = np.log(times)
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
@@ -260,6 +259,10 @@ class Forecast:
         ).t_total
 
 
+def _typical(times: np.ndarray) -> float:
+    return float(times.mean() + times.min()) / 2
+
+
 def is_wide_range(low: float, high: float) -> bool:
     """Return whether the ends of a range differ by more than they do at the least."""
     return high > 1.001 * WIDE * low
@@ -311,7 +314,8 @@ def measure(
     From memory `everywhere`, where all that the run reads is there; else in the middle.
     """
     make, most = MAKERS[backend], 1 if backend == "serial" else 2
-    other_work, end = OtherWork(), perf_counter() + _LONGEST
+    other_work, begun = OtherWork(), perf_counter()
+    end = begun + _LONGEST
 
     def take(n: int, number: int) -> np.ndarray:
         if everywhere:
@@ -319,23 +323,24 @@ def measure(
         return _from_memory(sample, n)
 
     seconds, waiting = _first_look(sample)
-    n_run = forecast.n_frames
-    n_frames, start = _frames_in(seconds, n_run, sample.together), 0.0
+    n_frames, start = _frames_in(seconds, sample.together), 0.0
     if n_frames > 1:
         # Each of many frames takes less than of the few that were looked at.
         many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
-        n_frames = max(n_frames, _frames_in(many.costs.seconds, n_run, sample.together))
+        n_frames = max(n_frames, _frames_in(many.costs.seconds, sample.together))
         start = many.fixed
 
     def pace(rounds: Sequence[Pair], start: float = 0.0) -> Pace:
         busy = (1 - waiting) * SampleTimes.mean([one for one, _ in rounds]).costs.seconds
         return Pace(tuple(rounds), busy, available_cpus(), start)
 
-    def is_wide(rounds: Sequence[Pair]) -> bool:
-        return forecast.is_wide(pace(rounds))
+    def goes_on(rounds: Sequence[Pair]) -> bool:
+        """Return whether to measure longer: as long as the run, or until its range is narrow."""
+        found, seconds = pace(rounds), perf_counter() - begun
+        return seconds < forecast.t_total(found, 1) or forecast.is_wide(found)
 
     # Before anything is put out of memory.
-    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, take, is_wide, end)
+    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, take, goes_on, end)
     memory = pace(rounds, max(start, at_first))
     resident = sample.in_memory(take(n_frames * most, 0))
     # Processes of ours would count as others.
@@ -363,12 +368,9 @@ def measure(
     )
 
 
-def _frames_in(seconds: float, n_run: int, together: int) -> int:
-    """Count the frames of a measurement, of so many seconds each, some of which stay together.
-
-    Of a long run it is longer: processors that were idle begin slowly.
-    """
-    n_frames = max(1, round(min(_MOST_SECONDS, max(_SECONDS, seconds * n_run / 2)) / seconds))
+def _frames_in(seconds: float, together: int) -> int:
+    """Count the frames of a measurement, of so many seconds each, some of which stay together."""
+    n_frames = max(1, round(_SECONDS / seconds))
     if seconds * together < _PATIENCE:
         # Of frames that are stored as one, some would seem to take what all take.
         n_frames = max(1, round(n_frames / together)) * together
@@ -461,13 +463,13 @@ def _warm(
     counts: range,
     n_frames: int,
     take: Callable[[int, int], np.ndarray],
-    is_wide: Callable[[Sequence[Pair]], bool],
+    goes_on: Callable[[Sequence[Pair]], bool],
     end: float,
 ) -> tuple[list[Pair], float]:
     """Measure from memory in some rounds, by so many workers; and the fixed time of the first run.
 
     `take` gives so many frames, of each number others. More rounds are made while what follows from
-    them has a wide range, and none begins after `end`.
+    them `goes_on`, and none begins after `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []
@@ -482,7 +484,7 @@ def _warm(
         rounds.append((found[0], found[-1]))
         if perf_counter() > end:
             break
-        if len(rounds) >= _ROUNDS and not is_wide(rounds):
+        if len(rounds) >= _ROUNDS and not goes_on(rounds):
             break
     return rounds, start
 
