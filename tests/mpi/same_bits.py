@@ -8,6 +8,8 @@ from helpers.stages import Spread
 
 import paceline
 from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.analysis.groups import SelectedAtoms
+from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import MPI
@@ -76,6 +78,18 @@ def followed(where, **options):
     return found
 
 
+def correlated(where, **options):
+    """Displacements of parts of the atoms; and atoms that are chosen anew in each frame."""
+    msd = EinsteinMSD(oxygens[:500], unwrap="tor")
+    high = oxygens.select_atoms("prop z > 20", updating=True)
+    found = []
+    for one in (msd, SelectedAtoms(high)):
+        results = one.run(backend=where, block_frames=2, **options).results
+        names = ("timeseries", "msds_by_particle") if one is msd else ("atoms", "offsets")
+        found += [np.ascontiguousarray(results[name]).tobytes() for name in names]
+    return found
+
+
 def written(where, name):
     path = folder / name
     paceline.run([paceline.Write(ca, path), RMSF(ca)], backend=where, on_error="skip")
@@ -95,7 +109,7 @@ def written_as_h5md(where, name):
 
 wanted, wanted_bytes = numbers("serial"), written("serial", "serial.xtc")
 wanted_h5md = written_as_h5md("serial", "serial")
-wanted_followed = followed("serial")
+wanted_followed, wanted_correlated = followed("serial"), correlated("serial")
 for schedule in ("dynamic", "static"):
     for collect in ("gather", "one-sided"):
         for n_workers in (1, 2):
@@ -110,6 +124,7 @@ for schedule in ("dynamic", "static"):
             where = MPI(schedule=schedule, collect=collect, n_workers=n_workers)
             options = {"checkpoint": folder / "checkpoint"} if n_workers == 2 else {}
             assert followed(where, **options) == wanted_followed
+            assert correlated(where, **options) == wanted_correlated
             kept = numbers(where, checkpoint=folder / "checkpoint")
             assert [one.tobytes() for one in kept] == [one.tobytes() for one in wanted]
             assert written(where, f"{schedule}-{collect}-{n_workers}.xtc") == wanted_bytes
