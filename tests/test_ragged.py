@@ -159,6 +159,25 @@ def test_records_that_come_before_their_turn_wait_for_it(monkeypatch):
     assert collected([4, 2, 6, 0, 8], 10) == (list(range(10)), False)
 
 
+def test_a_disk_that_fills_while_the_file_grows(atoms, alone, tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "LARGE", 700)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    room, done = alone[1].results.records.nbytes // 2, []
+
+    def noted(block):
+        done.append(len(block))
+        return far(block)
+
+    series = paceline.RaggedTimeSeries(noted, atoms)
+    words = rf"results take \d.* in a file of this folder, which has .* free; .*{tmp_path}"
+    with full_disk(room), pytest.raises(OSError, match=words):
+        series.run(block_frames=16, backend="serial")
+    assert 16 < sum(done) < 98
+    assert list(tmp_path.iterdir()) == []
+    found = series.run(block_frames=16, backend="serial").results.records
+    assert np.array_equal(found, alone[1].results.records)
+
+
 class Interrupted(Exception):
     pass
 
