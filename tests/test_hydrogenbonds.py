@@ -241,6 +241,22 @@ def test_under_register(adk, theirs_too):
     assert native == "native" != other
 
 
+@pytest.mark.parametrize(
+    "between", [[["all", "resname TIP3"], ["all", "all"]], ["all", "resname TIP3"]]
+)
+def test_groups_without_atoms_make_no_bonds(between, adk, theirs_too):
+    """As in a system without water, whose bonds with it are asked for."""
+    wanted = run_theirs(theirs_too, stop=3, between=between).results.hbonds
+    with paceline.register() as registration:
+        found = run_theirs(MDAnalysis.Universe(*adk), stop=3, between=between).results.hbonds
+    assert registration.runs == [("HydrogenBondAnalysis", "native")]
+    np.testing.assert_array_equal(found, wanted)
+    assert bool(len(wanted)) == (between[1] == ["all", "all"])
+    ours = HydrogenBondAnalysis(paceline.Universe(*adk), between=between).run(stop=3).results
+    np.testing.assert_array_equal(ours.hbonds, wanted)
+    assert ours.provenance["between 0"].endswith("and 0 atoms")
+
+
 def make(positions, cell=None, **attributes):
     """A Universe of water molecules, or of other atoms, in memory of these frames."""
     n = np.shape(positions)[-2]

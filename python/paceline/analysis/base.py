@@ -412,6 +412,8 @@ def describe_atoms(atomgroup: Any) -> str:
     '4 atoms, indices 0-2 7'
     """
     indices = atomgroup.indices
+    if len(indices) == 0:
+        return "0 atoms"
     runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1)[:20] + 1)
     text = " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:20])
     return f"{len(indices)} atoms, indices {text}{' …' if len(runs) > 20 else ''}"
