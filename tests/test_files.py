@@ -171,10 +171,10 @@ def _published(made):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_temporary_files_follow_no_link_that_was_put_there(way, tmp_path, monkeypatch):
-    monkeypatch.setattr("secrets.token_hex", lambda _: "foreseen")
+    monkeypatch.setattr("os.urandom", bytes)
     path, victim = tmp_path / "out", tmp_path / "victim"
     victim.write_text("precious")
-    (tmp_path / ".out.foreseen").symlink_to(victim)
+    files.temporary_name(path).symlink_to(victim)
     with pytest.raises(FileExistsError):
         WAYS[way](path)
     assert (victim.read_text(), path.exists()) == ("precious", False)
@@ -224,7 +224,7 @@ def test_one_module_makes_and_publishes_temporary_files():
     found = {
         path.name
         for path in Path(paceline.__file__).parent.rglob("*.py")
-        for call in ("os.replace(", "os.rename(", "O_EXCL", "token_hex(")
+        for call in ("os.replace(", "os.rename(", "O_EXCL", "urandom(")
         if call in path.read_text(encoding="utf-8")
     }
     assert found == {Path(files.__file__).name}
