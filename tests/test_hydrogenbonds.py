@@ -229,6 +229,15 @@ def test_within_a_group(universe):
     assert len(found) == len(wanted) > 0
 
 
+def test_donors_are_atoms_of_the_group(universe):
+    part, less = (universe.select_atoms(f"resid 20:90{more}") for more in ("", " and not name N"))
+    bonds = HydrogenBondAnalysis(part).run(stop=3).results.hbonds
+    of_backbone = universe.atoms[bonds[:, 1].astype(int)].names == "N"
+    assert 0 < of_backbone.sum() < len(bonds)
+    found = HydrogenBondAnalysis(less).run(stop=3).results.hbonds
+    assert {tuple(bond[:4]) for bond in found} == {tuple(bond[:4]) for bond in bonds[~of_backbone]}
+
+
 def test_under_register(adk, theirs_too):
     wanted = run_theirs(theirs_too, stop=4)
     universe = MDAnalysis.Universe(*adk)

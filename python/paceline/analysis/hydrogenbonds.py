@@ -194,7 +194,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._acceptors = self.atomgroup.select_atoms(self._acceptors_sel)
         hydrogens = self.atomgroup.select_atoms(self._hydrogens_sel)
         if self._donors_sel is None:
-            self._donors, self._hydrogens = self._bonded(hydrogens), hydrogens
+            donors = self._bonded(hydrogens)
+            inside = np.isin(donors.indices, self.atomgroup.indices)
+            self._donors, self._hydrogens = donors[inside], hydrogens[inside]
             return
         donors = self.atomgroup.select_atoms(self._donors_sel)
         self._donors, self._hydrogens = donors, hydrogens
