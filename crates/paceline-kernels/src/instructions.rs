@@ -78,7 +78,7 @@ macro_rules! by_widest {
             if $crate::instructions::uses_wide() {
                 // SAFETY: `uses_wide` has found on this processor all that the function is compiled
                 // for, and its code is the same. By it all distances take 0.5 to 0.8 of the time, an
-                // RMSD, a covariance and SASA 0.7 (docs/design.md).
+                // RMSD and a covariance 0.7, and SASA 0.5 to 0.6 (docs/design.md).
                 return unsafe { by_avx2($($argument),*) };
             }
             by_base($($argument),*)
@@ -124,4 +124,73 @@ pub(crate) fn positive<const WIDE: bool>(numbers: &[f32; LANES]) -> u8 {
 #[inline(always)]
 pub(crate) fn low_bits(n: usize) -> u8 {
     (u16::MAX >> (16 - n)) as u8
+}
+
+/// The lanes whose bits are set, then lanes 0.
+static SET: [[u8; LANES]; 256] = {
+    let mut table = [[0; LANES]; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut lane, mut n) = (0, 0);
+        while lane < LANES {
+            if bits >> lane & 1 != 0 {
+                table[bits][n] = lane as u8;
+                n += 1;
+            }
+            lane += 1;
+        }
+        bits += 1;
+    }
+    table
+};
+
+/// Put `begin` + the number of each bit that is set to the front of `out`, and how many they are.
+/// What follows them is of no use.
+#[inline(always)]
+pub(crate) fn put_set(bits: u8, begin: usize, out: &mut [u32]) -> usize {
+    let out: &mut [u32; LANES] = out.first_chunk_mut().expect("room for all");
+    let lanes = &SET[bits as usize];
+    for k in 0..LANES {
+        out[k] = begin as u32 + u32::from(lanes[k]);
+    }
+    bits.count_ones() as usize
+}
+
+/// Put those of eight whose bits are set to the front of `out`, for each of some arrays of numbers;
+/// what follows them is of no use. `WIDE` is that of `by_widest`.
+#[inline(always)]
+pub(crate) fn pack<const WIDE: bool, const N: usize>(
+    numbers: [[f32; LANES]; N],
+    bits: u8,
+    out: &mut [Vec<f32>; N],
+    begin: usize,
+) {
+    let mut out = (out.each_mut()).map(|out| {
+        out[begin..]
+            .first_chunk_mut::<LANES>()
+            .expect("room for all")
+    });
+    #[cfg(target_arch = "x86_64")]
+    if WIDE {
+        use std::arch::x86_64::*;
+        // SAFETY: as in `positive`; the stores are of eight numbers, too.
+        unsafe {
+            let lanes = _mm_loadl_epi64(SET[bits as usize].as_ptr().cast());
+            let lanes = _mm256_cvtepu8_epi32(lanes);
+            for (out, numbers) in out.iter_mut().zip(numbers) {
+                let all = _mm256_loadu_ps(numbers.as_ptr());
+                _mm256_storeu_ps(out.as_mut_ptr(), _mm256_permutevar8x32_ps(all, lanes));
+            }
+        }
+        return;
+    }
+    let (mut rest, mut n) = (bits, 0);
+    while rest != 0 {
+        let lane = rest.trailing_zeros() as usize % LANES;
+        for (out, numbers) in out.iter_mut().zip(numbers) {
+            out[n % LANES] = numbers[lane];
+        }
+        rest &= rest - 1;
+        n += 1;
+    }
 }

@@ -39,9 +39,11 @@ pub struct Grid {
 pub struct Around {
     /// x, y, z (Å) and radius of each.
     numbers: [Vec<f32>; 4],
-    /// Where each is in the grid.
-    pub places: Vec<u32>,
+    /// Rows of them: where each begins here, and in the grid.
+    rows: Vec<[usize; 2]>,
     n: usize,
+    /// Where the first sphere of the box itself is.
+    pub own: usize,
     /// Spheres of near boxes, and of the others.
     pub runs: [Vec<Run>; 2],
 }
@@ -192,7 +194,7 @@ impl Grid {
             for k in at_c - self.steps[2]..=at_c + self.steps[2] {
                 for j in at_b - self.steps[1]..=at_b + self.steps[1] {
                     if is_far == ((j - at_b).abs().max((k - at_c).abs()) > NEAR) {
-                        self.copy_row([at_a, j, k], is_far, around);
+                        self.copy_row([at_a, j, k], self.begins[at], is_far, around);
                     }
                 }
             }
@@ -201,7 +203,13 @@ impl Grid {
 
     /// Copy the spheres of a row of boxes, around the first of these numbers.
     #[inline(always)]
-    fn copy_row(&self, [at_a, j, k]: [i64; 3], is_far: bool, around: &mut Around) {
+    fn copy_row(
+        &self,
+        [at_a, j, k]: [i64; 3],
+        first_of_box: usize,
+        is_far: bool,
+        around: &mut Around,
+    ) {
         let n = self.n.map(|n| n as i64);
         let (j, image_b) = wrapped(j, n[1]);
         let (k, image_c) = wrapped(k, n[2]);
@@ -222,7 +230,11 @@ impl Grid {
             let first = (row + first) as usize;
             let places = self.begins[first]..self.begins[first + (end - i) as usize + 1];
             if !places.is_empty() {
-                let shift = self.shift([image_a, image_b, image_c]);
+                let images = [image_a, image_b, image_c];
+                let shift = self.shift(images);
+                if images == [0; 3] && places.contains(&first_of_box) {
+                    around.own = around.n + first_of_box - places.start;
+                }
                 around.push(&self.numbers, places, shift, is_far);
             }
             i = end + 1;
@@ -250,6 +262,7 @@ fn wrapped(i: i64, n: i64) -> (i64, i64) {
 impl Around {
     fn clear(&mut self) {
         self.n = 0;
+        self.rows.clear();
         self.runs.iter_mut().for_each(Vec::clear);
     }
 
@@ -261,28 +274,22 @@ impl Around {
     #[inline(always)]
     fn push(&mut self, from: &[Vec<f32>; 4], places: Range<usize>, shift: [f32; 3], is_far: bool) {
         let (begin, n) = (self.n, self.n + places.len());
-        if self.places.len() < n + LANES {
-            self.places.resize(2 * (n + LANES), 0);
+        if self.numbers[0].len() < n + LANES {
             for numbers in &mut self.numbers {
                 numbers.resize(2 * (n + LANES), 0.0);
             }
         }
+        self.rows.push([begin, places.start]);
         // Beyond the end too, where the next ones will be.
         let whole = places.len().next_multiple_of(LANES);
-        for (from, to) in from.iter().zip(&mut self.numbers) {
-            let from = from[places.start..places.start + whole]
-                .as_chunks::<LANES>()
-                .0;
-            let to = to[begin..begin + whole].as_chunks_mut::<LANES>().0;
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = *from;
-            }
-        }
-        let to = self.places[begin..begin + whole].as_chunks_mut::<LANES>().0;
-        for (to, first) in to.iter_mut().zip((places.start..).step_by(LANES)) {
-            for (k, place) in to.iter_mut().enumerate() {
-                *place = (first + k) as u32;
-            }
+        let [x, y, z, radii] = (from.each_ref())
+            .map(|numbers| numbers[places.start..][..whole].as_chunks::<LANES>().0);
+        let [to_x, to_y, to_z, to_radii] = (self.numbers.each_mut())
+            .map(|numbers| numbers[begin..][..whole].as_chunks_mut::<LANES>().0);
+        let from = x.iter().zip(y).zip(z).zip(radii);
+        let to = to_x.iter_mut().zip(to_y).zip(to_z).zip(to_radii);
+        for ((((to_x, to_y), to_z), to_radii), (((x, y), z), radii)) in to.zip(from) {
+            (*to_x, *to_y, *to_z, *to_radii) = (*x, *y, *z, *radii);
         }
         self.n = n;
         let runs = &mut self.runs[usize::from(is_far)];
@@ -295,19 +302,21 @@ impl Around {
         }
     }
 
-    /// By how much (Å²) the squares of the distances of eight spheres from a position are less
-    /// than those at which they touch a sphere there.
+    /// The spheres of a run in eights, the last of them filled up.
     #[inline(always)]
-    pub fn overlaps(&self, from: [f32; 3], radius: f32, begin: usize) -> [f32; LANES] {
-        let [x, y, z, its] = &self.numbers;
-        let [x, y, z, its] = [x, y, z, its].map(|numbers| &numbers[begin..begin + LANES]);
-        let mut overlaps = [0.0; LANES];
-        for (k, overlap) in overlaps.iter_mut().enumerate() {
-            let d = [x[k] - from[0], y[k] - from[1], z[k] - from[2]];
-            let reach = radius + its[k];
-            *overlap = reach * reach - (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
-        }
-        overlaps
+    pub fn eights(&self, run: &Run) -> impl Iterator<Item = [&[f32; LANES]; 4]> {
+        let whole = run.range.len().next_multiple_of(LANES);
+        let [x, y, z, radii] = (self.numbers.each_ref())
+            .map(|numbers| numbers[run.range.start..][..whole].as_chunks::<LANES>().0);
+        let all = x.iter().zip(y).zip(z).zip(radii);
+        all.map(|(((x, y), z), radii)| [x, y, z, radii])
+    }
+
+    /// Where a sphere is in the grid.
+    pub fn place(&self, number: usize) -> usize {
+        let row = self.rows.partition_point(|[begin, _]| *begin <= number);
+        let [begin, place] = self.rows[row - 1];
+        place + number - begin
     }
 }
 

@@ -82,9 +82,15 @@ impl Sasa {
         })
     }
 
-    /// Count the points of a sphere that no other covers.
+    /// Count the points of a sphere that no other covers, with its places in the grid and around.
     #[inline(always)]
-    fn exposed<const WIDE: bool>(&self, place: usize, grid: &Grid, scratch: &mut Scratch) -> u32 {
+    fn exposed<const WIDE: bool>(
+        &self,
+        place: usize,
+        own: usize,
+        grid: &Grid,
+        scratch: &mut Scratch,
+    ) -> u32 {
         let Scratch {
             around,
             neighbours,
@@ -95,7 +101,7 @@ impl Sasa {
         alive.extend_from_slice(self.points.all());
         // Of most spheres, those near by leave nothing.
         for runs in &around.runs {
-            if !neighbours.find::<WIDE>(place, grid, around, runs) {
+            if !neighbours.find::<WIDE>(place, own, grid, around, runs) {
                 return 0;
             }
             for number in 0..neighbours.sort() {
@@ -130,7 +136,8 @@ by_widest! {
                         grid.copy_around(at, &mut scratch.around);
                         is_copied = true;
                     }
-                    scratch.counts[atom] = sasa.exposed::<WIDE>(place, grid, scratch);
+                    let own = scratch.around.own + (place - grid.begins[at]);
+                    scratch.counts[atom] = sasa.exposed::<WIDE>(place, own, grid, scratch);
                 }
             }
         }
