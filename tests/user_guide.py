@@ -9,8 +9,9 @@ manual: whether the outputs of all cells are equal, the seconds that the cells t
 processor's seconds of the kernel and its processes, start included; --verbose shows the outputs
 that differ.
 
-With --frames, `DCD` of MDAnalysisTests, 98 frames of adenylate kinase, is in the notebooks an XTC
-file that repeats these frames (13 kB each).
+With --frames, the notebooks' trajectories of MDAnalysisTests (`DCD`, `XTC`, `waterDCD`, `TRZ`) are
+XTC files that repeat their frames; those of `DCD` have 13 kB each, those of `XTC` 170 kB. Data that
+a notebook would download, of adenylate kinase too, are `DCD` in any case.
 """
 
 import argparse
@@ -18,11 +19,14 @@ import io
 import os
 import re
 import resource
+import struct
 import tempfile
 import time
 from base64 import b64decode
+from collections.abc import Callable
 from contextlib import nullcontext
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,10 +45,22 @@ NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
 TOLERANCE = 2e-6
 #: Kinds of output that say nothing beside a text or an image: widgets have names of their own.
 WIDGETS = ("application/vnd.jupyter.widget-view+json", "text/html")
-#: Code before the first cell of a notebook that is to read more frames.
-MORE_FRAMES = "import MDAnalysis.tests.datafiles as files; files.DCD = {!r}; del files"
+#: Trajectories that can have more frames, and their topologies.
+TOPOLOGIES = {"DCD": "PSF", "XTC": "GRO", "waterDCD": "waterPSF", "TRZ": "TRZ_psf"}
+#: Code before the first cell of a notebook: files in the place of others.
+FIRST_CELL = """
+import sys, types
+from MDAnalysis.tests import datafiles
+vars(datafiles).update({replaced})
+downloads = types.ModuleType("MDAnalysisData")
+downloads.datasets = downloads.adk_equilibrium = types.ModuleType("MDAnalysisData.adk_equilibrium")
+adk = types.SimpleNamespace(topology=datafiles.PSF, trajectory=datafiles.DCD)
+downloads.datasets.fetch_adk_equilibrium = lambda adk=adk: adk
+sys.modules |= {{one.__name__: one for one in (downloads, downloads.datasets)}}
+del sys, types, datafiles, downloads, adk
+"""
 #: A cell that takes longer is an error.
-SECONDS_OF_A_CELL = 900
+SECONDS_OF_A_CELL = 3600
 
 
 class Outcome(NamedTuple):
@@ -56,8 +72,8 @@ class Outcome(NamedTuple):
     error: str
 
 
-def run(path: Path, registered: bool, trajectory: str = "") -> Outcome:
-    """Run the cells of a notebook in a folder of its own, with a trajectory in the place of DCD."""
+def run(path: Path, registered: bool, longer: Callable[[str], str] | None) -> Outcome:
+    """Run the cells of a notebook in a folder of its own, with longer trajectories."""
     notebook = nbformat.read(path, as_version=4)
     cells, used = notebook.cells, cpu_of_children()
     with tempfile.TemporaryDirectory() as folder, kernels([]) if registered else nullcontext():
@@ -69,10 +85,9 @@ def run(path: Path, registered: bool, trajectory: str = "") -> Outcome:
         )
         error, seconds = "", 0.0
         with client.setup_kernel(env=os.environ | {"PYTHONWARNINGS": "ignore"}):
-            if trajectory:
-                notebook.cells = [nbformat.v4.new_code_cell(MORE_FRAMES.format(trajectory)), *cells]
-                client.execute_cell(notebook.cells[0], 0)
-            for number, cell in enumerate(cells, len(notebook.cells) - len(cells)):
+            notebook.cells = [first_cell(cells, longer), *cells]
+            client.execute_cell(notebook.cells[0], 0)
+            for number, cell in enumerate(cells, 1):
                 start = time.perf_counter()
                 try:
                     client.execute_cell(cell, number)
@@ -91,18 +106,34 @@ def cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def repeat_frames(n_frames: int, path: Path) -> str:
-    """Write the frames of DCD again and again, so many; the file's name."""
-    import MDAnalysis as mda
-    from MDAnalysisTests.datafiles import DCD, PSF
+def first_cell(cells: list[Any], longer: Callable[[str], str] | None) -> Any:
+    """Make the cell that gives a notebook longer trajectories, and what it would download."""
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    code = code.replace("adk_equilibrium", " DCD ")
+    used = [name for name in TOPOLOGIES if longer and re.search(rf"\b{name}\b", code)]
+    replaced = {name: longer(name) for name in used}
+    return nbformat.v4.new_code_cell(FIRST_CELL.format(replaced=replaced))
 
-    atoms = mda.Universe(PSF, DCD, in_memory=True).atoms
-    trajectory = atoms.universe.trajectory
-    with mda.Writer(str(path), atoms.n_atoms) as writer:
+
+def repeat_frames(name: str, n_frames: int, folder: Path) -> str:
+    """Write the frames of a trajectory again and again, so many, as XTC; the file's name."""
+    import MDAnalysis as mda
+    from MDAnalysisTests import datafiles
+
+    path = folder / f"{name}.xtc"
+    if path.exists():
+        return str(path)
+    universe = mda.Universe(getattr(datafiles, TOPOLOGIES[name]), getattr(datafiles, name))
+    once = folder / f"{name}-once.xtc"
+    universe.atoms.write(str(once), frames="all")
+    with mda.lib.formats.libmdaxdr.XTCFile(str(once)) as file:
+        ends = [*file.offsets[1:], once.stat().st_size]
+    frames = [once.read_bytes()[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    with path.open("wb") as written:
         for frame in range(n_frames):
-            ts = trajectory[frame % trajectory.n_frames]
-            ts.frame, ts.time = frame, float(frame)
-            writer.write(atoms)
+            one = frames[frame % len(frames)]
+            number_and_time = struct.pack(">if", frame, frame * universe.trajectory.dt)
+            written.write(one[:8] + number_and_time + one[16:])
     return str(path)
 
 
@@ -167,17 +198,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("patterns", nargs="*", default=["*"])
-    parser.add_argument("--frames", type=int, metavar="N", help="a trajectory of so many as DCD")
+    parser.add_argument("--frames", type=int, metavar="N", help="so many in each trajectory")
     parser.add_argument("--verbose", action="store_true", help="show the outputs that differ")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        trajectory = ""
-        if arguments.frames:
-            trajectory = repeat_frames(arguments.frames, Path(folder, "adk.xtc"))
-        return print_table(arguments, trajectory)
+        longer = partial(repeat_frames, n_frames=arguments.frames, folder=Path(folder))
+        return print_table(arguments, longer if arguments.frames else None)
 
 
-def print_table(arguments: argparse.Namespace, trajectory: str) -> int:
+def print_table(arguments: argparse.Namespace, longer: Callable[[str], str] | None) -> int:
     """Run the notebooks that were asked for; 1 where one differs."""
     print(
         "| notebook | outputs | plain, s | with paceline, s | plain, CPU s | with paceline, CPU s |"
@@ -187,12 +216,12 @@ def print_table(arguments: argparse.Namespace, trajectory: str) -> int:
     for path in sorted(arguments.folder.rglob("*.ipynb")):
         if not any(fnmatch(path.stem, pattern) for pattern in arguments.patterns):
             continue
-        plain = run(path, False, trajectory)
-        ours = run(path, True, trajectory) if not plain.error else plain
+        plain = run(path, False, longer)
+        ours = run(path, True, longer) if not plain.error else plain
         words, different = compare(plain, ours)
         if different:
             # Numbers by chance differ in every run.
-            _, by_chance = compare(plain, run(path, False, trajectory))
+            _, by_chance = compare(plain, run(path, False, longer))
             if set(different) <= set(by_chance):
                 words, different = "equal, but for what differs in each plain run, too", []
         times = (plain.seconds, ours.seconds, plain.cpu, ours.cpu)
