@@ -294,6 +294,7 @@ class TestChunks:
         patch(path, at, np.array([*first, 0, 0], dtype="<u8").tobytes())
         found, said = read_all(path)
         assert {4, 5} <= said.keys() <= {4, 5, 8, 9}
+        assert all(", byte" not in message.partition("expected")[0] for message in said.values())
         assert len(found) == N_FRAMES - len(said)
 
     def test_chunks_that_were_never_written_are_told_of(self, tmp_path):

@@ -23,24 +23,24 @@ class DamagedFileError(PacelineError, ValueError):
         The file.
     frame : int or None
         The frame that cannot be read, if it is one frame.
-    offset : int
-        The byte at which the contradiction was found.
+    offset : int or None
+        The byte at which the contradiction was found, if it is known.
     expected, found : str
         Content that the format needs there, and the content that is there.
     """
 
     path: str
     frame: int | None
-    offset: int
+    offset: int | None
     expected: str
     found: str
 
     @classmethod
     def in_object(
-        cls, path: str, what: str, expected: str, found: str, offset: int = 0
+        cls, path: str, what: str, expected: str, found: str, offset: int | None = None
     ) -> "DamagedFileError":
         """Make the error for a wrong object of a file; `offset` in bytes, where it is known."""
-        at = f"byte {offset}: " if offset else ""
+        at = "" if offset is None else f"byte {offset}: "
         where = f"{what}: " if what else ""
         error = cls(f"{path}: {where}{at}expected {expected}, found {found}")
         error.path, error.frame, error.offset = path, None, offset

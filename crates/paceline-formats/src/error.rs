@@ -1,6 +1,7 @@
 //! The errors, worded so that the reader of the message knows where and what to do.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 /// Why a decoder stopped. Decoders see one frame's bytes and nothing else, so `at` counts from
@@ -66,16 +67,18 @@ pub enum Error {
     },
     /// A chunk or row of a dataset contradicts the file's index, or its own coding.
     #[error(
-        "{}: {}, {what}, byte {offset}: expected {expected}, found {found}",
+        "{}: {}, {what}{}: expected {expected}, found {found}",
         path.display(),
-        named(*frames)
+        named(*frames),
+        offset.map(|offset| format!(", byte {offset}")).unwrap_or_default()
     )]
     DamagedChunk {
         path: PathBuf,
         /// The first and the last frame that it was read for.
         frames: (i64, i64),
         what: String,
-        offset: u64,
+        /// None where the index has no place for it that can be believed; nothing is at byte 0.
+        offset: Option<NonZeroU64>,
         expected: String,
         found: String,
     },

@@ -30,7 +30,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
     let ours = |name: &str| -> PyResult<Bound<'_, PyAny>> {
         py.import("paceline.errors")?.getattr(name)?.call1((&text,))
     };
-    let damaged = |path: PathBuf, frame: Option<u64>, offset: u64, expected, found| {
+    let damaged = |path: PathBuf, frame: Option<u64>, offset: Option<u64>, expected, found| {
         let error = ours("DamagedFileError")?;
         error.setattr("path", path.into_os_string())?;
         error.setattr("frame", frame)?;
@@ -46,7 +46,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             offset,
             expected,
             found,
-        } => damaged(path, frame, offset, expected, found),
+        } => damaged(path, frame, Some(offset), expected, found),
         Error::DamagedChunk {
             path,
             frames: (first, last),
@@ -56,7 +56,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             ..
         } => {
             let frame = (first == last).then_some(first.unsigned_abs());
-            damaged(path, frame, offset, expected, found)
+            damaged(path, frame, offset.map(u64::from), expected, found)
         }
         Error::Missing { .. } => ours("MissingDataError"),
         Error::Unsupported { .. } => ours("UnsupportedError"),

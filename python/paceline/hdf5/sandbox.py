@@ -197,7 +197,7 @@ def _error_of(status: int, path: str) -> Exception:
     else:
         found = f"one that crashes HDF5's library ({why})"
     error = DamagedFileError(f"{path}: expected an HDF5 file, found {found}")
-    error.path, error.frame, error.offset = path, None, 0
+    error.path, error.frame, error.offset = path, None, None
     error.expected, error.found = "an HDF5 file", found
     return error
 

@@ -147,10 +147,10 @@ impl Ids {
         let offset = selection.chunk(slice, chunk_number, 0).offset;
         Flaw {
             what: format!("row {row} of {}", selection.dataset.name),
-            offset: match selection.pipeline.is_empty() {
+            offset: Some(match selection.pipeline.is_empty() {
                 true => offset + selection.within(row, chunk_number),
                 false => offset,
-            },
+            }),
             expected: "each atom's number once".into(),
             found,
         }

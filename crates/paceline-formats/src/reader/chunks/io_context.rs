@@ -1,5 +1,6 @@
 //! Tools that one worker reads with: a source, buffers that are used again, and a clock.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -121,8 +122,8 @@ impl<K: Copy> Run<K> {
 pub(super) struct Flaw {
     /// The chunk or row, and the dataset.
     pub what: String,
-    /// Byte in the file.
-    pub offset: u64,
+    /// Byte in the file; None where the index has no place that can be believed.
+    pub offset: Option<u64>,
     pub expected: String,
     pub found: String,
 }
@@ -153,7 +154,7 @@ impl SkippedFrames<'_> {
                 path: self.path.clone(),
                 frames,
                 what: flaw.what.clone(),
-                offset: flaw.offset,
+                offset: flaw.offset.and_then(NonZeroU64::new),
                 expected: flaw.expected.clone(),
                 found: flaw.found.clone(),
             };

@@ -404,9 +404,13 @@ pub struct Slice<'a> {
     pub masks: &'a [u32],
 }
 
+/// Where chunks are for which the index of the file has no place that can be believed.
+const NOWHERE: u64 = u64::MAX;
+
 /// Place of a chunk, and the stages that its bytes went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Chunk {
+    /// Byte in the file, or [`NOWHERE`].
     pub offset: u64,
     pub size: u64,
     pub mask: u32,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Element;
 use super::io_context::Flaw;
 use super::io_context::IoContext;
-use super::{Chunk, Slice, Wanted};
+use super::{Chunk, NOWHERE, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{
@@ -147,12 +147,16 @@ impl Selection {
         if io.holds(chunk.offset, chunk.size) {
             return Ok(());
         }
+        let found = match chunk.offset {
+            NOWHERE => "a place in the file's index that cannot be right".to_string(),
+            _ => format!("a file of {} bytes", io.file_size),
+        };
         Err(self.flaw(
             chunk_number,
             column,
             chunk.offset,
             format!("{} bytes within the file", chunk.size),
-            format!("a file of {} bytes", io.file_size),
+            found,
         ))
     }
 
@@ -168,7 +172,7 @@ impl Selection {
         let at = tuple(&self.grid.coordinates(chunk_number, column));
         Flaw {
             what: format!("chunk {at} of {}", self.dataset.name),
-            offset,
+            offset: (offset != NOWHERE).then_some(offset),
             expected,
             found,
         }
@@ -178,7 +182,7 @@ impl Selection {
     pub fn cut_row(&self, row: u64, offset: u64, file_size: u64) -> Flaw {
         Flaw {
             what: format!("row {row} of {}", self.dataset.name),
-            offset,
+            offset: Some(offset),
             expected: format!("{} bytes within the file", self.grid.row_bytes),
             found: format!("a file of {file_size} bytes"),
         }
