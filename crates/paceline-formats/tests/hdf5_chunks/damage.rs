@@ -46,6 +46,7 @@ fn damage_is_placed_and_the_rest_can_be_read() {
     };
     let cut = |file: &mut File| file.bytes.truncate(file.table.offsets[2] as usize + 9);
     let shorter = |file: &mut File| file.table.sizes[1] -= 7;
+    let outside = |file: &mut File| file.table.offsets[0] = u64::MAX - 1;
     let nowhere = |file: &mut File| file.table.offsets[0] = u64::MAX;
     let expected = |filters: &[u32], change: &dyn Fn(&mut File)| damaged(filters, change);
     let says = |(rows, reason): (Vec<usize>, String), which: &[usize], text: &str| {
@@ -105,10 +106,16 @@ fn damage_is_placed_and_the_rest_can_be_read() {
         "bytes within the file, found a file of",
     );
     says(
-        expected(&[DEFLATE], &nowhere),
+        expected(&[DEFLATE], &outside),
         &[0, 1, 2],
         "frames 100 to 102, chunk (0, 0, 0) of",
     );
+    // Where the index has no place for it, no byte is named.
+    let (rows, reason) = expected(&[DEFLATE], &nowhere);
+    assert_eq!(rows, [0, 1, 2]);
+    let text =
+        "position/value: expected 272 bytes within the file, found a place in the file's index";
+    assert!(reason.contains(text), "{reason}");
 }
 
 /// Sizes that streams state are believed only where they are those of the chunk.
