@@ -36,6 +36,8 @@ _LEAST = 4 << 20
 #: Less than this in memory counts as nothing: reading elsewhere may bring in some pages. More
 #: than this counts as all.
 _DROPPED, _MOST = 0.05, 0.5
+#: Linux keeps a file in pieces of up to so many bytes, and drops none of which a part is to stay.
+_PIECE = 2 << 20
 #: Blocks that each worker does at the least, so that a slow one does not stand for all.
 _BLOCKS = 3
 #: Part of the way between its blocks by which those of the next measurement lie further on: by the
@@ -441,6 +443,7 @@ def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
     random, as blocks are, Linux makes small ones, from which reading takes up to three times as
     long. So a run, or other advice, would find the file slower than it was.
     """
+    ranges = [_whole_pieces(*one) for one in ranges]
     before = cached_share(path, ranges) or 0.0
     try:
         drop_from_cache(path, ranges)
@@ -454,6 +457,14 @@ def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
         if before > _MOST:
             drop_from_cache(path, ranges)
             _read_again(path, ranges)
+
+
+def _whole_pieces(start: int, size: int) -> tuple[int, int]:
+    """Widen a byte range, by half of it at the most, to whole pieces of the system's memory."""
+    if size < 4 * _PIECE:
+        return start, size
+    begin = start // _PIECE * _PIECE
+    return begin, -(-(start + size) // _PIECE) * _PIECE - begin
 
 
 def _read_again(path: str, ranges: Sequence[tuple[int, int]]) -> None:
