@@ -6,9 +6,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet
-# Behind a command that fetches packages.
-OR_SAY = || { echo "packages could not be installed, for the reason above; without a network, set PIP_NO_INDEX=1 \
-  and PIP_FIND_LINKS to a folder of wheels (docs/installing.md), and CARGO_NET_OFFLINE=true" >&2; exit 1; }
+# Behind a command that fetches packages; a variable, since make shows commands before they run.
+export NO_PACKAGES := packages could not be installed, for the reason above; without a network, set \
+  PIP_NO_INDEX=1 and PIP_FIND_LINKS to a folder of wheels (docs/installing.md), and CARGO_NET_OFFLINE=true
+OR_SAY = || { echo "$$NO_PACKAGES" >&2; exit 1; }
 # Processes that run tests side by side on two CPUs: one more, since many tests wait for others.
 # tests/conftest.py says what stays in one of them.
 JOBS ?= 3
