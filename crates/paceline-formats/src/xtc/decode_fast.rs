@@ -12,12 +12,12 @@
 //! the run of the one before have it end, and half the unpacking of those that hold wanted atoms.
 
 use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
-use super::mixed_radix::{Full, SMALL, SMALL_FAST};
+use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};
 use super::simd::{Four, Two};
 
 /// Bytes from a group's first that finding and unpacking it may touch, and more: it has at most
-/// 57 + 6 + 10 × 32 bits, and a load takes 8 bytes.
-const REACH: usize = 64;
+/// 57 + 6 + 10 × 57 bits, and a load takes 8 bytes.
+const REACH: usize = 96;
 
 const GROUP_MAX: usize = 1 + RUN_MAX;
 
@@ -61,7 +61,7 @@ struct Group {
 pub(super) struct Walk<'a> {
     /// The packed bytes, as far as they have been read.
     bytes: &'a [u8],
-    full: Full,
+    full: Digits,
     minimum: Four,
     /// Highest position, counted from the minimum.
     last: Four,
@@ -72,7 +72,7 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// None where whole positions are not for the fast way.
     pub(super) fn new(packed: &Packed, bytes: &'a [u8]) -> Option<Self> {
-        let full = Full::new(packed)?;
+        let full = Digits::of_positions(packed)?;
         let [x, y, z] = packed.minimum;
         let [last_x, last_y, last_z] = packed.sizes.map(|size| size as i32 - 1);
         Some(Walk {
@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
 
     /// Go on from `place` as far as all is well and well within the frame.
     pub(super) fn advance(&self, place: &mut Place, wanted: &Wanted, positions: &mut [f32]) {
-        while (SMALL_MIN..=SMALL_FAST).contains(&place.small) {
+        while (SMALL_MIN..=FAR_FAST).contains(&place.small) {
             let leg = if wanted.all {
                 self.leg::<true>(*place, wanted, positions)
             } else {
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
             let code = (window >> 58) as usize & 31;
             place.run = code / 3;
             place.small = small + code % 3 - 1;
-            if !(SMALL_MIN..=SMALL_FAST).contains(&place.small) {
+            if !(SMALL_MIN..=FAR_FAST).contains(&place.small) {
                 return None;
             }
             small_at += 5;
@@ -204,13 +204,14 @@ impl<'a> Walk<'a> {
         sound: &mut Sound,
         mut put: impl FnMut(usize, Four),
     ) {
-        let full = self.full.position(self.window(group.bit));
+        let (_, full) = self.full.split(self.window(group.bit));
         self.check(full, sound);
         if steps == 0 {
             return put(0, full);
         }
-        let small = &SMALL[group.small];
-        let half = Four::new(small.half);
+        let far = (group.small > SMALL_FAST).then(|| &FAR[group.small - SMALL_FAST - 1]);
+        let small = &SMALL[group.small.min(SMALL_FAST)];
+        let half = Four::new(far.map_or(small.half, |far| far.half));
         let mut before = full;
         let mut slot = 0;
         let mut step = |sound: &mut Sound, digits: Four| {
@@ -225,6 +226,13 @@ impl<'a> Walk<'a> {
             slot += 1;
         };
         let (mut at, mut left) = (group.small_at, steps);
+        while let (Some(far), 1..) = (far, left) {
+            let (one, number) = far.digits(self.window(at));
+            sound.numbers = sound.numbers.or(number);
+            step(sound, one);
+            left -= 1;
+            at += group.small;
+        }
         while left > 0 {
             let first = self.window(at);
             let second = if left > 1 {

@@ -11,6 +11,9 @@ pub(super) const SMALL_FAST: usize = 32;
 /// Bits of a number that a 64-bit load holds wherever in a byte the number begins.
 const WINDOW: u32 = 57;
 
+/// The largest index whose numbers fit in a window.
+pub(super) const FAR_FAST: usize = WINDOW as usize;
+
 /// Finds a number in bits that are stored from its lowest byte to its highest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
@@ -128,9 +131,9 @@ pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     table
 };
 
-/// How a whole position is stored in this frame.
+/// Three digits in a number of up to `WINDOW` bits, of which a frame's whole positions mostly are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Full {
+pub(super) struct Digits {
     layout: Layout,
     pub(super) bits: usize,
     size_yz: u64,
@@ -142,41 +145,87 @@ pub(super) struct Full {
     y_factor: u64,
 }
 
-impl Full {
+impl Digits {
     /// None where the divisions would not be exact. They are, as for `Reciprocal`, while
     /// number × excess < 2^(64 + shift), and no excess is larger than its divisor.
-    pub(super) fn new(packed: &Packed) -> Option<Self> {
-        let bits = packed.full_bits();
-        let [_, y, z] = packed.sizes.map(u64::from);
+    const fn new(bits: u32, y: u64, z: u64) -> Option<Self> {
         let yz = y * z;
-        if packed.is_wide() || bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
+        if bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
             return None;
         }
         let x_shift = (bits + yz.ilog2() + 1).saturating_sub(64);
-        let factor = (1u128 << (64 + x_shift)).div_ceil(yz.into());
-        Some(Full {
+        let factor = (1u128 << (64 + x_shift)).div_ceil(yz as u128);
+        Some(Digits {
             layout: Layout::new(bits),
             bits: bits as usize,
             size_yz: yz,
             size_z: z,
             x_factor: factor as u64,
             x_shift,
-            y_factor: (1u128 << 64).div_ceil(z.into()) as u64,
+            y_factor: (1u128 << 64).div_ceil(z as u128) as u64,
         })
     }
 
-    /// The position at the top of `window`.
+    /// Those of a frame's whole positions.
+    pub(super) fn of_positions(packed: &Packed) -> Option<Self> {
+        let [_, y, z] = packed.sizes.map(u64::from);
+        let fit = !packed.is_wide();
+        fit.then(|| Digits::new(packed.full_bits(), y, z)).flatten()
+    }
+
+    /// The number at the top of `window`, and its digits.
     #[inline(always)]
-    pub(super) fn position(&self, window: u64) -> Four {
+    pub(super) fn split(&self, window: u64) -> (u64, Four) {
         let stored = window.swap_bytes();
         let number = stored & self.layout.low | stored >> self.layout.shift & self.layout.high;
         let x = high_product(number, self.x_factor) >> self.x_shift;
         let yz = number - x * self.size_yz;
         let y = high_product(yz, self.y_factor);
         let z = yz - y * self.size_z;
-        Four::new([x as i32, y as i32, z as i32, 0])
+        (number, Four::new([x as i32, y as i32, z as i32, 0]))
     }
 }
+
+/// Meaning of a small index above `SMALL_FAST`: of atoms that are nm apart, as ions in the order
+/// of a topology.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Far {
+    digits: Digits,
+    /// Highest number that is a distance.
+    last: u64,
+    /// Digits of a distance of 0.
+    pub(super) half: [i32; 4],
+}
+
+impl Far {
+    const fn new(index: usize) -> Self {
+        let size = SMALL_SIZES[index] as u64;
+        let half = size as i32 / 2;
+        Far {
+            digits: Digits::new(index as u32, size, size).expect("digits that fit"),
+            last: size * size * size - 1,
+            half: [half, half, half, 0],
+        }
+    }
+
+    /// The digits of the distance at the top of a window, and what is negative where there is none.
+    #[inline(always)]
+    pub(super) fn digits(&self, window: u64) -> (Four, Two) {
+        let (number, digits) = self.digits.split(window);
+        (digits, Two::new([self.last.wrapping_sub(number), 0]))
+    }
+}
+
+/// Indices from the one after `SMALL_FAST` on.
+pub(super) static FAR: [Far; FAR_FAST - SMALL_FAST] = {
+    let mut table = [Far::new(SMALL_FAST + 1); FAR_FAST - SMALL_FAST];
+    let mut index = SMALL_FAST + 1;
+    while index <= FAR_FAST {
+        table[index - SMALL_FAST - 1] = Far::new(index);
+        index += 1;
+    }
+    table
+};
 
 #[inline(always)]
 fn high_product(a: u64, b: u64) -> u64 {
