@@ -144,25 +144,31 @@ static SET: [[u8; LANES]; 256] = {
     table
 };
 
-/// Put `begin` + the number of each bit that is set to the front of `out`, and how many they are.
-/// What follows them is of no use.
+/// All columns of the same length, which is then checked once for all of them.
 #[inline(always)]
-pub(crate) fn put_set(bits: u8, begin: usize, out: &mut [u32]) -> usize {
+pub(crate) fn cut<const N: usize>(columns: &mut [Vec<f32>; N]) -> [&mut [f32]; N] {
+    let n = columns.iter().map(Vec::len).min().unwrap_or(0);
+    columns.each_mut().map(|column| &mut column[..n])
+}
+
+/// Put `begin` + the number of each bit that is set to the front of `out`; what follows them is of no
+/// use.
+#[inline(always)]
+pub(crate) fn put_set(bits: u8, begin: usize, out: &mut [u32]) {
     let out: &mut [u32; LANES] = out.first_chunk_mut().expect("room for all");
     let lanes = &SET[bits as usize];
     for k in 0..LANES {
         out[k] = begin as u32 + u32::from(lanes[k]);
     }
-    bits.count_ones() as usize
 }
 
-/// Put those of eight whose bits are set to the front of `out`, for each of some arrays of numbers;
+/// Put those of eight whose bits are set to the front of `out`, for each of some columns of numbers;
 /// what follows them is of no use. `WIDE` is that of `by_widest`.
 #[inline(always)]
 pub(crate) fn pack<const WIDE: bool, const N: usize>(
     numbers: [[f32; LANES]; N],
     bits: u8,
-    out: &mut [Vec<f32>; N],
+    out: &mut [&mut [f32]; N],
     begin: usize,
 ) {
     let mut out = (out.each_mut()).map(|out| {

@@ -104,8 +104,9 @@ impl Sasa {
             if !neighbours.find::<WIDE>(place, own, grid, around, runs) {
                 return 0;
             }
-            for number in 0..neighbours.sort() {
-                self.points.cover::<WIDE>(&neighbours.batch(number), alive);
+            for number in 0..neighbours.sort::<WIDE>() {
+                let batch = neighbours.batch::<WIDE>(number);
+                self.points.cover::<WIDE>(&batch, alive);
                 if alive.is_empty() {
                     return 0;
                 }
