@@ -55,15 +55,27 @@ struct Places {
     images: Piece,
 }
 
-/// Where the atoms were in the last frame, and in which images they are.
+/// A frame in which atoms can be followed.
+#[derive(Debug, Clone)]
+struct Step {
+    row: usize,
+    cell: Cell,
+    fractions: Fractions,
+    /// Largest magnitude of a place in units of the cell's vectors.
+    largest: f64,
+}
+
+/// Where the atoms were in the last frame, if there is one, and in which images they are.
 #[derive(Debug)]
 struct Followed {
-    cell: Option<Cell>,
-    last: Vec<Places>,
-    /// By how much rough places may be off, at most.
-    off: f64,
-    /// Room for those of the next frame.
-    now: Vec<Places>,
+    last: Option<Step>,
+    places: Vec<Places>,
+}
+
+/// Images to be noted: after which of some steps, and room for them, step by step.
+struct Notes<'a> {
+    steps: &'a [usize],
+    images: &'a mut [Images],
 }
 
 /// Moves atoms to their images, frame after frame, from the first frame of a trajectory on.
@@ -98,7 +110,7 @@ impl Follower {
         let refused = self
             .task
             .move_all(&mut self.followed, &mut begin, positions, dimensions)?;
-        let now = || self.followed.images(self.task.atoms.len()).collect();
+        let now = || self.followed.images(self.task.atoms.len());
         Ok((refused, begin.unwrap_or_else(now)))
     }
 }
@@ -138,30 +150,43 @@ impl NoJump {
         let frame_len = frame_len(positions.len(), self.n_atoms)?;
         let n_frames = positions.len() / frame_len;
         check_len("lengths and angles", dimensions.len(), n_frames * 6)?;
-        let mut first = Vec::new();
-        let mut noted = Vec::with_capacity(rows.len() * self.atoms.len());
-        let mut rows = rows.iter().peekable();
         let (cells, _) = dimensions.as_chunks();
-        let mut followed = Followed::new(&vec![[0; 3]; self.atoms.len()]);
+        let step = |(row, (frame, &cell)): (usize, (&[f32], &[f32; 6]))| match Cell::new(cell) {
+            Ok(cell) => Ok(Step::new(row, cell, largest_of(frame))),
+            Err(no_cell) => Err(refusal(&no_cell.reason("nojump"))),
+        };
         let frames = positions.chunks_exact(frame_len).zip(cells);
-        let mut last = None;
-        for (row, (frame, &cell)) in frames.enumerate() {
-            let cell = Cell::new(cell).map_err(|no_cell| refusal(&no_cell.reason("nojump")))?;
-            if last.is_none() {
-                first = self.fractional(frame, &cell);
-            }
-            self.follow(&mut followed, frame, cell, largest_of(frame))
-                .map_err(|reason| refusal(&reason))?;
-            last = Some((frame, cell));
-            while rows.next_if(|&&wanted| wanted == row).is_some() {
-                noted.extend(followed.images(self.atoms.len()));
-            }
+        let steps: Vec<_> = frames.enumerate().map(step).collect::<Result<_>>()?;
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+            return Err(refusal("there are no frames"));
+        };
+        let mut followed = Followed::new(&vec![[0; 3]; self.atoms.len()]);
+        let mut noted = vec![[0; 3]; rows.len() * self.atoms.len()];
+        let notes = Notes {
+            steps: rows,
+            images: &mut noted,
+        };
+        if let Some(atom) = count(
+            &self.atoms,
+            Frames::Read(positions),
+            frame_len,
+            None,
+            &steps,
+            &mut followed.places,
+            notes,
+        ) {
+            return Err(refusal(&self.too_far(atom)));
         }
-        let (frame, cell) = last.ok_or_else(|| refusal("there are no frames"))?;
+        let fractional = |step: &Step| {
+            let frame = &positions[step.row * frame_len..];
+            let fractional = step.cell.fractions();
+            let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
+            self.atoms.iter().map(of_atom).collect()
+        };
         Ok(Scan {
-            first,
-            last: self.fractional(frame, &cell),
-            moved: followed.images(self.atoms.len()).collect(),
+            first: fractional(first),
+            last: fractional(last),
+            moved: followed.images(self.atoms.len()),
             noted,
         })
     }
@@ -186,8 +211,8 @@ impl NoJump {
         }
         each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let (cell, _) = self.check(frame, cell)?;
-            let places = Followed::new(&images[row * n_followed..][..n_followed]).last;
-            shift(&self.atoms, frame, &cell, &places);
+            let images = &images[row * n_followed..][..n_followed];
+            shift(&self.atoms, frame, &cell, images);
             Ok(())
         })
     }
@@ -200,13 +225,81 @@ impl NoJump {
         positions: &mut [f32],
         dimensions: &[f32],
     ) -> Result<Vec<Refused>> {
-        each_row(positions, self.n_atoms, dimensions, |_, frame, cell| {
+        let mut steps = Vec::new();
+        let mut refused = each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let (cell, largest) = self.check(frame, cell)?;
-            self.follow(followed, frame, cell, largest)?;
-            begin.get_or_insert_with(|| followed.images(self.atoms.len()).collect());
-            shift(&self.atoms, frame, &cell, &followed.last);
+            steps.push(Step::new(row, cell, largest));
             Ok(())
-        })
+        })?;
+        if followed.can_count(&steps) {
+            self.move_through(followed, begin, positions, &steps)?;
+            return Ok(refused);
+        }
+        let frame_len = 3 * self.n_atoms;
+        for step in steps {
+            let (row, one) = (step.row, [step]);
+            let mut places = followed.places.clone();
+            let (last, none) = (followed.last.as_ref(), Notes::none());
+            match count(
+                &self.atoms,
+                Frames::Read(positions),
+                frame_len,
+                last,
+                &one,
+                &mut places,
+                none,
+            ) {
+                None => self.move_through(followed, begin, positions, &one)?,
+                Some(atom) => {
+                    positions[row * frame_len..][..frame_len].fill(f32::NAN);
+                    refused.push((row, self.too_far(atom)));
+                }
+            }
+        }
+        refused.sort_unstable_by_key(|&(row, _)| row);
+        Ok(refused)
+    }
+
+    /// Go on from the last frame, if there is one, through frames in which no atom moves too far.
+    fn move_through(
+        &self,
+        followed: &mut Followed,
+        begin: &mut Option<Vec<Images>>,
+        positions: &mut [f32],
+        steps: &[Step],
+    ) -> Result<()> {
+        let mut noted = Vec::new();
+        let mut notes = Notes::none();
+        if begin.is_none() && !steps.is_empty() {
+            noted.resize(self.atoms.len(), [0; 3]);
+            notes = Notes {
+                steps: &[0],
+                images: &mut noted,
+            };
+        }
+        let (last, places) = (followed.last.as_ref(), &mut followed.places);
+        let frame_len = 3 * self.n_atoms;
+        if let Some(atom) = count(
+            &self.atoms,
+            Frames::Moved(positions),
+            frame_len,
+            last,
+            steps,
+            places,
+            notes,
+        ) {
+            return Err(refusal(&self.too_far(atom)));
+        }
+        if let Some(step) = steps.last() {
+            followed.last = Some(step.clone());
+            begin.get_or_insert(noted);
+        }
+        Ok(())
+    }
+
+    fn too_far(&self, atom: usize) -> String {
+        let atom = self.atoms[atom];
+        format!("atom {atom} moves by more cells than can be counted, 32,767")
     }
 
     /// Require a cell, and positions that are finite; the cell, and the largest coordinate.
@@ -232,86 +325,95 @@ impl NoJump {
             }
         }
     }
+}
 
-    fn fractional(&self, frame: &[f32], cell: &Cell) -> Vec<[f64; 3]> {
-        let fractional = cell.fractions();
-        let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
-        self.atoms.iter().map(of_atom).collect()
+impl Notes<'_> {
+    fn none() -> Self {
+        Notes {
+            steps: &[],
+            images: &mut [],
+        }
+    }
+}
+
+impl Step {
+    fn new(row: usize, cell: Cell, largest: f32) -> Self {
+        let fractions = Fractions::new(&cell);
+        Step {
+            row,
+            cell,
+            fractions,
+            largest: fractions.largest(largest),
+        }
     }
 
-    /// Go on from the last frame, if there is one, to this one.
-    ///
-    /// # Errors
-    /// One sentence where an atom moves too far; the last frame stays what it was.
-    fn follow(
-        &self,
-        followed: &mut Followed,
-        frame: &[f32],
-        cell: Cell,
-        largest: f32,
-    ) -> std::result::Result<(), String> {
-        let fractions = Fractions::new(&cell);
-        let off = fractions.off(largest);
-        let change = followed.cell.map(|last| Change {
-            before: Fractions::new(&last),
-            surely: (0.5 - followed.off - off) as f32,
-        });
-        let Followed { last, now, .. } = followed;
-        if let Some(atom) = follow(&self.atoms, frame, &fractions, change.as_ref(), last, now) {
-            return Err(format!(
-                "atom {} moves by more cells than can be counted, 32,767",
-                self.atoms[atom]
-            ));
-        }
-        std::mem::swap(last, now);
-        (followed.cell, followed.off) = (Some(cell), off);
-        Ok(())
+    /// By how much rough places may be off, at most.
+    fn off(&self) -> f64 {
+        // Of the sums of magnitudes each operation is off by half a last digit at most.
+        32.0 * f64::from(f32::EPSILON) * self.largest
     }
 }
 
 impl Followed {
     fn new(images: &[Images]) -> Self {
-        let places = images.chunks(PIECE).map(|some| {
-            let mut places = Places {
-                positions: ZEROS,
-                rough: ZEROS,
-                images: ZEROS,
-            };
-            for (k, image) in some.iter().enumerate() {
-                for (of, &number) in places.images.iter_mut().zip(image) {
-                    of[k] = f32::from(number);
-                }
-            }
-            places
+        let places = images.chunks(PIECE).map(|images| Places {
+            images: piece_of(images),
+            ..Places::ZEROS
         });
-        let last: Vec<_> = places.collect();
         Followed {
-            cell: None,
-            off: 0.0,
-            now: last.clone(),
-            last,
+            last: None,
+            places: places.collect(),
         }
     }
 
-    fn images(&self, n: usize) -> impl Iterator<Item = Images> {
+    fn images(&self, n: usize) -> Vec<Images> {
         let of_piece = |places: &'_ Places| {
-            let [x, y, z] = places.images;
-            let atom = |k: usize| [x[k] as i16, y[k] as i16, z[k] as i16];
-            std::array::from_fn::<_, PIECE, _>(atom)
+            let images = places.images;
+            std::array::from_fn::<_, PIECE, _>(|k| image(&images, k))
         };
-        self.last.iter().flat_map(of_piece).take(n)
+        self.places.iter().flat_map(of_piece).take(n).collect()
+    }
+
+    /// True if no atom can be moved by more cells than an image can count, wherever it goes.
+    fn can_count(&self, steps: &[Step]) -> bool {
+        let images = self.places.iter().flat_map(|places| &places.images);
+        let most = images.flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
+        let (mut most, mut last) = (f64::from(most), self.last.as_ref());
+        for step in steps {
+            most += last.map_or(0.0, |last| last.largest + step.largest + 1.0);
+            last = Some(step);
+        }
+        most < f64::from(i16::MAX)
     }
 }
 
-/// From one frame to the next.
-struct Change {
-    before: Fractions,
-    /// A rough difference that is off a whole number by less than this is nearest to that.
-    surely: f32,
+impl Places {
+    const ZEROS: Places = Places {
+        positions: ZEROS,
+        rough: ZEROS,
+        images: ZEROS,
+    };
+}
+
+/// Images of at most a piece.
+#[inline(always)]
+fn piece_of(images: &[Images]) -> Piece {
+    let mut piece = ZEROS;
+    for (k, image) in images.iter().enumerate() {
+        for (of, &number) in piece.iter_mut().zip(image) {
+            of[k] = f32::from(number);
+        }
+    }
+    piece
+}
+
+#[inline(always)]
+fn image(images: &Piece, k: usize) -> Images {
+    [0, 1, 2].map(|axis: usize| images[axis][k] as i16)
 }
 
 /// As [`Cell::fractions`], of several positions.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Fractions {
     over: [f64; 3],
     b_x: f64,
@@ -330,14 +432,13 @@ impl Fractions {
         }
     }
 
-    /// By how much fractions in single precision may be off, given the largest coordinate, Å.
-    fn off(&self, largest: f32) -> f64 {
-        // Of the sums of magnitudes each operation is off by half a last digit at most.
+    /// The largest fraction, given the largest coordinate, Å.
+    fn largest(&self, largest: f32) -> f64 {
         let largest = f64::from(largest);
         let w = largest * self.over[2];
         let v = (largest + w * self.c_y.abs()) * self.over[1];
         let u = (largest + w * self.c_x.abs() + v * self.b_x.abs()) * self.over[0];
-        32.0 * f64::from(f32::EPSILON) * u.max(v).max(w)
+        u.max(v).max(w)
     }
 
     /// In single precision.
@@ -370,48 +471,108 @@ impl Fractions {
     }
 }
 
+/// Frames of positions: to be read, or moved to the images that are found.
+enum Frames<'a> {
+    Read(&'a [f32]),
+    Moved(&'a mut [f32]),
+}
+
 by_widest! {
-    /// Find positions and images of all atoms from those in the last frame; the first atom that
-    /// moves too far.
-    fn follow(
+    /// Count images over frames, and move the atoms to these where that is wanted; the first atom
+    /// that moves too far. What is known of a piece of atoms stays in the processor's nearest cache:
+    /// each piece passes all frames before the next.
+    fn count(
         atoms: &[usize],
-        frame: &[f32],
-        fractions: &Fractions,
-        change: Option<&Change>,
-        last: &[Places],
-        now: &mut [Places],
+        frames: Frames<'_>,
+        frame_len: usize,
+        last: Option<&Step>,
+        steps: &[Step],
+        places: &mut [Places],
+        notes: Notes<'_>,
     ) -> Option<usize> {
-        let (frame, _) = frame.as_chunks::<3>();
-        let pieces = atoms.chunks(PIECE).zip(last).zip(now);
-        for (number, ((atoms, last), now)) in pieces.enumerate() {
-            gather(frame, atoms, &mut now.positions);
-            fractions.roughly(&now.positions, &mut now.rough);
-            let Some(change) = change else {
-                now.images = last.images;
-                continue;
-            };
-            for begin in (0..PIECE).step_by(LANES) {
-                if count_roughly(last, now, change.surely, begin) {
-                    continue;
+        let (mut frames, n_atoms) = (frames, atoms.len());
+        for (number, (atoms, places)) in atoms.chunks(PIECE).zip(places).enumerate() {
+            let (mut last, mut spare, mut noted) = (last, Places::ZEROS, 0);
+            let (mut before, mut now): (&mut Places, &mut Places) = (places, &mut spare);
+            for (k, step) in steps.iter().enumerate() {
+                let positions = match &frames {
+                    Frames::Read(positions) => *positions,
+                    Frames::Moved(positions) => &**positions,
+                };
+                let (frame, _) = positions[step.row * frame_len..][..frame_len].as_chunks();
+                if let Some(atom) = go_on(atoms, frame, last, step, before, now) {
+                    return Some(PIECE * number + atom);
                 }
-                let from = change.before.of(&last.positions, begin);
-                let to = fractions.of(&now.positions, begin);
-                if let Some(lane) = count(&from, &to, last, now, begin) {
-                    return Some(PIECE * number + begin + lane);
+                if notes.steps.get(noted) == Some(&k) {
+                    let begin = noted * n_atoms + PIECE * number;
+                    note(&now.images, &mut notes.images[begin..][..atoms.len()]);
+                    noted += 1;
                 }
+                if let Frames::Moved(positions) = &mut frames {
+                    let (frame, _) = positions[step.row * frame_len..][..frame_len].as_chunks_mut();
+                    shift_piece(atoms, frame, &step.cell, &now.positions, &now.images);
+                }
+                std::mem::swap(&mut before, &mut now);
+                last = Some(step);
             }
+            keep(steps.len(), before, now);
         }
         None
     }
 }
 
+/// Bring the last places back to where they are kept, after steps between that and another place.
+#[inline(always)]
+fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
+    if !n_steps.is_multiple_of(2) {
+        other.clone_from(last);
+    }
+}
+
+#[inline(always)]
+fn note(images: &Piece, to: &mut [Images]) {
+    for (k, to) in to.iter_mut().enumerate() {
+        *to = image(images, k);
+    }
+}
+
+/// Find positions and images of a piece from those in the last frame, if there is one; the first
+/// atom that moves too far.
+#[inline(always)]
+fn go_on(
+    atoms: &[usize],
+    frame: &[[f32; 3]],
+    last: Option<&Step>,
+    step: &Step,
+    before: &Places,
+    now: &mut Places,
+) -> Option<usize> {
+    gather(frame, atoms, &mut now.positions);
+    step.fractions.roughly(&now.positions, &mut now.rough);
+    let Some(last) = last else {
+        now.images = before.images;
+        return None;
+    };
+    // A rough difference that is off a whole number by less is nearest to that.
+    let surely = (0.5 - last.off() - step.off()) as f32;
+    if count_roughly(before, now, surely) {
+        return None;
+    }
+    (0..PIECE).step_by(LANES).find_map(|begin| {
+        let from = last.fractions.of(&before.positions, begin);
+        let to = step.fractions.of(&now.positions, begin);
+        let lane = count_exactly(&from, &to, before, now, begin)?;
+        Some(begin + lane)
+    })
+}
+
 /// Copy positions; what is beyond the last atom stays, and never moves.
 #[inline(always)]
 fn gather(frame: &[[f32; 3]], atoms: &[usize], to: &mut Piece) {
-    if let Some(frame) = row_of(atoms).and_then(|row| frame.get(row)) {
-        let [x, y, z] = to;
-        for (((at, x), y), z) in frame.iter().zip(x).zip(y).zip(z) {
-            [*x, *y, *z] = *at;
+    let row = row_of(atoms).and_then(|row| frame.get(row)?.first_chunk::<PIECE>());
+    if let Some(row) = row {
+        for k in 0..PIECE {
+            (to[0][k], to[1][k], to[2][k]) = (row[k][0], row[k][1], row[k][2]);
         }
         return;
     }
@@ -423,15 +584,15 @@ fn gather(frame: &[[f32; 3]], atoms: &[usize], to: &mut Piece) {
 
 #[inline(always)]
 fn scatter(from: &Piece, atoms: &[usize], frame: &mut [[f32; 3]]) {
-    let [x, y, z] = from;
-    if let Some(frame) = row_of(atoms).and_then(|row| frame.get_mut(row)) {
-        for (((at, x), y), z) in frame.iter_mut().zip(x).zip(y).zip(z) {
-            *at = [*x, *y, *z];
+    let row = row_of(atoms).and_then(|row| frame.get_mut(row)?.first_chunk_mut::<PIECE>());
+    if let Some(row) = row {
+        for k in 0..PIECE {
+            row[k] = [from[0][k], from[1][k], from[2][k]];
         }
         return;
     }
     for (k, &atom) in atoms.iter().enumerate() {
-        frame[atom] = [x[k], y[k], z[k]];
+        frame[atom] = [from[0][k], from[1][k], from[2][k]];
     }
 }
 
@@ -442,25 +603,35 @@ fn row_of(atoms: &[usize]) -> Option<Range<usize>> {
     (atoms.len() == PIECE && last - first + 1 == PIECE).then_some(first..last + 1)
 }
 
-/// Count by how many cells the atoms from `begin` on have moved; false where one is not sure.
+/// Count by how many cells atoms have moved; false where one is not sure.
 #[inline(always)]
-fn count_roughly(last: &Places, now: &mut Places, surely: f32, begin: usize) -> bool {
-    let mut are_sure = true;
+fn count_roughly(last: &Places, now: &mut Places, surely: f32) -> bool {
+    let (mut off, mut most) = ([0.0_f32; LANES], [0.0_f32; LANES]);
     for axis in 0..3 {
-        for k in begin..begin + LANES {
-            let moved = now.rough[axis][k] - last.rough[axis][k];
-            let jump = (moved + TO_WHOLE_F32) - TO_WHOLE_F32;
-            let image = last.images[axis][k] - jump;
-            are_sure &= ((moved - jump).abs() < surely) & is_counted(image);
-            now.images[axis][k] = image;
+        for begin in (0..PIECE).step_by(LANES) {
+            for lane in 0..LANES {
+                let k = begin + lane;
+                let moved = now.rough[axis][k] - last.rough[axis][k];
+                let jump = (moved + TO_WHOLE_F32) - TO_WHOLE_F32;
+                let image = last.images[axis][k] - jump;
+                off[lane] = larger(off[lane], (moved - jump).abs());
+                most[lane] = larger(most[lane], from_middle(image));
+                now.images[axis][k] = image;
+            }
         }
     }
-    are_sure
+    off.iter().all(|&off| off < surely) && most.iter().all(|&most| most <= FARTHEST)
+}
+
+/// The larger of two numbers; of one that is no number, `before`.
+#[inline(always)]
+fn larger(before: f32, x: f32) -> f32 {
+    if x > before { x } else { before }
 }
 
 /// Count in double precision; the first atom that moves too far.
 #[inline(always)]
-fn count(
+fn count_exactly(
     from: &[[f64; LANES]; 3],
     to: &[[f64; LANES]; 3],
     last: &Places,
@@ -481,33 +652,68 @@ fn count(
 /// True for whole numbers that an image can be.
 #[inline(always)]
 fn is_counted(image: f32) -> bool {
-    (image + 0.5).abs() <= 32_767.5
+    from_middle(image) <= FARTHEST
 }
+
+/// How far an image is from the middle of those that can be counted, -32,768 to 32,767.
+#[inline(always)]
+fn from_middle(image: f32) -> f32 {
+    (image + 0.5).abs()
+}
+
+const FARTHEST: f32 = 32_767.5;
 
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
 const TO_WHOLE_F32: f32 = 12_582_912.0;
 
 by_widest! {
-    /// Move atoms by whole numbers of the cell's vectors, as [`Cell::shifted`].
-    fn shift(atoms: &[usize], frame: &mut [f32], cell: &Cell, places: &[Places]) {
-        let (frame, _) = frame.as_chunks_mut::<3>();
-        let [a, b, c] = cell.vectors();
-        let mut piece = ZEROS;
-        for (atoms, Places { images, .. }) in atoms.chunks(PIECE).zip(places) {
-            gather(frame, atoms, &mut piece);
-            for axis in 0..3 {
-                for k in 0..PIECE {
-                    let [u, v, w] = [0, 1, 2].map(|axis: usize| f64::from(images[axis][k]));
-                    let by = u * a[axis] + v * b[axis] + w * c[axis];
-                    let x = piece[axis][k];
-                    // Adding 0 would turn -0 into 0.
-                    let stays = (u == 0.0) & (v == 0.0) & (w == 0.0);
-                    piece[axis][k] = if stays { x } else { (f64::from(x) + by) as f32 };
-                }
-            }
-            scatter(&piece, atoms, frame);
+    /// Move atoms to given images.
+    fn shift(atoms: &[usize], frame: &mut [f32], cell: &Cell, images: &[Images]) {
+        let (frame, _) = frame.as_chunks_mut();
+        let mut positions = ZEROS;
+        for (atoms, images) in atoms.chunks(PIECE).zip(images.chunks(PIECE)) {
+            gather(frame, atoms, &mut positions);
+            shift_piece(atoms, frame, cell, &positions, &piece_of(images));
         }
     }
+}
+
+/// Move a piece by whole numbers of the cell's vectors, as [`Cell::shifted`].
+#[inline(always)]
+fn shift_piece(
+    atoms: &[usize],
+    frame: &mut [[f32; 3]],
+    cell: &Cell,
+    positions: &Piece,
+    images: &Piece,
+) {
+    let [a, b, c] = cell.vectors();
+    let mut moved = ZEROS;
+    for begin in (0..PIECE).step_by(LANES) {
+        let mut numbers = [[0.0; LANES]; 3];
+        let mut stays = [0; LANES];
+        for lane in 0..LANES {
+            let image = [0, 1, 2].map(|axis: usize| images[axis][begin + lane]);
+            for (number, of_atom) in numbers.iter_mut().zip(image) {
+                number[lane] = f64::from(of_atom);
+            }
+            let distance = image[0].abs() + image[1].abs() + image[2].abs();
+            // A mask rather than a branch, at which the compiler would take lanes apart.
+            stays[lane] = u32::from(distance == 0.0).wrapping_neg();
+        }
+        let [u, v, w] = numbers;
+        for axis in 0..3 {
+            for lane in 0..LANES {
+                let by = u[lane] * a[axis] + v[lane] * b[axis] + w[lane] * c[axis];
+                let x = positions[axis][begin + lane];
+                let to = (f64::from(x) + by) as f32;
+                // Adding 0 would turn -0 into 0.
+                let bits = x.to_bits() & stays[lane] | to.to_bits() & !stays[lane];
+                moved[axis][begin + lane] = f32::from_bits(bits);
+            }
+        }
+    }
+    scatter(&moved, atoms, frame);
 }
 
 by_widest! {
