@@ -220,8 +220,8 @@ impl Profiles {
     /// each atom), those of each compound.
     ///
     /// # Errors
-    /// [`Error::Argument`] where these do not belong together, there are no atoms or bins, or a
-    /// compound has no mass.
+    /// [`Error::Argument`] where these do not belong together, there are no bins, or a compound has
+    /// no mass.
     pub fn new(
         columns: &[usize],
         weights: &[[f64; 2]],
@@ -229,8 +229,8 @@ impl Profiles {
         n_bins: usize,
     ) -> Result<Self> {
         let refuse = |reason: &str| Err(Error::Argument(reason.to_string()));
-        if columns.is_empty() || n_bins == 0 {
-            return refuse("a density needs atoms and bins");
+        if n_bins == 0 {
+            return refuse("a density needs bins");
         }
         if let Some(of_atom) = &compounds {
             check_len("compounds of atoms", of_atom.len(), columns.len())?;
@@ -481,6 +481,17 @@ mod tests {
     }
 
     #[test]
+    fn no_atoms_have_no_density() {
+        let wanted = [&[0.0; 24][..], &[50.0, 25000.0, 18750.0, 15000.0]].concat();
+        let frame = [1.0, 2.0, 3.0];
+        for compounds in [None, Some(Vec::new())] {
+            let profiles = Profiles::new(&[], &[], compounds, 4).expect("bins");
+            let row = row(&profiles, &frame, CELLS[0]).expect("a row");
+            assert_eq!(row, wanted);
+        }
+    }
+
+    #[test]
     fn voxels_are_those_of_one_by_one() {
         let mut random = Random(62);
         for (low, size, n_bins) in [(-20.0, 60.0, [7, 30, 61]), (4000.0, 3.0, [3, 999, 2])] {
@@ -539,7 +550,6 @@ mod tests {
         let frame = [1.0, 2.0, 3.0, 1e30, 1.0, 1.0];
         assert!(row(&profiles, &frame, CELLS[1]).is_err_and(|reason| reason.contains("too far")));
         assert!(row(&profiles, &frame, [0.0; 6]).is_err_and(|reason| reason.contains("no cell")));
-        assert!(Profiles::new(&[], &[], None, 5).is_err());
         assert!(Profiles::new(&[0, 1], &weights[..1], None, 5).is_err());
         assert!(Profiles::new(&[0, 1], &weights, None, 0).is_err());
         assert!(Profiles::new(&[0], &weights, Some(vec![(2, 1.0)]), 5).is_err());

@@ -358,35 +358,17 @@ impl Selected {
                 let center = match center {
                     Center::At(center) => Some(*center),
                     Center::Of(of) => {
-                        let of = self.apply(*of, domain, None, context)?;
-                        let atoms = places(&of);
-                        context.recycle(of);
-                        match &atoms[..] {
-                            [] => None,
-                            some => Some(context.center(some)?.map(|x| x as f32)),
-                        }
+                        let center = self.center_of(*of, domain, context)?;
+                        center.map(|center| center.map(|x| x as f32))
                     }
                 };
-                let cell = context.cell(*periodic, "a selection within a sphere")?;
-                let sizes = [1, domain.total];
-                let measure = Measure::new(cell, sizes, *outer, || [[0.0; 3]; 2]);
                 copy_within(&mut found, &domain.mask, wanted);
-                for (is_in, place) in found.iter_mut().zip(0..).filter(|(is_in, _)| **is_in) {
-                    *is_in = false;
-                    let x = finite(context.at(place))?;
-                    if let Some(center) = center
-                        && let Some(distance) = measure.within(center, x)?
-                    {
-                        *is_in = inner.is_none_or(|inner| distance > inner);
-                    }
-                }
+                let limits = (*inner, *outer, *periodic);
+                keep_in_sphere(&mut found, center, limits, domain.total, context)?;
             }
             Node::Cylinder { of, periodic, .. } => {
-                let of = self.apply(*of, domain, None, context)?;
-                let atoms = places(&of);
-                context.recycle(of);
-                if !atoms.is_empty() && domain.total > 0 {
-                    let center = context.center(&atoms)?;
+                let center = self.center_of(*of, domain, context)?;
+                if let Some(center) = center.filter(|_| domain.total > 0) {
                     let cell = context.cell(*periodic, "a selection within a cylinder")?;
                     copy_within(&mut found, &domain.mask, wanted);
                     let cell = cell.map(|cell| (cell, context.dimensions));
@@ -439,6 +421,22 @@ impl Selected {
             }
         }
         Ok(found)
+    }
+
+    /// Center of the atoms that a selection chooses of a group; none without atoms.
+    fn center_of(
+        &self,
+        number: usize,
+        domain: &Domain,
+        context: &mut Context<'_>,
+    ) -> Result<Option<[f64; 3]>, String> {
+        let of = self.apply(number, domain, None, context)?;
+        let atoms = places(&of);
+        context.recycle(of);
+        match &atoms[..] {
+            [] => Ok(None),
+            some => context.center(some).map(Some),
+        }
     }
 
     /// Add the atoms of a group within a distance of others, without these.
@@ -513,6 +511,28 @@ impl Comparison {
             Comparison::Close(tolerance) => (x - value).abs() <= tolerance,
         }
     }
+}
+
+/// Keep atoms within `outer` of a center, and farther than `inner`; none without a center.
+fn keep_in_sphere(
+    found: &mut Mask,
+    center: Option<Point>,
+    (inner, outer, periodic): (Option<f64>, f64, bool),
+    total: usize,
+    context: &Context<'_>,
+) -> Result<(), String> {
+    let cell = context.cell(periodic, "a selection within a sphere")?;
+    let measure = Measure::new(cell, [1, total], outer, || [[0.0; 3]; 2]);
+    for (is_in, place) in found.iter_mut().zip(0..).filter(|(is_in, _)| **is_in) {
+        *is_in = false;
+        let x = finite(context.at(place))?;
+        if let Some(center) = center
+            && let Some(distance) = measure.within(center, x)?
+        {
+            *is_in = inner.is_none_or(|inner| distance > inner);
+        }
+    }
+    Ok(())
 }
 
 /// Tests positions against a cylinder around a center, in the cell if there is one.
