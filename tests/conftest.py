@@ -21,7 +21,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline.backends.dask import LocalCluster
+from paceline.backends.dask_cluster import LocalCluster
 from paceline.schedule import scheduler
 
 #: Scripts that tests run on ranks of MPI, and one that needs packages of the manual.

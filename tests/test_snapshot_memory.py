@@ -11,7 +11,8 @@ from benchmarks import nacl
 from benchmarks.measure import Unavailable
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.resident import MEBIBYTE, PROCESS
-from paceline.snapshot.local_atoms import LocalAtoms, gather_properties
+from paceline.snapshot.local_atoms import LocalAtoms
+from paceline.snapshot.static_properties import gather_properties
 
 pytest.importorskip("mpi4py")
 needs_peak = pytest.mark.skipif(

@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import inspect
 import io
-import itertools
 import json
 import os
 import stat
@@ -33,7 +32,6 @@ from typing import Any
 
 import MDAnalysis
 import numpy as np
-from MDAnalysis.core import topologyattrs
 from MDAnalysis.core import universe as mdanalysis_universe
 from MDAnalysis.core._get_readers import get_parser_for
 from MDAnalysis.core.topology import Topology
@@ -44,6 +42,14 @@ from numpy.lib.format import read_array, write_array
 from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
 from paceline._util.system import set_mode
+from paceline._util.topology_encoding import (
+    NotKept,
+    check_keys,
+    decode_attribute,
+    decode_topology,
+    encode_attribute,
+    encode_topology,
+)
 from paceline.trajectory.open import cache_folder
 
 _MAGIC = b"paceline topology"
@@ -63,22 +69,11 @@ _PARSERS = {
 _OF_UNIVERSE = frozenset(inspect.signature(MDAnalysis.Universe.__init__).parameters)
 #: Attributes that MDAnalysis guesses unasked, from the others.
 _GUESSED = ["types", "masses"]
-_INDICES = (topologyattrs.Atomindices, topologyattrs.Resindices, topologyattrs.Segindices)
-_LEVELS = (topologyattrs.AtomAttr, topologyattrs.ResidueAttr, topologyattrs.SegmentAttr)
-_STRINGS = {"str": str, "str_": np.str_}
-_PLAIN = (type(None), bool, int, float, str)
-_OF_ALL = {"_guessed", "top", "values"}
-_OF_STRINGS = _OF_ALL | {"name_lookup", "namedict", "nmidx"}
-_OF_CONNECTIONS = _OF_ALL | {"_cache", "order", "types"}
 
 #: Topologies from large files whose guessed attributes are to come.
 _unguessed: "weakref.WeakKeyDictionary[Topology, _TopologyFile]" = weakref.WeakKeyDictionary()
 #: Held while warnings are recorded: by one thread at a time.
 _recording = threading.Lock()
-
-
-class _NotKept(Exception):
-    """Raised for a topology that cannot be kept, and for a cache that does not fit."""
 
 
 def resolve(
@@ -237,12 +232,12 @@ class _TopologyFile:
         for place in self._places():
             try:
                 head, arrays = _read(place, self._key)
-                topology = _decode_topology(head["parsed"], arrays)
+                topology = decode_topology(head["parsed"], arrays)
                 given = _decode_warnings(head["parsed"]["warnings"])
                 if (guessed := head["guessed"]) is not None:
-                    _check_keys(guessed, "attributes", "warnings")
+                    check_keys(guessed, "attributes", "warnings")
                     self._guessed = (
-                        [_decode_attribute(one, arrays, topology) for one in guessed["attributes"]],
+                        [decode_attribute(one, arrays, topology) for one in guessed["attributes"]],
                         _decode_warnings(guessed["warnings"]),
                     )
             except Exception:  # of whatever damage: it is parsed anew
@@ -254,8 +249,8 @@ class _TopologyFile:
 
     def _keep(self, topology: Topology, given: "list[_Warning] | None") -> None:
         """Encode a topology, before anything else can change it."""
-        with contextlib.suppress(_NotKept):
-            parsed = _encode_topology(topology, self._arrays)
+        with contextlib.suppress(NotKept):
+            parsed = encode_topology(topology, self._arrays)
             parsed["warnings"] = _encode_warnings(given)
             self._head = {"key": self._key, "parsed": parsed, "guessed": None}
 
@@ -273,7 +268,7 @@ class _TopologyFile:
         self, topology: Topology, before: Sequence[Any], given: "list[_Warning] | None"
     ) -> None:
         """Encode the attributes that were guessed since others were there `before`."""
-        with contextlib.suppress(_NotKept, OSError, ValueError):
+        with contextlib.suppress(NotKept, OSError, ValueError):
             if self._loaded_from is not None:
                 self._head, self._arrays = _read(self._loaded_from, self._key)
             if self._head is None or topology.attrs[: len(before)] != before:
@@ -281,7 +276,7 @@ class _TopologyFile:
             arrays = self._arrays.copy()
             added = topology.attrs[len(before) :]
             self._head["guessed"] = {
-                "attributes": [_encode_attribute(one, arrays) for one in added],
+                "attributes": [encode_attribute(one, arrays) for one in added],
                 "warnings": _encode_warnings(given),
             }
             self._arrays = arrays
@@ -331,24 +326,24 @@ def _to_bytes(head: dict[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
 def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Read a cache of the file with this key, and check that it is whole."""
     if not place.is_file():
-        raise _NotKept
+        raise NotKept
     with open(place, "rb") as file:
         start = file.read(len(_MAGIC) + _CHECKSUM_LEN)
         if start[: len(_MAGIC)] != _MAGIC:
-            raise _NotKept
+            raise NotKept
         length = file.read(8)
         n_bytes = int.from_bytes(length, "little")
         if n_bytes > os.fstat(file.fileno()).st_size:
-            raise _NotKept
+            raise NotKept
         text = file.read(n_bytes)
         head = json.loads(text)
         if head.keys() != {"key", "parsed", "guessed"} or not _equal(head["key"], key):
-            raise _NotKept
+            raise NotKept
         rest = file.read()
     checksum = hashlib.new(_CHECKSUM, length + text)
     checksum.update(rest)
     if checksum.digest() != start[len(_MAGIC) :]:
-        raise _NotKept
+        raise NotKept
     stream, arrays = io.BytesIO(rest), []
     while stream.tell() < len(rest):
         arrays.append(read_array(stream, allow_pickle=False))
@@ -358,220 +353,6 @@ def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.nda
 def _equal(one: Any, other: Any) -> bool:
     """Compare plain data by what JSON writes: 1 is not True."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _encode_topology(topology: Topology, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Put a topology's arrays into a list, and describe the rest."""
-    attributes, table = topology.attrs, topology.tt
-    kinds = [type(one) for one in attributes]
-    first = kinds.index(_INDICES[0])
-    if (
-        type(topology) is not Topology
-        or vars(topology).keys() != {"tt", "attrs", *(one.attrname for one in attributes)}
-        or tuple(kinds[first : first + 3]) != _INDICES
-    ):
-        raise _NotKept
-    return {
-        "size": [int(number) for number in table.size],
-        "residues": _put(_smallest(table._AR, table.n_residues), arrays),
-        "segments": _put(_smallest(table._RS, table.n_segments), arrays),
-        "attributes": [_encode_attribute(one, arrays) for one in attributes[:first]],
-        "added": [_encode_attribute(one, arrays) for one in attributes[first + 3 :]],
-    }
-
-
-def _decode_topology(parsed: dict[str, Any], arrays: Sequence[np.ndarray]) -> Topology:
-    """Make a topology, of these arrays themselves."""
-    _check_keys(parsed, "size", "residues", "segments", "attributes", "added", "warnings")
-    n_atoms, n_residues, n_segments = parsed["size"]
-    topology = Topology(
-        n_atoms,
-        n_residues,
-        n_segments,
-        atom_resindex=_indices(arrays[parsed["residues"]], n_residues, n_atoms),
-        residue_segindex=_indices(arrays[parsed["segments"]], n_segments, n_residues),
-    )
-    indices = topology.attrs.copy()
-    topology.attrs.clear()
-    for one in parsed["attributes"]:
-        topology.add_TopologyAttr(_decode_attribute(one, arrays, topology))
-    topology.attrs.extend(indices)
-    for one in parsed["added"]:
-        topology.add_TopologyAttr(_decode_attribute(one, arrays, topology))
-    return topology
-
-
-def _attribute_class(name: str) -> Any:
-    """Find MDAnalysis's own class of an attribute; another package may have replaced it."""
-    kind = MDAnalysis._TOPOLOGY_ATTRS.get(name)
-    if kind is None or not kind.__module__.startswith("MDAnalysis.") or kind in _INDICES:
-        raise _NotKept
-    return kind
-
-
-def _encode_attribute(attribute: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Describe an attribute, and put its arrays into a list."""
-    kind, values = type(attribute), attribute.values
-    name = attribute.attrname
-    if _attribute_class(name) is not kind:
-        raise _NotKept
-    fields = vars(attribute).keys()
-    if isinstance(attribute, topologyattrs._Connection):
-        if fields != _OF_CONNECTIONS:
-            raise _NotKept
-        return {
-            "name": name,
-            "atoms": _encode_atoms(values, kind._n_atoms, arrays),
-            "types": _encode_column(attribute.types, arrays),
-            "guessed": _encode_column(attribute._guessed, arrays),
-            "order": _encode_column(attribute.order, arrays),
-        }
-    if type(attribute._guessed) is not bool or type(values) is not np.ndarray:
-        raise _NotKept
-    described: dict[str, Any] = {"name": name, "guessed": attribute._guessed}
-    if isinstance(attribute, topologyattrs._StringInternerMixin):
-        lookup = attribute.name_lookup
-        kinds = {type(one) for one in lookup}
-        if (
-            fields != _OF_STRINGS
-            or values.dtype != object
-            or not kinds <= set(_STRINGS.values())
-            or len(kinds) > 1
-            or len(attribute.namedict) != len(lookup)
-            or not np.array_equal(lookup[attribute.nmidx], values)
-        ):
-            raise _NotKept
-        described["names"] = [str(one) for one in lookup]
-        described["kind"] = next(iter(kinds)).__name__ if kinds else "str"
-        described["index"] = _put(_smallest(attribute.nmidx, len(lookup)), arrays)
-        return described
-    if fields != _OF_ALL or values.dtype.hasobject:
-        raise _NotKept
-    return described | {"values": _put(values, arrays)}
-
-
-def _decode_attribute(
-    described: dict[str, Any], arrays: Sequence[np.ndarray], topology: Topology
-) -> Any:
-    """Make an attribute as a parser or a guesser does."""
-    kind = _attribute_class(described["name"])
-    attribute = kind.__new__(kind)
-    if issubclass(kind, topologyattrs._Connection):
-        _check_keys(described, "name", "atoms", "types", "guessed", "order")
-        attribute.values = _decode_atoms(
-            described["atoms"], kind._n_atoms, arrays, topology.n_atoms
-        )
-        n_bonds = len(attribute.values)
-        attribute.types = _decode_column(described["types"], arrays, n_bonds)
-        attribute._guessed = _decode_column(described["guessed"], arrays, n_bonds)
-        attribute.order = _decode_column(described["order"], arrays, n_bonds)
-        attribute._cache = {}
-        return attribute
-    level = [issubclass(kind, one) for one in _LEVELS].index(True)
-    n_values = topology.tt.size[level]
-    if type(described["guessed"]) is not bool:
-        raise _NotKept
-    attribute._guessed = described["guessed"]
-    if issubclass(kind, topologyattrs._StringInternerMixin):
-        _check_keys(described, "name", "guessed", "names", "kind", "index")
-        names = [_STRINGS[described["kind"]](name) for name in described["names"]]
-        attribute.nmidx = _indices(arrays[described["index"]], len(names), n_values).astype(int)
-        attribute.name_lookup = np.empty(len(names), dtype=object)
-        attribute.name_lookup[:] = names
-        attribute.namedict = {name: k for k, name in enumerate(names)}
-        if len(attribute.namedict) != len(names):
-            raise _NotKept
-        attribute.values = attribute.name_lookup[attribute.nmidx]
-        return attribute
-    _check_keys(described, "name", "guessed", "values")
-    values = arrays[described["values"]]
-    if len(values) != n_values or (kind.dtype is not None and values.dtype != np.dtype(kind.dtype)):
-        raise _NotKept
-    attribute.values = values
-    return attribute
-
-
-def _check_keys(described: dict[str, Any], *names: str) -> None:
-    """Raise where a description has other keys."""
-    if described.keys() != set(names):
-        raise _NotKept
-
-
-def _encode_atoms(values: Any, n_atoms: int, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Describe tuples of `n_atoms` numbers of atoms."""
-    kinds = {type(atom) for atom in itertools.chain.from_iterable(values)} or {int}
-    if type(values) is not list or len(kinds) > 1:
-        raise _NotKept
-    table = np.array(values, dtype=np.int64).reshape(-1, n_atoms)
-    kind = kinds.pop()
-    if kind is not int and not issubclass(kind, np.integer):
-        raise _NotKept
-    return {"kind": kind.__name__, "table": _put(table, arrays)}
-
-
-def _decode_atoms(
-    described: dict[str, Any], n_atoms: int, arrays: Sequence[np.ndarray], n_all: int
-) -> list[tuple[Any, ...]]:
-    """Make tuples of `n_atoms` numbers of atoms, below `n_all`."""
-    _check_keys(described, "kind", "table")
-    table = arrays[described["table"]]
-    if table.ndim != 2 or table.shape[1] != n_atoms:
-        raise _NotKept
-    _indices(table.ravel(), n_all, table.size)
-    if described["kind"] == "int":
-        return list(map(tuple, table.tolist()))
-    kind = np.dtype(described["kind"])
-    if kind.kind not in "iu":
-        raise _NotKept
-    return list(map(tuple, table.astype(kind)))
-
-
-def _encode_column(values: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Describe a list or tuple of few different plain values, one a bond."""
-    if type(values) not in (list, tuple) or not {type(value) for value in values} <= set(_PLAIN):
-        raise _NotKept
-    # 1 is not True here.
-    numbers: dict[Any, int] = {}
-    index = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
-    table = _smallest(np.array(index, dtype=np.int64), len(numbers))
-    return {
-        "values": [value for _, value in numbers],
-        "index": _put(table, arrays),
-        "is_list": type(values) is list,
-    }
-
-
-def _decode_column(
-    described: dict[str, Any], arrays: Sequence[np.ndarray], n_values: int
-) -> list[Any] | tuple[Any, ...]:
-    """Make a list or tuple of plain values."""
-    _check_keys(described, "values", "index", "is_list")
-    values = described["values"]
-    if not {type(value) for value in values} <= set(_PLAIN):
-        raise _NotKept
-    index = _indices(arrays[described["index"]], len(values), n_values)
-    column = [values[k] for k in index.tolist()]
-    return column if described["is_list"] else tuple(column)
-
-
-def _put(array: np.ndarray, arrays: list[np.ndarray]) -> int:
-    """Append a copy of an array to a list; its number."""
-    arrays.append(array.copy())
-    return len(arrays) - 1
-
-
-def _smallest(index: np.ndarray, n: int) -> np.ndarray:
-    """Convert numbers below `n` to as few bytes as they need."""
-    return index.astype(np.min_scalar_type(n))
-
-
-def _indices(index: np.ndarray, n: int, n_values: int) -> np.ndarray:
-    """Check that these are `n_values` numbers from 0 to below `n`."""
-    if index.shape != (n_values,) or index.dtype.kind not in "iu":
-        raise _NotKept
-    if n_values and not (index.min() >= 0 and index.max() < n):
-        raise _NotKept
-    return index
 
 
 #: Category, text, module and line of a warning.
@@ -615,13 +396,13 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
 def _encode_warnings(given: list[_Warning] | None) -> list[list[Any]]:
     """Describe warnings that can be given again."""
     if given is None:
-        raise _NotKept
+        raise NotKept
     described = [
         [category.__name__, text, module, line]
         for category, text, module, line in dict.fromkeys(given)
     ]
     if _decode_warnings(described) != list(dict.fromkeys(given)):
-        raise _NotKept
+        raise NotKept
     return described
 
 
@@ -631,9 +412,9 @@ def _decode_warnings(described: list[list[Any]]) -> list[_Warning]:
     for name, text, module, line in described:
         category = getattr(builtins, name, None)
         if not (isinstance(category, type) and issubclass(category, Warning)):
-            raise _NotKept
+            raise NotKept
         if not module.startswith("MDAnalysis.") or module not in sys.modules:
-            raise _NotKept
+            raise NotKept
         found.append((category, str(text), module, int(line)))
     return found
 

@@ -24,7 +24,7 @@ use paceline_snapshot::reading::{
 /// Exception that Python raised while the core called it.
 type Raised = Mutex<Option<PyErr>>;
 
-/// A `paceline.snapshot.reader.FrameInfo`.
+/// A `paceline.snapshot.stored_frame.FrameInfo`.
 #[derive(FromPyObject)]
 pub(super) struct Frame {
     path: PathBuf,

@@ -1,10 +1,9 @@
-"""Atoms of one rank: cell, names, arrays and numbers, and what all ranks agree on about them."""
+"""Atoms of one rank, as a user gives them: cell, names, arrays, and what ranks must agree on."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,11 +12,6 @@ from paceline.block import FIELDS
 from paceline.errors import UnwritableError
 from paceline.snapshot.file_interface import Heading
 
-if TYPE_CHECKING:
-    from paceline.backends.mpi.comm import Comm, RankErrors
-
-#: Properties of atoms that a file may hold once, for all frames.
-STATIC_PROPERTIES = ("names", "masses", "charges")
 #: Characters of a name.
 WIDTH = 8
 _BLANK, _LAST = ord(" "), ord("~")
@@ -26,8 +20,6 @@ _BLANK, _LAST = ord(" "), ord("~")
 BATCH = 2**16
 #: Kinds of names that are looked for one after another.
 _KINDS = 16
-#: Bytes that sorting takes for an atom.
-_SORTING = 48
 
 
 def cell_of(box: Any) -> np.ndarray | None:
@@ -370,243 +362,3 @@ def _check_finite(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> Non
             raise UnwritableError(
                 f"atom {ids[atom]}: expected finite {name}, found {numbers[atom]}"
             )
-
-
-@dataclass(frozen=True)
-class AtomNumbering:
-    """Rows of atom numbers without gaps, for files that do not count from 1."""
-
-    #: First number of each row, rising; shape (n_rows,).
-    starts: np.ndarray
-    #: Atoms before each row, and in all; shape (n_rows + 1,).
-    before: np.ndarray
-
-    @classmethod
-    def of(cls, numbers: np.ndarray) -> Self:
-        """Find the rows of all atoms' numbers, which rise.
-
-        Examples
-        --------
-        >>> AtomNumbering.of(np.array([0, 1, 2, 7, 8])).starts
-        array([0, 7])
-        """
-        n_atoms = len(numbers)
-        cuts = []
-        for begin in range(0, n_atoms, BATCH):
-            some = numbers[begin : begin + BATCH + 1]
-            cuts.append(begin + 1 + np.flatnonzero(np.diff(some) != 1))
-        before = np.concatenate([[0], *cuts, [n_atoms]]).astype(np.int64)
-        return cls(numbers[before[:-1]], before)
-
-    @property
-    def n_gaps(self) -> int:
-        """Number of gaps."""
-        return len(self.starts) - 1
-
-    @property
-    def is_plain(self) -> bool:
-        """True if the file counts from 1, without gaps."""
-        return self.starts.tolist() == [1]
-
-    @property
-    def nbytes(self) -> int:
-        """Size in memory."""
-        return self.starts.nbytes + self.before.nbytes
-
-    def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert numbers, in any order, to ids from 1; return too where they are atoms'.
-
-        Examples
-        --------
-        >>> ids, are_atoms = AtomNumbering.of(np.array([0, 1, 2, 7, 8])).ids_of(np.array([8, 3, 0]))
-        >>> ids[are_atoms]
-        array([5, 1])
-        """
-        ids = np.empty(len(numbers), dtype=np.int64)
-        are_atoms = np.empty(len(numbers), dtype=bool)
-        for first in range(0, len(numbers), BATCH):
-            some = slice(first, first + BATCH)
-            row = np.searchsorted(self.starts, numbers[some], side="right") - 1
-            start, before = self.starts[row], self.before[:-1][row]
-            within = numbers[some] - start
-            n_atoms = self.before[1:][row] - before
-            are_atoms[some] = (row >= 0) & (within >= 0) & (within < n_atoms)
-            ids[some] = before + within + 1
-        return ids, are_atoms
-
-    def restore(self, ids: np.ndarray) -> None:
-        """Convert ids back to numbers, in place.
-
-        Examples
-        --------
-        >>> ids = np.array([5, 1])
-        >>> AtomNumbering.of(np.array([0, 1, 2, 7, 8])).restore(ids)
-        >>> ids
-        array([8, 0])
-        """
-        for first in range(0, len(ids), BATCH):
-            some = ids[first : first + BATCH]
-            row = np.searchsorted(self.before, some - 1, side="right") - 1
-            some += self.starts[row] - self.before[row] - 1
-
-
-def gather_properties(
-    errors: "RankErrors",
-    ids: np.ndarray,
-    properties: Mapping[str, np.ndarray],
-    n_atoms: int,
-    buffer: int,
-    put: Callable[[int, np.ndarray], None],
-) -> None:
-    """Gather properties of all atoms on rank 0, a batch of ids after the other.
-
-    `put` takes, there, the first atom of a batch, counted from 0, and records of its properties.
-    """
-    kind = [(name, values.dtype) for name, values in properties.items()]
-    for first, chosen in _batches(ids, n_atoms, buffer):
-        records = np.empty(len(chosen), dtype=[("id", np.int64), *kind])
-        records["id"] = ids[chosen]
-        for name, values in properties.items():
-            records[name] = values[chosen]
-        came = _gather_records(errors.comm, records)
-        batch = np.empty(
-            min(BATCH, n_atoms - first) if errors.comm.is_coordinator else 0, dtype=kind
-        )
-        for name in properties:
-            batch[name][came["id"] - 1 - first] = came[name]
-        errors.first(partial(put, first, batch))
-
-
-def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the atom before each batch of ids, and where its atoms are among a rank's.
-
-    Atoms of as many batches are sorted together as `buffer` bytes allow, all if possible.
-    """
-    fits = _SORTING * len(ids) <= buffer
-    together = n_atoms if fits else max(1, buffer // (_SORTING * BATCH)) * BATCH
-    for begin in range(0, n_atoms, together):
-        if fits:
-            chosen = np.argsort(ids)
-        else:
-            chosen = _within(ids, begin, begin + together)
-            chosen = chosen[np.argsort(ids[chosen])]
-        numbers = ids[chosen]
-        for first in range(begin, min(begin + together, n_atoms), BATCH):
-            start, stop = np.searchsorted(numbers, [first + 1, first + BATCH + 1])
-            yield first, chosen[start:stop]
-
-
-def _within(ids: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Find the atoms with ids above `first` up to `last`, without a mask of all."""
-    found = [np.empty(0, dtype=np.int64)]
-    for begin in range(0, len(ids), BATCH):
-        some = ids[begin : begin + BATCH]
-        found.append(begin + np.flatnonzero((some > first) & (some <= last)))
-    return np.concatenate(found)
-
-
-def _gather_records(comm: "Comm", records: np.ndarray) -> np.ndarray:
-    """Gather records of all ranks on rank 0; others get none."""
-    sent = np.zeros(comm.size, dtype=np.uint64)
-    sent[0] = records.nbytes
-    received = comm.all_to_all(sent)
-    room = np.empty(int(received.sum()), dtype=np.uint8)
-    comm.exchange(records.view(np.uint8), sent, room, received)
-    return room.view(records.dtype)
-
-
-def check_same_property(
-    errors: "RankErrors",
-    path: str,
-    ids: np.ndarray,
-    name: str,
-    values: np.ndarray,
-    n_atoms: int,
-    held: Callable[[str, int, int], np.ndarray | None],
-) -> None:
-    """Raise `UnwritableError` where a static property differs from that of a file that is to grow.
-
-    `held` gives, on rank 0, the file's values from a first atom, counted from 0, for a number of
-    atoms.
-    """
-    for first in range(0, n_atoms, BATCH):
-        expected = errors.first(partial(held, name, first, min(BATCH, n_atoms - first)))
-        if expected is None:
-            return
-        here = _within(ids, first, first + len(expected))
-        wanted = expected[ids[here] - 1 - first]
-        errors.share(partial(_check_values, path, ids[here], name, values[here], wanted))
-
-
-class StaticProperties:
-    """Check that what a file holds once of atoms is the same in every frame.
-
-    Digests are compared, which do not depend on the order of atoms nor on the ranks that have them.
-    """
-
-    def __init__(self, errors: "RankErrors", path: str):
-        self._errors = errors
-        self._path = path
-        self._kept: dict[str, int] = {}
-        self._found: dict[str, int] = {}
-
-    def check_unchanged(self, ids: np.ndarray, properties: Mapping[str, np.ndarray | None]) -> None:
-        """Raise `UnwritableError` where values, of 8 bytes an atom, differ from earlier frames.
-
-        All ranks give the same properties; those that are None have not changed.
-        """
-        mine = {name: _digest(ids, one) for name, one in properties.items() if one is not None}
-        sums = np.array(list(mine.values()), dtype=np.uint64)
-        self._errors.comm.all_reduce(sums, "sum")
-        self._found = dict(zip(mine, sums.tolist(), strict=True))
-        with self._errors.same_on_all():
-            for name, found in self._found.items():
-                if self._kept.get(name, found) != found:
-                    raise UnwritableError(
-                        f"{self._path}: expected the {name} of the frames before, which the file "
-                        "holds once for all of them, found others"
-                    )
-
-    def keep(self) -> None:
-        """Expect from now on what was checked last: its frame is written."""
-        self._kept |= self._found
-
-
-def _digest(ids: np.ndarray, values: np.ndarray) -> int:
-    """Sum over atoms, modulo 2⁶⁴, a hash of id and value."""
-    bits = np.ascontiguousarray(values).view(np.uint64).ravel()
-    total = 0
-    for first in range(0, len(ids), BATCH):
-        some = slice(first, first + BATCH)
-        mixed = _mixed(_mixed(ids[some].astype(np.uint64)) + bits[some])
-        total += int(mixed.sum(dtype=np.uint64))
-    return total % 2**64
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """Hash numbers by the finalizer of SplitMix64.
-
-    Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
-    """
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return x ^ x >> np.uint64(31)
-
-
-def _check_values(
-    path: str, ids: np.ndarray, name: str, values: np.ndarray, wanted: np.ndarray
-) -> None:
-    for k in np.flatnonzero((values != wanted).reshape(len(ids), -1).any(axis=1)):
-        expected, found = (_text(one[k]) for one in (wanted, values))
-        what = "be" if name == "names" else f"have, as its {name},"
-        raise UnwritableError(
-            f"{path} is of another system: expected atom {ids[k]} to {what} {expected}, found "
-            f"{found}"
-        )
-
-
-def _text(value: np.ndarray | np.generic) -> str:
-    """Format a name or a number for a message."""
-    if value.dtype == np.uint8:
-        return repr(value.tobytes().decode("latin-1").strip())
-    return str(value)

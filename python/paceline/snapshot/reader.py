@@ -1,11 +1,10 @@
 """Read frames of a file so that each atom reaches the MPI rank that owns it."""
 
-import contextlib
 import operator
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -13,31 +12,14 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import parse_size
-from paceline.block import FrameBuffer, field_bits, fields_in
-from paceline.errors import AnalysisError, MissingDataError, UnsupportedError
-from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.trajectory import Hdf5File
+from paceline.errors import AnalysisError, UnsupportedError
 from paceline.snapshot.io_ranks import choose_readers
-from paceline.snapshot.local_atoms import AtomNumbering, angles_of, lengths_and_cosines
-from paceline.trajectory.open import open_file
-from paceline.trajectory.source import (
-    FORMATS,
-    Extents,
-    FileSpec,
-    IndexedFileSpec,
-    TrajectoryFile,
-    extents_in,
-)
+from paceline.snapshot.stored_frame import FrameInfo, SnapshotFile
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from paceline.hdf5.topology import AtomColumn, AtomRow
-
 T = TypeVar("T")
-
-#: One in so many bytes of a buffer may be taken by the ids of atoms.
-_PART = 8
 
 
 @dataclass(frozen=True)
@@ -118,232 +100,6 @@ class ReadCost(NamedTuple):
     bytes_sent: int
     n_batches: int
     peak_buffer: int
-
-
-class TextFrame(NamedTuple):
-    """Place of a frame of text, of which the core reads the atoms in double precision."""
-
-    layout: bytes
-    samples: bytes
-    offset: int
-    size: int
-
-
-class AtomBatch(NamedTuple):
-    """Some atoms of a frame, as the core takes them."""
-
-    #: From 1; None where they are in order.
-    ids: np.ndarray | None
-    #: Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)), float32.
-    vectors: Sequence[np.ndarray | None]
-    #: Bytes, shape (n, 8), zeros behind the last.
-    names: np.ndarray | None
-    masses: np.ndarray | None
-    charges: np.ndarray | None
-
-    def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert numbers to ids, and leave out places without an atom."""
-        assert self.ids is not None
-        ids, there = numbering.ids_of(self.ids)
-        if there.all():
-            return self._replace(ids=ids)
-        some = [None if one is None else one[there] for one in self.vectors]
-        names, masses, charges = (None if one is None else one[there] for one in self[2:])
-        return type(self)(ids[there], some, names, masses, charges)
-
-
-@dataclass(frozen=True)
-class FrameInfo:
-    """Place of a frame, and what all its atoms share."""
-
-    spec: FileSpec
-    extents: Extents
-    fields: Sequence[str]
-    #: Lengths (Å) and angles (degrees), float64, shape (6,).
-    dimensions: np.ndarray | None
-    #: Å, float64, shape (3, 3).
-    vectors: np.ndarray | None
-    step: int
-    #: ps.
-    time: float
-    #: Places for atoms in the file.
-    n_places: int
-    #: If it is DL_POLY's.
-    text: TextFrame | None = None
-    #: Out of `STATIC_PROPERTIES`: what it holds of its atoms.
-    known: Sequence[str] = ()
-    #: Where these are in an HDF5 file, and "ids".
-    rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
-    #: With "ids": the numbers that are atoms'.
-    numbering: AtomNumbering | None = None
-
-    @property
-    def path(self) -> str:
-        """Path of the file."""
-        return self.spec.path
-
-    @property
-    def frame(self) -> int:
-        """Number of the frame in the file."""
-        return int(self.extents.frames[0])
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-        return f"{self.path}: frame {self.frame}"
-
-    @property
-    def field_bits(self) -> int:
-        """Vectors that it holds, one bit each."""
-        return field_bits(self.fields)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of positions, velocities and forces."""
-        return np.dtype(np.float32 if self.text is None else np.float64)
-
-    @property
-    def has_names(self) -> bool:
-        """True if it holds names."""
-        return "names" in self.known
-
-    @property
-    def has_masses(self) -> bool:
-        """True if it holds masses."""
-        return "masses" in self.known
-
-    @property
-    def has_charges(self) -> bool:
-        """True if it holds charges."""
-        return "charges" in self.known
-
-    @contextlib.contextmanager
-    def explaining_ids(self) -> Iterator[None]:
-        """Explain in errors how atoms are counted, where the file numbers them otherwise."""
-        try:
-            yield
-        except UnsupportedError as error:
-            if self.numbering is None or self.numbering.is_plain:
-                raise
-            raise UnsupportedError(
-                f"{error} (atoms are counted from 1 here, in the order of their numbers in the "
-                f"file, the first of which is {self.numbering.starts[0]})"
-            ) from error
-
-    def require_positions(self) -> None:
-        """Raise `MissingDataError` where atoms have no positions that could tell their owners."""
-        if "positions" not in self.fields:
-            raise MissingDataError(f"{self.name} has no positions, which would tell atoms' owners")
-
-    def require_cell(self) -> np.ndarray:
-        """Return the vectors of the cell, Å; raise `UnsupportedError` where there is none."""
-        if self.vectors is None:
-            raise UnsupportedError(
-                f"{self.name} has no cell that a grid could cut; give owner= in place of grid="
-            )
-        return self.vectors
-
-    def read(self, first: int, last: int) -> AtomBatch:
-        """Decode atoms at some places in the file; the last is not among them."""
-        atoms = np.arange(first, last)
-        decoded = FrameBuffer.allocate(
-            self.extents.frames.astype(np.int64), len(atoms), self.fields
-        )
-        reader = self.spec.open(atoms, self.field_bits)
-        reader.read(self.extents, decoded, required=self.field_bits, skip=False)
-        arrays = (decoded.positions, decoded.velocities, decoded.forces)
-        vectors = [None if array is None else array[0] for array in arrays]
-        found = AtomBatch(None, vectors, None, None, None)
-        if not self.rows:
-            return found
-        # Here, and for no other file, HDF5's own library is loaded.
-        from paceline.hdf5.topology import read_atom_rows
-
-        beside: dict[str, Any] = {**read_atom_rows(self.path, self.rows, first, last)}
-        found = found._replace(**beside)
-        return found if self.numbering is None else found.counted(self.numbering)
-
-
-class SnapshotFile:
-    """A trajectory file, read in the order in which atoms are stored; rank 0 opens it."""
-
-    def __init__(self, path: str, buffer: int):
-        file: TrajectoryFile = open_file(path)
-        self.format, self.n_atoms, self.n_frames = file.format, file.n_atoms, file.n_frames
-        self._columns: dict[str, AtomColumn] = {}
-        self._numbering: AtomNumbering | None = None
-        self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
-
-    def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
-        """Return the file with atoms in stored order; find properties and numbers of atoms."""
-        from paceline.hdf5.topology import AtomColumn, find_atom_columns
-
-        found = file.chunk_index
-        if file.format == "H5MD":
-            group = found.facts.get("group")
-            self._columns = run_in_sandbox(
-                find_atom_columns, file.path, group=group, external=file.external
-            )
-        if found.ids is None or found.id_order is None:
-            return file
-        numbering = self._numbering = AtomNumbering.of(found.id_order)
-        if numbering.nbytes > buffer // _PART:
-            raise UnsupportedError(
-                f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, which a "
-                f"buffer of {buffer} bytes does not hold: give at least {_PART * numbering.nbytes}"
-            )
-        self._columns["ids"] = AtomColumn(found.ids.dataset.name, found.ids.rows, is_fixed=False)
-        n_places = found.ids.dataset.shape[1]
-        stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
-        return Hdf5File(file.path, file.samples, stored, external=file.external)
-
-    def frame_info(self, frame: int) -> FrameInfo:
-        """Locate a frame, counted from the end if negative; read its step, time and cell."""
-        file = self._file
-        try:
-            number = range(file.n_frames)[frame]
-        except IndexError:
-            raise ValueError(
-                f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
-            ) from None
-        extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-        if isinstance(file.spec, IndexedFileSpec) and FORMATS[file.format].is_text:
-            return _text_frame_info(file.spec, extents, file.n_atoms)
-        # Of no atoms, but all fields: only so do all readers find which of them the frame holds.
-        head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))
-        reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
-        reader.read(extents, head, required=0, skip=False)
-        has_cell = bool(head.dimensions[0].any())
-        found = {name: column.of(number) for name, column in self._columns.items()}
-        rows = {name: row for name, row in found.items() if row is not None}
-        return FrameInfo(
-            file.spec,
-            extents,
-            fields_in(int(head.fields[0])),
-            head.dimensions[0].astype(np.float64) if has_cell else None,
-            _core.cell_vectors(head.dimensions)[0] if has_cell else None,
-            int(head.steps[0]),
-            float(head.times[0]),
-            file.n_atoms,
-            known=[name for name in rows if name != "ids"],
-            rows=rows,
-            numbering=self._numbering,
-        )
-
-
-def _text_frame_info(spec: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
-    frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
-    text = TextFrame(spec.layout, spec.samples, offset, size)
-    step, time, cell, fields, has_masses = _core.read_text_head(spec.path, frame, text)
-    vectors = dimensions = None
-    if cell is not None:
-        vectors = np.array(cell)
-        lengths, cosines = lengths_and_cosines(vectors)
-        dimensions = np.concatenate([lengths, angles_of(cosines)])
-    known = ["names", *(["masses", "charges"] if has_masses else [])]
-    return FrameInfo(
-        spec, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
-    )
 
 
 class OwnerFunction:
@@ -536,7 +292,7 @@ class Reader:
         file = self._file = SnapshotFile(self.path, self._buffer)
         return file.format, file.n_atoms, file.n_frames
 
-    def _frame_info(self, frame: int) -> "FrameInfo":
+    def _frame_info(self, frame: int) -> FrameInfo:
         assert self._file is not None, "a rank that has opened no file"
         return self._file.frame_info(frame)
 
@@ -550,7 +306,7 @@ class Reader:
 
     def _read(
         self,
-        info: "FrameInfo",
+        info: FrameInfo,
         shape: tuple[int, int, int] | None,
         owner: Callable[[np.ndarray], Any] | None,
     ) -> Any:

@@ -14,19 +14,18 @@ from paceline._util.files import writing_to
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot.file_interface import Container, Contents
 from paceline.snapshot.io_ranks import choose_writers, given_writers
-from paceline.snapshot.local_atoms import (
-    STATIC_PROPERTIES,
-    LocalAtoms,
-    StaticProperties,
-    check_agreement,
-    check_same_property,
-    gather_properties,
-)
+from paceline.snapshot.local_atoms import LocalAtoms, check_agreement
 from paceline.snapshot.options import (
     WriterOptions,
     options_of,
     register_open_file,
     unregister,
+)
+from paceline.snapshot.static_properties import (
+    STATIC_PROPERTIES,
+    StaticProperties,
+    check_same_property,
+    gather_properties,
 )
 
 if TYPE_CHECKING:
