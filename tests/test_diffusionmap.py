@@ -19,7 +19,7 @@ from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 from paceline.schedule import parts
-from paceline.schedule.collect import allocate
+from paceline.schedule.result_arrays import allocate
 from paceline.schedule.worker import Worker
 
 

@@ -24,7 +24,7 @@ from paceline.analysis.distances import (
 )
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
-from paceline.schedule import collect
+from paceline.schedule import result_arrays
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
@@ -224,7 +224,7 @@ def test_tables_have_units(universe):
 def test_results_without_room_are_refused(universe, monkeypatch):
     matrix = DistanceMatrixSeries(universe.atoms)
     room = SimpleNamespace(free=10**9)
-    monkeypatch.setattr(collect.shutil, "disk_usage", lambda folder: room)
+    monkeypatch.setattr(result_arrays.shutil, "disk_usage", lambda folder: room)
     words = r"DistanceMatrixSeries: the results take 4\.37 GB, and 1 GB are free in .*TMPDIR"
     with pytest.raises(UnsupportedError, match=words):
         matrix.run()

@@ -33,7 +33,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.schedule import collect
+from paceline.schedule import result_arrays
 from paceline.schedule.worker import thread_name
 from paceline.trajectory.open import open_file
 
@@ -221,7 +221,7 @@ def test_a_full_disk_leaves_an_old_file_and_no_figure(adk, tmp_path, capsys):
 
 
 def test_large_results_need_their_room_before_they_are_computed(atoms, tmp_path, monkeypatch):
-    monkeypatch.setattr(collect, "LARGE", 1000)
+    monkeypatch.setattr(result_arrays, "LARGE", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     analysis = paceline.TimeSeries(lambda block: block.positions, atoms)
     with full_disk(), pytest.raises(OSError, match=re.escape(str(tmp_path))):

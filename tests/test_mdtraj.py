@@ -227,6 +227,21 @@ def test_reductions(protein, loaded):
     np.testing.assert_allclose(total / count, loaded.xyz.mean(axis=0, dtype=float), atol=1e-6)
 
 
+def test_scans(protein, loaded):
+    series = paceline.Scan(
+        lambda md: md.xyz.max(),
+        max,
+        lambda md, before: np.maximum.accumulate(
+            np.fmax(md.xyz.max(axis=(1, 2)), -np.inf if before is None else before)
+        ),
+        protein,
+        block="mdtraj",
+    )
+    found = series.run(n_workers=2, block_frames=1).results.timeseries
+    expected = np.maximum.accumulate(loaded.xyz.max(axis=(1, 2)))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_blocks_in_an_analysis_of_ones_own(protein, loaded):
     class Hidden:
         def __init__(self, atoms):

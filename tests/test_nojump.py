@@ -7,6 +7,7 @@ import warnings
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.scans import PathLength, path_lengths
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysis.transformations import NoJump
 from MDAnalysis.transformations import unwrap as unwrap_of_mdanalysis
@@ -16,7 +17,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning, TransformError, UnsupportedError
-from paceline.schedule import plan, relay, scheduler, trajectory_run
+from paceline.schedule import plan, relay, scheduler, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
 
@@ -128,7 +129,8 @@ def test_one_pass_suffices_where_images_are_handed_on(backend, atoms):
 
 def test_frames_are_decoded_once_where_memory_allows(atoms, tmp_path):
     options = {"transforms": [nojump()], "backend": "serial", "checkpoint": tmp_path / "file"}
-    rmsd = RMSD(atoms).run(**options)
+    # Without a limit it depends on what else the machine does.
+    rmsd = RMSD(atoms).run(**options, max_memory="1 GiB")
     assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 10 + [False] * 10
     rmsd.run(**options, max_memory=0)
     assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 20
@@ -203,12 +205,43 @@ def test_several_stages_and_analyses(walk, atoms):
     assert kept.results.rmsf.tobytes() == rmsf.results.rmsf.tobytes()
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_scan_may_follow(kept, walk, atoms, tmp_path):
+    """In two passes, or in three where images are not handed on."""
+    one = PathLength(atoms)
+    checkpoint = {"checkpoint": tmp_path / "file"} if kept else {}
+    one.run(transforms=[nojump()], backend="serial", block_frames=16, **checkpoint)
+    assert len(one.timings.blocks) == (30 if kept else 20)
+    np.testing.assert_allclose(one.results.lengths, path_lengths(walk[1]), rtol=1e-4)
+    some = PathLength(atoms).run(transforms=[nojump()], start=3, step=7, n_workers=2)
+    wanted = path_lengths(walk[1][3::7])
+    np.testing.assert_allclose(some.results.lengths, wanted, rtol=1e-4, atol=1e-3)
+
+
 def test_a_reference_frame_is_followed_too(walk, atoms):
     found = RMSD(atoms, ref_frame=70, superposition=False).run(transforms=[nojump()], start=60)
     assert found.results.rmsd[10, 2] < 1e-3
     offsets = walk[1][60:] - walk[1][70]
     expected = np.sqrt((offsets**2).sum(axis=2).mean(axis=1))
     np.testing.assert_allclose(found.results.rmsd[:, 2], expected, rtol=1e-4, atol=1e-3)
+
+
+def test_frames_on_the_way_to_a_reference_frame_may_be_left_out(walk, tmp_path):
+    atoms = without_cells(walk, tmp_path, [0, 20, 21])
+    with pytest.warns(PacelineWarning, match="3 frames left out"):
+        there = followed(atoms, on_error="skip").astype(float)
+    found = RMSD(atoms, ref_frame=30, superposition=False)
+    with pytest.warns(PacelineWarning, match="3 frames left out"):
+        found.run(transforms=[nojump()], on_error="skip")
+    expected = np.sqrt(((there - there[30]) ** 2).sum(axis=2).mean(axis=1))
+    np.testing.assert_allclose(found.results.rmsd[:, 2], expected, rtol=1e-5, atol=1e-4)
+    with pytest.raises(TransformError, match="frame 20 cannot be the reference"):
+        RMSD(atoms, ref_frame=20).run(transforms=[nojump()], on_error="skip")
+
+
+def test_a_reference_frame_may_be_counted_from_the_end(atoms):
+    found = RMSD(atoms, ref_frame=-1, superposition=False).run(transforms=[nojump()])
+    assert found.results.rmsd[-1, 2] < 1e-3 < found.results.rmsd[0, 2]
 
 
 def without_cells(walk, folder, frames):
@@ -370,14 +403,29 @@ def test_progress_counts_both_passes(atoms, capsys):
 
 
 def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch):
-    monkeypatch.setattr(trajectory_run, "STATES_BYTES", 3 * 6 * N_ATOMS)
+    monkeypatch.setattr(transform_states, "STATES_BYTES", 3 * 6 * N_ATOMS)
     rmsd = RMSD(atoms, superposition=False).run(transforms=[nojump()])
     assert len(rmsd.timings.blocks) == 3
-    monkeypatch.setattr(trajectory_run, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
+    monkeypatch.setattr(transform_states, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
     with pytest.raises(UnsupportedError, match=r"images of 40 atoms in 10 frames, 2\.4 kB"):
         followed(atoms)
     with pytest.raises(UnsupportedError, match="in 75 frames"):
         followed(atoms, step=2)
+
+
+def test_blocks_of_the_first_pass_grow_until_there_is_room_for_moves(atoms, tmp_path, monkeypatch):
+    wanted = followed(atoms)
+    prepared = nojump().prepare(np.arange(N_ATOMS), atoms.universe, [])
+    room = 10 * prepared.state_bytes + 3 * prepared.change_bytes
+    monkeypatch.setattr(transform_states, "STATES_BYTES", room)
+    series = paceline.TimeSeries(positions, atoms)
+    options = {"transforms": [nojump()], "checkpoint": tmp_path / "file"}
+    series.run(backend="serial", block_frames=16, **options)
+    assert [block.job for block in series.timings.blocks] == [0] * 3 + [1] * 10
+    assert np.array_equal(series.results.timeseries, wanted)
+    monkeypatch.setattr(transform_states, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
+    with pytest.raises(UnsupportedError, match=r"moves of 40 atoms over 10 blocks, 29\.\d kB"):
+        series.run(backend="serial", **options)
 
 
 def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):

@@ -13,7 +13,7 @@ from test_failures import full_disk
 import paceline
 from paceline import checkpoint
 from paceline.errors import AnalysisError
-from paceline.schedule import collect
+from paceline.schedule import collect, result_arrays
 from paceline.schedule.collect import RecordLog
 from paceline.schedule.tasks import Records, WorkerAnalysis
 from paceline.schedule.worker import Worker
@@ -123,7 +123,7 @@ def test_all_frames_left_out(damaged):
 
 @pytest.mark.parametrize("backwards", ["", "waiting", "copied"])
 def test_many_records_are_in_a_file(backwards, atoms, alone, tmp_path, monkeypatch):
-    monkeypatch.setattr(collect, "LARGE", 700)
+    monkeypatch.setattr(result_arrays, "LARGE", 700)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     if backwards == "copied":
         monkeypatch.setattr(collect, "AHEAD", 100)
@@ -160,7 +160,7 @@ def test_records_that_come_before_their_turn_wait_for_it(monkeypatch):
 
 
 def test_a_disk_that_fills_while_the_file_grows(atoms, alone, tmp_path, monkeypatch):
-    monkeypatch.setattr(collect, "LARGE", 700)
+    monkeypatch.setattr(result_arrays, "LARGE", 700)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     room, done = alone[1].results.records.nbytes // 2, []
 
@@ -186,7 +186,7 @@ class Interrupted(Exception):
 @pytest.mark.parametrize("large", [700, 2**30])
 def test_a_run_resumes(large, backend, atoms, alone, tmp_path, monkeypatch):
     path = tmp_path / "checkpoint"
-    monkeypatch.setattr(collect, "LARGE", large)
+    monkeypatch.setattr(result_arrays, "LARGE", large)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
     # All is written again, cut small.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from paceline.advice import advise
     from paceline.analysis.base import AnalysisBase
     from paceline.analysis.correlation import Correlation
-    from paceline.analysis.functions import RaggedTimeSeries, Reduce, TimeSeries
+    from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
@@ -29,6 +29,7 @@ __all__ = [
     "H5MDWriter",
     "RaggedTimeSeries",
     "Reduce",
+    "Scan",
     "TimeSeries",
     "Universe",
     "Write",
@@ -55,6 +56,7 @@ _HOMES = {
     "H5MDWriter": "paceline.h5md_writer",
     "RaggedTimeSeries": "paceline.analysis.functions",
     "Reduce": "paceline.analysis.functions",
+    "Scan": "paceline.analysis.functions",
     "TimeSeries": "paceline.analysis.functions",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",

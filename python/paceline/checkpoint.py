@@ -31,6 +31,7 @@ from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
+from paceline.schedule.frame_pass import FramePass
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
@@ -74,8 +75,8 @@ class Checkpoint:
         self._later: list[bytes] = []
         self._shift = 0
         self._stopping = Stopping()
-        self._runs: list[TrajectoryRun | PartsRun] = []
-        self._stage: Sequence[TrajectoryRun | PartsRun] = ()
+        self._runs: list[FramePass | PartsRun] = []
+        self._stage: Sequence[FramePass | PartsRun] = ()
         self._cursors: list[Cursor] = []
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
@@ -122,12 +123,12 @@ class Checkpoint:
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
-    def begin_stage(self, runs: Sequence[TrajectoryRun | PartsRun], timings: Timings) -> None:
+    def begin_stage(self, runs: Sequence[FramePass | PartsRun], timings: Timings) -> None:
         """Restore the results of the run that is resumed, of one stage after another.
 
         Parameters
         ----------
-        runs : sequence of TrajectoryRun or PartsRun
+        runs : sequence of FramePass or PartsRun
             Ready to collect.
         timings : Timings
             Of this run; set as if this one had begun when the other one ended.
@@ -140,7 +141,7 @@ class Checkpoint:
             The run cannot be resumed, whatever is kept.
         """
         if not self._begun:
-            self._recognize([one for one in runs if isinstance(one, TrajectoryRun)])
+            self._recognize([one for one in runs if isinstance(one, FramePass)])
             self._timings = timings
         with self._stopping.held():
             restored = self._restore(runs)
@@ -156,7 +157,7 @@ class Checkpoint:
                 self._write()
             self._begun = True
 
-    def _recognize(self, runs: Sequence[TrajectoryRun]) -> None:
+    def _recognize(self, runs: Sequence[FramePass]) -> None:
         """Begin the journal, or check that it is of this run."""
         _check_resumable(runs)
         found = facts(runs)
@@ -172,7 +173,7 @@ class Checkpoint:
                 "another file, or delete this one"
             )
 
-    def _restore(self, runs: Sequence[TrajectoryRun | PartsRun]) -> bool:
+    def _restore(self, runs: Sequence[FramePass | PartsRun]) -> bool:
         """Restore all records of a stage; False if none was found."""
         nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in runs]
         first, clock = len(self._runs), None
@@ -296,9 +297,7 @@ class Checkpoint:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
             # Of stages that have not begun, too.
             n_all = sum(
-                one.n_frames
-                for one in self._runs
-                if isinstance(one, TrajectoryRun) and one.is_first
+                one.n_frames for one in self._runs if isinstance(one, FramePass) and one.is_first
             )
             kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
@@ -307,7 +306,7 @@ class Checkpoint:
             error.add_note(f"{kept}; {how_to_go_on()}")
 
 
-def _check_resumable(runs: Sequence[TrajectoryRun]) -> None:
+def _check_resumable(runs: Sequence[FramePass]) -> None:
     """Raise `UnsupportedError` for analyses and trajectories of which no checkpoint can be kept."""
     for one in runs:
         for analysis in one.planned.job.analyses:
@@ -417,7 +416,7 @@ def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
     ]
 
 
-def facts(runs: Sequence[TrajectoryRun]) -> list[Fact]:
+def facts(runs: Sequence[FramePass]) -> list[Fact]:
     """Collect all facts that decide the bits of the results, but for the machine.
 
     They are the same in every process that makes the same run.

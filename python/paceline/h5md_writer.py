@@ -477,7 +477,7 @@ def _check_one_process(driver: str | None, comm: Any) -> None:
         raise UnsupportedError(
             f"{'driver: mpio' if driver else 'comm'}: one process writes this file; ranks of MPI "
             "that have a part of the atoms each write one with paceline.snapshot.Writer, and "
-            'paceline.Write(…).run(backend="mpi") writes the frames of a trajectory on all ranks'
+            "paceline.Write writes the frames of a trajectory on all ranks, with backend='mpi'"
         )
     if driver not in _ONE_FILE:
         raise UnsupportedError(

@@ -182,11 +182,11 @@ class WithTrajectory:
         self._table = _AtomTable.of(atomgroup)
         self._topology: Any = None
 
-    def __call__(self, block: Block) -> Any:
+    def __call__(self, block: Block, *state: Any) -> Any:
         """Call the function."""
         if self._topology is None:
             self._topology = self._table.build()
-        return self._function(trajectory(block, self._topology))
+        return self._function(trajectory(block, self._topology), *state)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_topology": None}

@@ -26,12 +26,14 @@ from paceline.checkpoint import Checkpoint
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import limited
 from paceline.schedule.frame_cache import FrameCache
+from paceline.schedule.frame_pass import FramePass
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import choose_frames
+from paceline.schedule.result_arrays import limited
+from paceline.schedule.scan_run import ScanRun
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
-from paceline.schedule.trajectory_run import ScanRun, TrajectoryRun, n_passes
+from paceline.schedule.trajectory_run import TrajectoryRun, n_passes
 from paceline.transform.base import Transform
 
 #: Workers that may wait for one another: to move atoms takes about an eighth of decoding them.
@@ -234,13 +236,13 @@ def _run(
 ) -> None:
     """Run analyses from this process; `choose` selects the frames of each trajectory."""
     begun = time.monotonic_ns()
-    runs = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
-    keys = [uuid.uuid4().hex for _ in runs] if getattr(workers, "keeps_frames", False) else []
-    for number, one in enumerate(runs):
+    planned = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
+    keys = [uuid.uuid4().hex for _ in planned] if getattr(workers, "keeps_frames", False) else []
+    for number, one in enumerate(planned):
         one.prepare(
             choose(one),
             skip_damaged=skip_damaged,
-            n_workers=workers.n_workers / len(runs),
+            n_workers=workers.n_workers / len(planned),
             block_frames=(
                 checkpoint.block_frames(number, block_frames) if checkpoint else block_frames
             ),
@@ -253,15 +255,15 @@ def _run(
             caching=FrameCaching(keys[number], memory) if keys else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
-    runs = [ScanRun(one) if one.scans_before else one for one in runs]
+    runs = [_first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
-    n_frames = sum(one.n_frames for one in runs)
-    stages: list[list[TrajectoryRun | PartsRun]] = []
+    n_frames = sum(each.n_frames for each in runs)
+    stages: list[list[FramePass | PartsRun]] = []
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
         receivers.callback(FrameCache.drop, keys)
-        for one in runs:
+        for one in planned:
             receivers.callback(one.close)
-        stage: list[TrajectoryRun | PartsRun] = [*runs]
+        stage: list[FramePass | PartsRun] = [*runs]
         while stage:
             number = sum(map(len, stages))
             stages.append(stage)
@@ -272,11 +274,17 @@ def _run(
                 checkpoint.begin_stage(stage, timings)
             _compute(workers, stage, checkpoint, bar)
             stage = [following for each in stage for following in each.next_stages()]
-        for one in runs:
+        for one in planned:
             one.trajectory.verify()
     timings.end = time.monotonic_ns()
     for each in chain.from_iterable(stages):
         each.finish(timings)
+
+
+def _first_pass(planned: TrajectoryRun) -> FramePass:
+    """Get the pass to begin with: one that finds states for a transformation, if it needs them."""
+    states = planned.transform_states
+    return ScanRun(planned, states) if states and planned.scans_before else planned
 
 
 def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndarray:
@@ -288,7 +296,7 @@ def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndar
 
 def _compute(
     workers: Backend,
-    runs: Sequence[TrajectoryRun | PartsRun],
+    runs: Sequence[FramePass | PartsRun],
     checkpoint: Checkpoint | None,
     bar: Progress,
 ) -> None:
@@ -305,7 +313,7 @@ def _compute(
 
 
 def _results(
-    backend: Backend, runs: Sequence[TrajectoryRun | PartsRun], checkpoint: Checkpoint | None
+    backend: Backend, runs: Sequence[FramePass | PartsRun], checkpoint: Checkpoint | None
 ) -> Iterator[int]:
     """Compute the blocks of some trajectories; yield the frames of results that were collected."""
     tasks: Iterator[AnyTask] = chain.from_iterable(
@@ -341,7 +349,7 @@ def _opened(checkpoint: Any) -> Iterator[Checkpoint | None]:
         opened.finish()
 
 
-def _timings(workers: Backend, runs: Sequence[TrajectoryRun], begun: int) -> Timings:
+def _timings(workers: Backend, runs: Sequence[FramePass], begun: int) -> Timings:
     """Collect the facts that are known before any block is assigned."""
     return Timings(
         workers.name if any(one.trajectory.shareable for one in runs) else "serial",

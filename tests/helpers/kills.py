@@ -26,6 +26,7 @@ from MDAnalysisTests.datafiles import DCD, PSF
 
 import paceline
 from helpers.mpi import SCRIPTS, start
+from helpers.scans import PathLength
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main as command_line
@@ -134,10 +135,10 @@ def _resumable(folder: Path) -> None:
         return np.bincount(rows, minlength=len(block)), block.positions[rows, places]
 
     analyses = [RMSD(atoms), RMSF(atoms), paceline.TimeSeries(slowly, atoms)]
-    analyses.append(paceline.RaggedTimeSeries(above, atoms))
+    analyses += [paceline.RaggedTimeSeries(above, atoms), PathLength(atoms)]
     paceline.run(analyses, n_workers=2, checkpoint=folder / "checkpoint", block_frames=16)
-    rmsd, rmsf, series, ragged = (one.results for one in analyses)
-    arrays = rmsd.rmsd, rmsf.rmsf, series.timeseries, ragged.offsets, ragged.records
+    rmsd, rmsf, series, ragged, way = (one.results for one in analyses)
+    arrays = rmsd.rmsd, rmsf.rmsf, series.timeseries, ragged.offsets, ragged.records, way.lengths
     new = folder / ".results.0000000000000000"
     new.write_bytes(b"".join(array.tobytes() for array in arrays))
     new.rename(folder / "results")

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from helpers.scans import PathLength
 from helpers.stages import Spread
 
 import paceline
@@ -79,7 +80,7 @@ def followed(where, **options):
 
 
 def correlated(where, **options):
-    """Displacements of parts of the atoms; and atoms that are chosen anew in each frame."""
+    """Displacements of parts of the atoms, atoms that are chosen anew, and lengths of ways."""
     msd = EinsteinMSD(oxygens[:500], unwrap="tor")
     high = oxygens.select_atoms("prop z > 20", updating=True)
     found = []
@@ -87,7 +88,8 @@ def correlated(where, **options):
         results = one.run(backend=where, block_frames=2, **options).results
         names = ("timeseries", "msds_by_particle") if one is msd else ("atoms", "offsets")
         found += [np.ascontiguousarray(results[name]).tobytes() for name in names]
-    return found
+    way = PathLength(oxygens[:500]).run(backend=where, block_frames=2, **options)
+    return [*found, way.results.lengths.tobytes()]
 
 
 def written(where, name):

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 import paceline
 from paceline._util.system import SharedFile
-from paceline.schedule import collect
+from paceline.schedule import result_arrays
 
 world = MPI.COMM_WORLD
 rank = world.Get_rank()
@@ -30,7 +30,7 @@ elif how == "cannot open" and rank == world.Get_size() - 1:
 elif how == "another process" and rank == world.Get_size() - 1:
     SharedFile.open = lambda shared, opens=SharedFile.open: opens(shared._replace(path=__file__))
 elif how == "kept in a file":
-    collect.LARGE = 2**20
+    result_arrays.LARGE = 2**20
 
 
 def series():

@@ -233,7 +233,9 @@ class AlignTraj(AnalysisBase):
         positions = self.ref_atoms.positions
         if self.ref_atoms.universe is self.atomgroup.universe:
             frame = self.ref_atoms.universe.trajectory.ts.frame
-            positions = reference_positions(self.ref_atoms, frame, self.transforms)
+            positions = reference_positions(
+                self.ref_atoms, frame, self.transforms, skip_damaged=self.skip_damaged
+            )
         group = positions.astype(np.float64), self._weights
         return CoreRows("rmsd", [group], True)
 
@@ -386,7 +388,9 @@ class AverageStructure(AnalysisBase):
         # A frame of the same trajectory is transformed as all others are.
         same = self.ref_atoms.universe is self.atomgroup.universe
         transforms = self.transforms if same else ()
-        positions = reference_positions(self.ref_atoms, self.ref_frame, transforms)
+        positions = reference_positions(
+            self.ref_atoms, self.ref_frame, transforms, skip_damaged=self.skip_damaged
+        )
         return CoreMoments(positions.astype(np.float64), self._weights)
 
     def finish(self, value: Moments) -> None:

@@ -16,8 +16,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.schedule.collect import put_rows
 from paceline.schedule.parts import allocate_results
+from paceline.schedule.result_arrays import put_rows
 from paceline.transform.jumps import unwrapped
 
 #: Title of the times between frames.
@@ -594,7 +594,7 @@ class _Currents:
 class _Velocities:
     """Worker's half that collects velocities."""
 
-    returns_new = False
+    returns_new = True  # a block is decoded into arrays of its own
 
     def compute(self, block: Block) -> np.ndarray:
         """Return velocities, shape (n_frames, n_atoms, 3)."""

@@ -199,7 +199,7 @@ def _is_rmsd(metric: Any) -> bool:
 class Positions:
     """Worker's half that collects positions."""
 
-    returns_new = False
+    returns_new = True  # a block is decoded into arrays of its own
 
     def compute(self, block: Block) -> np.ndarray:
         """Return positions, shape (n_frames, n_atoms, 3)."""

@@ -1,4 +1,4 @@
-"""Analyses by any function of a block: of series in time, of one result, of records per frame."""
+"""Analyses by any function of a block: of series in time, one result, records, or scans."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.interfaces import PerFrame, Ragged, Reduction
+from paceline.analysis.interfaces import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.updating import GroupFinder, describe_group, follow
+from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
 from paceline.errors import UnsupportedError
 
@@ -20,32 +20,28 @@ TIME = "time (ps)"
 class _FunctionAnalysis(AnalysisBase):
     """Analysis by a function of a block, which sees all attributes of the atoms."""
 
-    function: Callable[[Block], Any]
+    function: Callable[..., Any]
 
     def __init__(
         self,
-        function: Callable[[Block], Any],
+        function: Callable[..., Any],
         atomgroup: Any,
         fields: Sequence[str],
         block: str,
         verbose: bool,
     ):
-        self._finder, self._described = None, ""
-        if hasattr(atomgroup, "is_uptodate"):
-            if block == "mdtraj":
-                raise UnsupportedError(
-                    f"{type(self).__name__}: trajectories of MDTraj have the same atoms in each "
-                    "frame, and the group changes: use paceline's own blocks"
-                )
-            self._finder = follow(atomgroup, type(self).__name__)
-            self._described = describe_group(atomgroup)
-            atomgroup = atomgroup.universe.atoms[self._finder.read]
+        name = type(self).__name__
+        atomgroup, self._finder, self._described = follow_if_changing(atomgroup, name)
         super().__init__(atomgroup, verbose=verbose)
         field_bits(fields)
+        if self._finder is not None and block == "mdtraj":
+            raise UnsupportedError(
+                f"{name}: trajectories of MDTraj have the same atoms in each frame, and the group "
+                "changes: use paceline's own blocks"
+            )
         if self._finder is not None and "positions" not in fields:
             raise UnsupportedError(
-                f"{type(self).__name__}: a group that changes is found by positions, which fields "
-                "must have"
+                f"{name}: a group that changes is found by positions, which fields must have"
             )
         self.fields = fields
         if not callable(function):
@@ -77,16 +73,15 @@ class _FunctionAnalysis(AnalysisBase):
             ),
         )
 
-    @property
-    def _of_block(self) -> Callable[[Block], Any]:
-        """The function, as one of paceline's blocks."""
+    def _of_block(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of the user's, as one of paceline's blocks."""
         if self._finder is not None:
-            return _WithSelected(self.function, self._finder)
+            return _WithSelected(function, self._finder)
         if self.block == "paceline":
-            return self.function
+            return function
         from paceline.mdtraj import WithTrajectory
 
-        return WithTrajectory(self.function, self.atomgroup)
+        return WithTrajectory(function, self.atomgroup)
 
     @property
     def _function_name(self) -> str:
@@ -119,7 +114,47 @@ def _attributes_of(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarra
     }
 
 
-class TimeSeries(_FunctionAnalysis):
+class _Series(_FunctionAnalysis):
+    """Analysis by a function that gives a row for each frame."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        atomgroup: Any,
+        fields: Sequence[str],
+        block: str,
+        verbose: bool,
+        label: str | None,
+        unit: str | None,
+    ):
+        super().__init__(function, atomgroup, fields, block, verbose)
+        self.label, self.unit = label, unit
+        _check_label(self._title)
+
+    @property
+    def _title(self) -> str:
+        """Title of the series, with its unit."""
+        label = self.label or self._function_name
+        return f"{label} ({self.unit})" if self.unit else label if self.label else "value"
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the rows, with frames and times."""
+        table = None
+        if value.ndim == 1:
+            label, column = self.label or self._function_name, self._title
+            title = label if column == "value" else column
+            columns = {"frame": self.frames, TIME: self.times, column: value}
+            table = Table(columns, TIME, {column: label}, title)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            timeseries=value,
+            frames=self.frames,
+            times=self.times,
+        ).with_series("timeseries", self._title)
+
+
+class TimeSeries(_Series):
     """Apply any function to blocks of frames.
 
     Parameters
@@ -204,18 +239,10 @@ class TimeSeries(_FunctionAnalysis):
         halo: Sequence[int] = (0, 0),
         verbose: bool = False,
     ):
-        super().__init__(function, atomgroup, fields, block, verbose)
-        self.label, self.unit = label, unit
+        super().__init__(function, atomgroup, fields, block, verbose, label, unit)
         if len(halo) != 2 or np.asarray(halo).dtype.kind not in "iu" or min(halo) < 0:
             raise ValueError(f"halo must be two numbers of frames, 0 or more, not {halo!r}")
         self.halo = int(halo[0]), int(halo[1])
-        _check_label(self._title)
-
-    @property
-    def _title(self) -> str:
-        """Title of the series, with its unit."""
-        label = self.label or self._function_name
-        return f"{label} ({self.unit})" if self.unit else label if self.label else "value"
 
     def parameters(self) -> dict[str, Any]:
         """The function's name, the atoms, and the halo if there is one."""
@@ -223,23 +250,105 @@ class TimeSeries(_FunctionAnalysis):
 
     def prepare(self) -> PerFrame:
         """The function itself."""
-        return _Function(self._of_block)
+        return _Function(self._of_block(self.function))
 
-    def finish(self, value: np.ndarray) -> None:
-        """Keep the rows, with frames and times."""
-        table = None
-        if value.ndim == 1:
-            label, column = self.label or self._function_name, self._title
-            title = label if column == "value" else column
-            columns = {"frame": self.frames, TIME: self.times, column: value}
-            table = Table(columns, TIME, {column: label}, title)
-        self.results = Results(
-            table=table,
-            provenance=self.record(),
-            timeseries=value,
-            frames=self.frames,
-            times=self.times,
-        ).with_series("timeseries", self._title)
+
+class Scan(_Series):
+    """Compute rows that depend on all frames before their own, by three functions.
+
+    The frames are passed over twice: `scan` and `merge` find how blocks change a state, from which
+    follows the state before each block, and then `compute` goes on from there, in all blocks at
+    once. What `scan` and `merge` find of all blocks is kept, and may take 2 GiB.
+
+    Parameters
+    ----------
+    scan : callable
+        Takes a block (`paceline.block.Block`) and returns how its frames change the state: any
+        object that can be pickled, or None for no change. It knows nothing of the frames before.
+    merge : callable
+        Takes two such changes of neighbouring frames, the earlier one first, and returns that of
+        all of them. It must be associative. It may change and return its first argument.
+    compute : callable
+        Takes a block and the change over all frames before it, None if there are none; returns an
+        array whose first axis is the block's frames.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the functions see, in this order. Of a group that updates itself they
+        see all atoms that may matter, and `block.selected` has the columns of those that are in
+        it, an array for each frame.
+    fields : sequence of str
+        Fields that the functions need: "positions", "velocities", "forces".
+    label : str, optional
+        Name of the series in tables and figures; by default that of `compute`.
+    unit : str, optional
+        Its unit, for the same.
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the functions take an `mdtraj.Trajectory`, in nm and ps.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray, shape (n_frames, …)
+        Rows that `compute` returned, with the same bits on any backend and for any blocks. Damaged
+        frames that were left out change no state, and their rows are NaN; integers become float64
+        for that.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    TypeError
+        A function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks. In
+        the run: frames are not in increasing order, or states have no room.
+    ValueError
+        An unknown field or kind of block, or a label that is the title of another column.
+
+    Examples
+    --------
+    How many atoms have been within 10 Å of the origin so far:
+
+    >>> import numpy as np
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> def inside(block):
+    ...     return np.linalg.norm(block.positions, axis=2) < 10
+    >>> def visited(block):
+    ...     return inside(block).any(axis=0)
+    >>> def count(block, before):
+    ...     seen = np.logical_or.accumulate(inside(block), axis=0)
+    ...     return (seen if before is None else seen | before).sum(axis=1)
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> visitors = paceline.Scan(visited, np.logical_or, count, ca).run()
+    >>> visitors.results.timeseries[[0, 10, 97]]
+    array([27, 27, 30])
+    """
+
+    stages = 2
+
+    def __init__(
+        self,
+        scan: Callable[[Block], Any],
+        merge: Callable[[Any, Any], Any],
+        compute: Callable[[Block, Any], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        label: str | None = None,
+        unit: str | None = None,
+        block: str = "paceline",
+        verbose: bool = False,
+    ):
+        for function, what in ((scan, "scans a block"), (merge, "merges")):
+            if not callable(function):
+                raise TypeError(f"expected a function that {what}, found {type(function).__name__}")
+        self.scan, self.merge = scan, merge
+        super().__init__(compute, atomgroup, fields, block, verbose, label, unit)
+
+    def prepare(self) -> PrefixScan:
+        """All three functions."""
+        return _ScanFunctions(self._of_block(self.scan), self.merge, self._of_block(self.function))
 
 
 class Reduce(_FunctionAnalysis):
@@ -311,7 +420,7 @@ class Reduce(_FunctionAnalysis):
 
     def prepare(self) -> Reduction:
         """Both functions."""
-        return _FunctionAndMerge(self._of_block, self.merge)
+        return _FunctionAndMerge(self._of_block(self.function), self.merge)
 
     def finish(self, value: Any) -> None:
         """Keep the merged partial result."""
@@ -409,7 +518,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
 
     def prepare(self) -> Ragged:
         """The function itself."""
-        return _RecordFunction(self._of_block)
+        return _RecordFunction(self._of_block(self.function))
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Keep the records, with frames and times."""
@@ -430,12 +539,12 @@ class RaggedTimeSeries(_FunctionAnalysis):
 class _WithSelected:
     """Function of a block that knows the atoms of a group in each of its frames."""
 
-    def __init__(self, function: Callable[[Block], Any], finder: GroupFinder):
+    def __init__(self, function: Callable[..., Any], finder: GroupFinder):
         self._function, self._finder = function, finder
 
-    def __call__(self, block: Block) -> Any:
+    def __call__(self, block: Block, *state: Any) -> Any:
         block.selected = [places for places, _ in self._finder.by_frame(block)]
-        return self._function(block)
+        return self._function(block, *state)
 
 
 class _Function:
@@ -457,6 +566,27 @@ class _FunctionAndMerge(_Function):
 
     def merge(self, left: Any, right: Any) -> Any:
         return self._merge(left, right)
+
+
+class _ScanFunctions:
+    """Worker's half of `Scan`."""
+
+    def __init__(
+        self,
+        scan: Callable[[Block], Any],
+        merge: Callable[[Any, Any], Any],
+        compute: Callable[[Block, Any], Any],
+    ):
+        self._scan, self._merge, self._compute = scan, merge, compute
+
+    def scan(self, block: Block) -> Any:
+        return self._scan(block)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self._merge(left, right)
+
+    def compute(self, block: Block, state: Any) -> Any:
+        return self._compute(block, state)
 
 
 class _RecordFunction:

@@ -71,6 +71,37 @@ class Ragged(Protocol):
         """
 
 
+class PrefixScan(Protocol):
+    """Worker's half of an analysis whose rows depend on all frames before: a prefix scan.
+
+    It takes two of the analysis's `stages`. In the first pass `scan` and `merge` find how each
+    block of frames changes a state, from which follows the state before each block; in the second
+    one `compute` goes on from there. Neighbours are those of the run. With an attribute
+    `returns_new` that is true, each call returns objects of its own, and changes none that it is
+    given: nothing is copied.
+    """
+
+    def scan(self, block: Block) -> Any:
+        """Compute how the frames of one leaf, at least one, change the state.
+
+        None is for no change.
+        """
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Join two such changes of neighbours, or a state and the change after it.
+
+        It must be associative.
+        """
+
+    def compute(self, block: Block, state: Any) -> np.ndarray:
+        """Compute the rows of a leaf's frames, shape (n_frames, …).
+
+        `state` is the change over all frames before the leaf, or None if there are none. Frames
+        that were left out are not among the leaf's, unless all of them were: then the rows are
+        dropped.
+        """
+
+
 class Receiver(Protocol):
     """Takes the results of a `PerBlock`, in the calling thread, in any order."""
 
@@ -136,13 +167,13 @@ class Analysis(Protocol):
     def attributes(self) -> Mapping[str, np.ndarray]:
         """Attributes of the atoms that the computation needs, beside positions."""
 
-    def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged:
+    def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged | PrefixScan:
         """Make the worker's half, with all that is the same for every frame."""
 
     def stored_bytes(self, n_frames: int) -> int:
         """Bytes of all that is kept of so many frames."""
 
-    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | OverParts:
+    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | PrefixScan | OverParts:
         """Make the worker's half of the next pass, or parts, from what the last one found."""
 
     def finish(self, value: Any) -> None:

@@ -1,6 +1,6 @@
 """Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,7 @@ from paceline import _core
 from paceline.block import Block, check_refused
 
 if TYPE_CHECKING:
+    from paceline.analysis.interfaces import PerFrame
     from paceline.analysis.updating import FixedGroup, GroupFinder
     from paceline.transform.periodic import CompoundCenters
 
@@ -34,6 +35,12 @@ def check_finite(block: Block, is_lost: np.ndarray) -> None:
     """Raise `ValueError` for the first frame of a mask: positions in it are not finite."""
     if is_lost.any():
         raise ValueError(f"frame {block.frames[is_lost][0]}: positions are not all finite numbers")
+
+
+def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -> None:
+    """Compute the row of one frame of a block, float64, shape (1, n_columns), in place."""
+    only = slice(row, row + 1)
+    check_refused(block[only], kernel.compute(block.raw[0][only], block.dimensions[only], out))
 
 
 class CoreRows(CoreHalf):
@@ -142,12 +149,9 @@ class CoreMoments(CoreSuperposed):
 
 
 class RowMoments:
-    """Moments of each number of the rows that a kernel of the core computes.
+    """Moments of each number of rows. Long ones are computed `most` at a time."""
 
-    Long rows are computed `most` at a time.
-    """
-
-    def __init__(self, rows: CoreRows, most: int | None = None):
+    def __init__(self, rows: "PerFrame", most: int | None = None):
         self._rows, self._most = rows, most
 
     def compute(self, block: Block) -> Moments:
@@ -304,10 +308,74 @@ class CoreRdf(CoreHalf):
         )
 
 
+class ChangingCompounds(NamedTuple):
+    """Compounds of the atoms that a group reads, and their places among all atoms of these.
+
+    An atom has the place -1 where it does not count for the center, having no mass.
+    """
+
+    compounds: np.ndarray
+    places: np.ndarray
+
+    def of(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Find the compounds that some of the atoms make up.
+
+        Returns the first of each of them, among those that the group reads; the number of atoms of
+        each; and places of these, compound by compound. `ValueError` where no atom of one counts.
+        """
+        places = self.places[chosen]
+        order = np.argsort(places)[np.count_nonzero(places < 0) :]
+        found, firsts, sizes = np.unique(
+            self.compounds[chosen[order]], return_index=True, return_counts=True
+        )
+        if not np.isin(self.compounds[chosen], found).all():
+            raise ValueError("of a compound only atoms without mass are in the group: no center")
+        return chosen[order[firsts]], sizes, places[order]
+
+
+#: Atoms or centers of a frame: places of their labels, and columns.
+Sites = tuple[np.ndarray, np.ndarray]
+
+
+class ChangingCenters:
+    """Centers of the compounds that the atoms of two groups make up in each frame.
+
+    `centers` are those of all compounds of which an atom may be in the groups.
+    """
+
+    def __init__(self, centers: "CompoundCenters", groups: Sequence[ChangingCompounds]):
+        self._centers, self._groups = centers, groups
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms that it needs, which come first in a block."""
+        return len(self._centers.indices)
+
+    def of(
+        self, block: Block, members: Sequence[Sequence[Sites]]
+    ) -> Iterator[tuple[np.ndarray, list[Sites]]]:
+        """Compute the centers of each frame, Å, given the atoms of both groups in it."""
+        whole = self._centers.positions(block)
+        for row, of_groups in enumerate(members):
+            parts, sites, first = [], [], 0
+            for number, (group, (chosen, _)) in enumerate(
+                zip(self._groups, of_groups, strict=True)
+            ):
+                try:
+                    labelled, sizes, atoms = group.of(chosen)
+                except ValueError as error:
+                    raise ValueError(f"frame {block.frames[row]}: {error}") from None
+                parts.append(self._centers.of_some(whole[row : row + 1], number, atoms, sizes))
+                sites.append((labelled, np.arange(first, first + len(sizes))))
+                first += len(sizes)
+            yield np.concatenate(parts, axis=1), sites
+
+
 class ChangingRdf:
     """Count distances between the atoms of two groups, of which one changes or both do.
 
     A block has the atoms that the first reads, then those that the second reads; so have `labels`.
+    With `centers`, these take the place of positions, and the atoms that they need come first.
     """
 
     def __init__(
@@ -317,22 +385,20 @@ class ChangingRdf:
         labels: Sequence[np.ndarray] | None,
         *,
         needs_cell: bool,
+        centers: ChangingCenters | None,
     ):
         self._edges, self._groups = edges, groups
-        self._labels, self._needs_cell = labels, needs_cell
+        self._labels, self._needs_cell, self._centers = labels, needs_cell, centers
 
     def compute(self, block: Block) -> RdfCounts:
         """Count the distances of a block."""
         counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
-        first, second = self._groups
-        members = zip(first.by_frame(block), second.by_frame(block, len(first.read)), strict=True)
         volume, n_first, n_pairs = 0.0, 0, 0
-        for row, (one, other) in enumerate(members):
-            only = slice(row, row + 1)
+        for row, (positions, (one, other)) in enumerate(self._sites(block)):
             of_frame, refused = self._bind(one, other).count(
-                block.raw[0][only], block.dimensions[only], counts
+                positions, block.dimensions[row : row + 1], counts
             )
-            check_refused(block[only], refused)
+            check_refused(block[row : row + 1], refused)
             volume += of_frame
             n_first += len(one[0])
             n_pairs += len(one[0]) * len(other[0])
@@ -342,10 +408,20 @@ class ChangingRdf:
         """Add what two neighbours counted."""
         return merge_rdf(left, right)
 
-    def _bind(
-        self, one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
-    ) -> _core.Rdf:
-        """Make the core's half for the atoms of a frame: their places, and columns."""
+    def _sites(self, block: Block) -> Iterable[tuple[np.ndarray, Sequence[Sites]]]:
+        """Find positions of each frame, and which of them are those of the groups."""
+        first = 0 if self._centers is None else self._centers.n_atoms
+        members = []
+        for group in self._groups:
+            members.append(group.by_frame(block, first))
+            first += len(group.read)
+        of_frames = list(zip(*members, strict=True))
+        if self._centers is not None:
+            return self._centers.of(block, of_frames)
+        return ((block.raw[0][row : row + 1], sites) for row, sites in enumerate(of_frames))
+
+    def _bind(self, one: Sites, other: Sites) -> _core.Rdf:
+        """Make the core's half for the sites of a frame."""
         labels = self._labels or (None, None)
         groups = [
             (columns, None if values is None else values[places])

@@ -22,10 +22,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.performance.number_format import many
-from paceline.trajectory.open import warn
 from paceline.transform.base import choose_atoms
-from paceline.transform.jumps import changed
+from paceline.transform.jumps import changed, warn_of_jumps
 
 #: Axes of each type of MSD.
 AXES = {
@@ -233,14 +231,12 @@ class EinsteinMSD(AnalysisBase):
         self._delta_t, gaps = check_times(self)
         if self.fit_range is not None:
             _fitted(self._delta_t, *self.fit_range)
-        if self.unwrap is not None and len(gaps):
-            warn(
-                f"{self.name}: {many(len(gaps), 'frame')} left out, the first is "
-                f"{self.frames[gaps[0]]}; unwrap={self.unwrap!r} went on from the frame before, as "
-                "if no particle had moved by more than half the cell meanwhile"
-            )
         if self.unwrap is not None:
-            self._warn_of_cells(np.delete(value[:, -3:], gaps, 0), np.delete(self.frames, gaps))
+            # Shortest steps are the same where the cell leans by another whole edge.
+            changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=self.unwrap == "tor")
+            changes = np.delete(self.frames, gaps)[1:][changes]
+            scheme = f"unwrap={self.unwrap!r}"
+            warn_of_jumps(self.name, scheme, "a particle", self.frames[gaps], changes)
         return SeriesParts(
             *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
         )
@@ -251,18 +247,6 @@ class EinsteinMSD(AnalysisBase):
         if rows.any():
             found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
             self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))
-
-    def _warn_of_cells(self, cells: np.ndarray, frames: np.ndarray) -> None:
-        """Warn of cells between which particles cannot be followed."""
-        # Shortest steps are the same where the cell leans by another whole edge.
-        found = frames[1:][changed(cells, lengths_only=self.unwrap == "tor")]
-        if len(found):
-            warn(
-                f"{self.name}: the cell changes by more than half an edge at "
-                f"{many(len(found), 'frame')}, the first is {found[0]}; unwrap={self.unwrap!r} may "
-                "take a particle for another image there: analyse the parts before and after by "
-                "themselves"
-            )
 
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""
@@ -380,7 +364,7 @@ def _fit(
 class _Particles:
     """Worker's half that collects positions of atoms, or centers."""
 
-    returns_new = False
+    returns_new = True  # a block is decoded into arrays of its own
 
     def __init__(
         self,

@@ -168,7 +168,9 @@ class RMSD(AnalysisBase):
             # A frame of the same trajectory is transformed as all others are.
             same = fixed.universe is self.atomgroup.universe
             transforms = self.transforms if same else ()
-            positions = reference_positions(fixed, self.ref_frame, transforms)
+            positions = reference_positions(
+                fixed, self.ref_frame, transforms, skip_damaged=self.skip_damaged
+            )
             groups.append((positions.astype(np.float64), weights))
         return CoreRows("rmsd", groups, self.superposition)
 

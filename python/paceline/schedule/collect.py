@@ -1,29 +1,26 @@
 """Collect the results of blocks, as they come, into whole results."""
 
 import math
-import shutil
+import pickle
 import tempfile
 import time
-import weakref
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import IO, Any
 
 import numpy as np
 
-from paceline._util.machine import MemoryLimit
-from paceline._util.system import CAN_WRITE_MAPPED, reserve, write_at
 from paceline.analysis.interfaces import Receiver
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.performance.number_format import amount, joined, many
+from paceline.performance.number_format import amount, many
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
+from paceline.schedule import result_arrays
 from paceline.schedule.plan import Plan
 from paceline.schedule.reduce import TreeReduction
+from paceline.schedule.result_arrays import allocate, in_file, in_memory, memory_limit, put_rows
 from paceline.schedule.tasks import (
     BlockResult,
     CollectedResult,
@@ -32,114 +29,12 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
 )
 
-#: Arrays larger than this are kept in a file that vanishes with them, where no limit is given,
-#: bytes.
-LARGE = 2**30
-#: Arrays that no limit counts, bytes: what a file takes is no less.
-SMALL = 2**20
 #: Records that wait for those of frames before them, at most, bytes; `SMALL` with a limit.
 AHEAD = 2**25
-#: Advice where there is no room for results.
-_REMEDY = (
-    "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
-    "room"
-)
+#: How blocks change the states of one analysis that scans, all together at most, bytes.
+STATES_BYTES = 2**31
 #: Damaged frames that a notebook lists.
 LISTED = 10
-
-
-#: What the present run may hold.
-_memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
-
-
-@contextmanager
-def limited(limit: int | None) -> Iterator[MemoryLimit]:
-    """Limit the memory of all arrays that are allocated within it, bytes."""
-    memory = MemoryLimit(limit)
-    token = _memory.set(memory)
-    try:
-        yield memory
-    finally:
-        _memory.reset(token)
-
-
-def allocate(shape: tuple[int, ...], dtype: np.dtype, in_memory: int | None = None) -> np.ndarray:
-    """Allocate an array, not filled: in memory, or in a nameless file, its `file`, if it is large.
-
-    `in_memory` is the size of the largest one in memory, bytes, if the run has no limit; by default
-    `LARGE`. With 0 it is always in a file.
-    """
-    array = _in_memory(shape, dtype, LARGE if in_memory is None else in_memory)
-    return _in_file(tempfile.TemporaryFile(), shape, dtype) if array is None else array
-
-
-def _in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarray | None:
-    """Allocate an array in memory; None if it is too large."""
-    memory, n_bytes = _memory.get(), math.prod(shape) * dtype.itemsize
-    if memory is None or memory.limit is None or not largest or n_bytes <= SMALL:
-        return np.empty(shape, dtype) if n_bytes <= largest else None
-    if not memory.take(n_bytes):
-        return None
-    array = np.empty(shape, dtype)
-    weakref.finalize(array, memory.give_back, n_bytes).atexit = False
-    return array
-
-
-def _in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Map an array to a nameless file, made as large as it."""
-    # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
-    folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
-    try:
-        reserve(file.fileno(), 0, n_bytes)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{error.strerror}: results take {amount(n_bytes)} in a file of this folder, which "
-            f"has {amount(shutil.disk_usage(folder).free)} free; {_REMEDY}",
-            folder,
-        ) from None
-    array = np.memmap(file, dtype=dtype, shape=shape)
-    array.file = file  # type: ignore[attr-defined]
-    return array
-
-
-def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
-    """Write rows to their places in an allocated array.
-
-    Those of a file are written to it: the first touch of each mapped page takes longer.
-    """
-    file = getattr(array, "file", None)
-    if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:
-        array[first : first + len(rows)] = rows
-        return
-    data = np.ascontiguousarray(rows, array.dtype).reshape(-1).view(np.uint8).data
-    offset = first * (array.nbytes // len(array))
-    while data:
-        n_bytes = write_at(file.fileno(), data, offset)
-        data, offset = data[n_bytes:], offset + n_bytes
-
-
-def check_room(sizes: Sequence[tuple[str, int]]) -> None:
-    """Raise `UnsupportedError` if results of these names and sizes (bytes) have no room.
-
-    Examples
-    --------
-    >>> check_room([("RMSD", 1000)])
-    """
-    memory, large = _memory.get(), []
-    left = memory.left if memory else None
-    for name, size in sizes:
-        if size <= (LARGE if left is None else max(left, SMALL)):
-            left = None if left is None else left - size
-        else:
-            large.append((name, size))
-    needed, folder = sum(size for _, size in large), tempfile.gettempdir()
-    if large and needed > (free := shutil.disk_usage(folder).free):
-        names = joined([name for name, _ in large])
-        raise UnsupportedError(
-            f"{names}: the results take {amount(needed)}, and {amount(free)} are free in {folder}, "
-            f"where those are kept that memory may not hold: {_REMEDY}"
-        )
 
 
 class DamagedFrames(list[tuple[int, str]]):
@@ -352,6 +247,8 @@ def _collector(
         return _Received(receiver)
     if analysis.ragged:
         return RecordLog(analysis, len(plan.frames))
+    if analysis.finds_states:
+        return _Changes(plan, analysis)
     return _Merged(len(plan), analysis) if analysis.reduces else _Rows(len(plan.frames), analysis)
 
 
@@ -488,8 +385,7 @@ class RecordLog:
         while self._ahead and min(self._ahead) <= self._next:
             self._write(min(self._ahead))
         waiting = sum(one.records.nbytes for one in self._ahead.values() if one.records is not None)
-        memory = _memory.get()
-        if waiting > (AHEAD if memory is None or memory.limit is None else min(AHEAD, SMALL)):
+        if waiting > (AHEAD if memory_limit() is None else min(AHEAD, result_arrays.SMALL)):
             self._write_all()
 
     def _write_all(self) -> None:
@@ -522,14 +418,16 @@ class RecordLog:
             n_known = sum(len(counts) for *_, counts in self._ranges)
             rooms.append(self._n_records * self._n_rows // n_known * 9 // 8)
         while self._file is None and new is None and rooms:
-            new = _in_memory((rooms.pop(), *like.shape[1:]), like.dtype, LARGE)
+            new = in_memory((rooms.pop(), *like.shape[1:]), like.dtype, result_arrays.LARGE)
         if new is None:
-            memory = _memory.get()
-            limit = LARGE if memory is None or memory.limit is None else max(memory.limit, SMALL)
-            n_room = self._n_records + min(limit, LARGE) // (4 * size)
+            limit = memory_limit()
+            most = result_arrays.LARGE
+            if limit is not None:
+                most = min(most, max(limit, result_arrays.SMALL))
+            n_room = self._n_records + most // (4 * size)
             is_new = self._file is None
             self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115
-            new = _in_file(self._file, (n_room, *like.shape[1:]), like.dtype)
+            new = in_file(self._file, (n_room, *like.shape[1:]), like.dtype)
             old = old if is_new else None
         if old is not None:
             new[: len(old)] = old
@@ -644,6 +542,49 @@ class _Merged:
     def whole(self, missing: np.ndarray) -> Any:
         """Get the merged result; frames that were left out never came here."""
         return self.tree.root
+
+
+class _Changes(_Merged):
+    """How each block changes the state of an analysis that scans, by its number."""
+
+    def __init__(self, plan: Plan, analysis: WorkerAnalysis):
+        super().__init__(len(plan), analysis)
+        self._plan, self._name = plan, analysis.name
+        self._n_blocks = self._n_bytes = 0
+
+    def add(self, result: BlockResult, changes: dict[int, Any]) -> None:
+        self._check_room(changes)
+        super().add(result, changes)
+
+    def put_all(self, changes: dict[int, Any]) -> None:
+        self._check_room(changes)
+        super().put_all(changes)
+
+    def _check_room(self, changes: dict[int, Any]) -> None:
+        """Raise `UnsupportedError` where there would be too much to keep."""
+        self._n_blocks += len(changes)
+        self._n_bytes += sum(map(_size_of, changes.values()))
+        if self._n_bytes <= STATES_BYTES:
+            return
+        all_bytes = self._n_bytes / self._n_blocks * len(self._plan)
+        larger = self._plan.block_frames * 2 ** math.ceil(math.log2(all_bytes / STATES_BYTES))
+        raise UnsupportedError(
+            f"{self._name}: states of {self._n_blocks} of {len(self._plan)} blocks take "
+            f"{amount(self._n_bytes)}, and there is room for {amount(STATES_BYTES)} in all: give "
+            f"fewer and larger blocks, block_frames={larger} or more"
+        )
+
+
+def _size_of(value: Any) -> int:
+    """Size of a state, bytes: of arrays as they are, and of all else when pickled."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.nbytes
+    if isinstance(value, tuple):
+        return sum(map(_size_of, value))
+    try:
+        return len(pickle.dumps(value, 5))
+    except Exception:  # of what is never sent: pickling runs code of every object's own
+        return 0
 
 
 def _united(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -18,8 +18,9 @@ from numpy.lib.array_utils import byte_bounds
 from paceline._util.system import CAN_SHARE, SharedFile
 from paceline.analysis.interfaces import Analysis, OverParts
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import Collected, Cursor, Record, RowRange, allocate
+from paceline.schedule.collect import Collected, Cursor, Record, RowRange
 from paceline.schedule.plan import Leaves, Plan
+from paceline.schedule.result_arrays import allocate
 from paceline.schedule.tasks import BlockResult, FunctionJob, FunctionTask
 
 #: Bytes from which on a part is read from a file by processes of this machine.

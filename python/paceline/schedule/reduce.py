@@ -1,6 +1,6 @@
 """Tree reduction: merge partial results in the same pairs, in whatever order they come."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,38 @@ def tree_reduce(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
         pairs = [merge(*values[k : k + 2]) for k in range(0, len(values) - 1, 2)]
         values = pairs + values[2 * len(pairs) :]
     return values[0]
+
+
+def tree_accumulate(
+    values: Iterable[Any], merge: Callable[[Any, Any], Any], initial: Any = None
+) -> Iterator[Any]:
+    """Yield what is before each value, from `initial` on, and at last what is after all of them.
+
+    Subtrees are merged as by `tree_reduce`, and joined from the left, the largest first: so values
+    may be cut into subtrees, each of which begins with what is before it. If `initial` is None,
+    for nothing, `merge` takes it.
+
+    Examples
+    --------
+    >>> def join(left, right):
+    ...     return f"({left}{right})" if left else right
+    >>> list(tree_accumulate("abcd", join))
+    [None, 'a', '(ab)', '((ab)c)', '((ab)(cd))']
+    >>> list(tree_accumulate("cd", join, initial="(ab)"))
+    ['(ab)', '((ab)c)', '((ab)(cd))']
+    """
+    # Level and value of each subtree that is complete, and what is before it.
+    subtrees: list[tuple[int, Any, Any]] = []
+    after = initial
+    yield after
+    for value in values:
+        level, before = 0, after
+        while subtrees and subtrees[-1][0] == level:
+            _, left, before = subtrees.pop()
+            value, level = merge(left, value), level + 1
+        subtrees.append((level, value, before))
+        after = merge(before, value)
+        yield after
 
 
 class TreeReduction:
@@ -65,6 +97,13 @@ class TreeReduction:
         self._waiting[level, number] = self.root = value
 
 
+def states_before(analysis: WorkerAnalysis, changes: Mapping[int, Any]) -> list[Any]:
+    """Compute the state before each block, by its number, from how each block changes it."""
+    all_but_last = (changes[number] for number in range(len(changes) - 1))
+    with analysis.naming_errors():
+        return list(tree_accumulate(all_but_last, analysis.merge_states))
+
+
 def merge_results(job: Job, level: int, results: Sequence[BlockResult]) -> BlockResult:
     """Merge the results of all blocks of a subtree, or of its two halves, given in order."""
     first = results[0]
@@ -94,11 +133,11 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
     if analysis.ragged:
         counts = np.concatenate([of_block.counts for of_block in values])
         found = [of_block.records for of_block in values if of_block.records is not None]
-        return Records(counts, _joined(analysis, found) if found else None)
-    return _joined(analysis, values)
+        return Records(counts, joined(analysis, found) if found else None)
+    return joined(analysis, values)
 
 
-def _joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
+def joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
     """Join the rows of neighbours; raise `AnalysisError` where they are not alike."""
     for rows in values:
         analysis.check_rows_match(rows, values[0])

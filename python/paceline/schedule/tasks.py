@@ -4,14 +4,16 @@ A *job* holds all that the blocks of one trajectory have in common, a *task* is 
 a *batch* is a subtree of neighbouring tasks for one worker.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from paceline._util.machine import MemoryLimit
-from paceline.analysis.interfaces import PerBlock, PerFrame, Ragged, Reduction
+from paceline.analysis.interfaces import PerBlock, PerFrame, PrefixScan, Ragged, Reduction
 from paceline.errors import AnalysisError
 from paceline.performance.records import BlockTiming
 from paceline.schedule.plan import Leaves
@@ -73,17 +75,32 @@ class WorkerAnalysis:
     """Worker's half of one analysis, and the columns of its atoms among the decoded ones."""
 
     name: str
-    computation: PerFrame | Reduction | PerBlock | Ragged
+    computation: PerFrame | Reduction | PerBlock | Ragged | PrefixScan
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     #: Frames that its blocks have before and after those whose rows it computes.
     halo: tuple[int, int] = (0, 0)
     shared: SharedRows = field(default_factory=SharedRows)
+    #: True in the second pass of a scan, whose tasks have the states before their blocks.
+    has_states: bool = False
+
+    @property
+    def scans(self) -> bool:
+        """True if its rows depend on all frames before."""
+        return hasattr(self.computation, "scan")
+
+    @property
+    def finds_states(self) -> bool:
+        """True in the first pass of a scan: a block gives how it changes the state, by its number.
+
+        None stands for no change, where all frames of a block were left out.
+        """
+        return self.scans and not self.has_states
 
     @property
     def reduces(self) -> bool:
         """True if it gives one result for all frames."""
-        return hasattr(self.computation, "merge")
+        return self.finds_states if self.scans else hasattr(self.computation, "merge")
 
     @property
     def per_block(self) -> bool:
@@ -102,8 +119,26 @@ class WorkerAnalysis:
 
     def merge(self, left: Any, right: Any) -> Any:
         """Merge the partial results of two neighbours; an error names the analysis."""
-        try:
+        if self.finds_states:
+            return {**left, **right}
+        with self.naming_errors():
             return self.computation.merge(left, right)  # type: ignore[union-attr]
+
+    def merge_states(self, left: Any, right: Any) -> Any:
+        """Merge two changes of state, or a state and the change after it; None is none."""
+        if left is None or right is None:
+            return right if left is None else left
+        return self.computation.merge(self.own_state(left), right)  # type: ignore[union-attr]
+
+    def own_state(self, state: Any) -> Any:
+        """Copy a state, which others have too, where a method of the user's may change it."""
+        return state if getattr(self.computation, "returns_new", False) else copy.deepcopy(state)
+
+    @contextmanager
+    def naming_errors(self) -> Iterator[None]:
+        """Raise `AnalysisError`, which names the analysis, for errors of its `merge`."""
+        try:
+            yield
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             message = f"{self.name} raised when blocks were merged: {reason}"
@@ -196,6 +231,9 @@ class Task:
         on from the block before.
     halo : pair of int
         Frames of the window before and after those of the block.
+    states : sequence
+        Of each analysis that scans the state before the block, None before the first frame; None
+        of all others. Empty if no analysis has states.
     """
 
     job: int
@@ -206,6 +244,7 @@ class Task:
     ahead: Extents | None
     state: "np.ndarray | Relay | None" = None
     halo: tuple[int, int] = (0, 0)
+    states: Sequence[Any] = ()
 
     #: A single block is a subtree of level 0.
     level: ClassVar[int] = 0

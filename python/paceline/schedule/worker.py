@@ -30,7 +30,7 @@ from paceline.errors import (
 )
 from paceline.performance.records import PARTS, BlockTiming
 from paceline.schedule.frame_cache import DecodedBlock, FrameCache
-from paceline.schedule.reduce import merge_results, tree_reduce
+from paceline.schedule.reduce import joined, merge_results, tree_accumulate, tree_reduce
 from paceline.schedule.relay import Relay
 from paceline.schedule.tasks import (
     AnyJob,
@@ -150,7 +150,7 @@ class Worker:
         untransformed, long_bonds = self._transform(task, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
-        values = [self._compute(analysis, task, decoded) for analysis in self._job.analyses]
+        values = self._compute_all(task, decoded)
         parts = {
             **_NO_PARTS,
             "open": cost.open,
@@ -183,7 +183,7 @@ class Worker:
             damaged = damaged + _damaged(task, failed)
             frames.seal()
             parts["transform"] = time.monotonic_ns() - begun
-        values = [self._compute(analysis, task, frames) for analysis in self._job.analyses]
+        values = self._compute_all(task, frames)
         parts["compute"] = time.monotonic_ns() - begun - parts["transform"]
         return values, frames.times[task.own], damaged, long_bonds, parts
 
@@ -248,7 +248,17 @@ class Worker:
 
         return task.state.apply(task.number, positions, decoded.dimensions, catch_up)
 
-    def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer) -> Any:
+    def _compute_all(self, task: Task, decoded: FrameBuffer) -> list[Any]:
+        """Compute all analyses of a block."""
+        states = task.states or [None] * len(self._job.analyses)
+        return [
+            self._compute(analysis, task, decoded, state)
+            for analysis, state in zip(self._job.analyses, states, strict=True)
+        ]
+
+    def _compute(
+        self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer, state: Any
+    ) -> Any:
         """Compute one analysis of a block: its rows or records, its partial result, or value."""
         window = task.rows_with(analysis.halo)
         block = Block(decoded[window], analysis.columns, analysis.attributes)
@@ -257,9 +267,11 @@ class Worker:
         try:
             if analysis.per_block:
                 return {task.number: computation.compute_block(_readable(block), task.first)}
+            if analysis.finds_states:
+                changes = [_change_over(computation, leaf) for leaf in self._leaves_of(block, task)]
+                return {task.number: tree_reduce(changes, analysis.merge_states)}
             if analysis.reduces:
-                cuts = self._job.leaves.cuts(task.first, len(block))
-                leaves = (_readable(block[begin:end]) for begin, end in pairwise(cuts))
+                leaves = map(_readable, self._leaves_of(block, task))
                 return tree_reduce(
                     [computation.compute(leaf) for leaf in leaves], computation.merge
                 )
@@ -269,10 +281,14 @@ class Worker:
                 place = analysis.shared.take(task.first, task.n_frames)
                 if place is not None:
                     return computation.compute(block, place)
-            rows = computation.compute(block)
-            if not _returns_new(computation):
-                # A copy: the function may fill the same array again for the next block.
-                rows = np.array(rows)
+            if analysis.has_states:
+                parts = _rows_from(analysis, self._leaves_of(block, task), state, where)
+            else:
+                parts = [computation.compute(block)]
+                if not _returns_new(computation):
+                    # A copy: the function may fill the same array again for the next block.
+                    parts = [np.array(parts[0])]
+                _check_rows(parts[0], len(block), f"{analysis.name} on {where}")
         except _Unusable as error:
             raise AnalysisError(str(error)) from None
         except Exception as error:
@@ -281,16 +297,15 @@ class Worker:
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError.of(f"{analysis.name} raised on {where}: {reason}", error) from error
-        if rows.ndim == 0 or len(rows) != len(block):
-            raise AnalysisError(
-                f"{analysis.name} on {where}: expected one row for each of the {len(block)} "
-                f"frames, found an array of shape {rows.shape}"
-            )
-        if rows.dtype.hasobject:
-            raise AnalysisError(f"{analysis.name} on {where}: expected numbers, found {rows.dtype}")
+        rows = parts[0] if len(parts) == 1 else joined(analysis, parts)
         begin = task.own.start - window.start
         # A copy of the block's own: those of its halo would be kept with them.
         return rows if len(rows) == task.n_frames else rows[begin : begin + task.n_frames].copy()
+
+    def _leaves_of(self, block: Block, task: Task) -> list[Block]:
+        """Cut a block into its leaves."""
+        cuts = self._job.leaves.cuts(task.first, len(block))
+        return [block[begin:end] for begin, end in pairwise(cuts)]
 
 
 def _damaged(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -313,7 +328,18 @@ def _readable(block: Block) -> Block:
 
 
 class _Unusable(Exception):
-    """Found where a function should have returned records."""
+    """Found where a function should have returned rows or records."""
+
+
+def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
+    """Raise `_Unusable` for what is not a row of numbers for each frame."""
+    if rows.ndim == 0 or len(rows) != n_frames:
+        raise _Unusable(
+            f"{where}: expected one row for each of the {n_frames} frames, found an array of shape "
+            f"{rows.shape}"
+        )
+    if rows.dtype.hasobject:
+        raise _Unusable(f"{where}: expected numbers, found {rows.dtype}")
 
 
 def _records_of(computation: Any, block: Block, where: str) -> Records:
@@ -343,6 +369,32 @@ def _records_of(computation: Any, block: Block, where: str) -> Records:
     counts[readable] = numbers
     # A copy: the function may fill the same array again for the next block.
     return Records(counts, records if _returns_new(computation) else records.copy())
+
+
+def _change_over(computation: Any, leaf: Block) -> Any:
+    """Compute how a leaf changes the state; None if no frame of it could be read."""
+    readable = _readable(leaf)
+    return computation.scan(readable) if len(readable) else None
+
+
+def _rows_from(
+    analysis: WorkerAnalysis, leaves: Sequence[Block], state: Any, where: str
+) -> list[np.ndarray]:
+    """Compute the rows of each leaf of a block, from the state before the first of them on."""
+    computation: Any = analysis.computation
+    changes = (_change_over(computation, leaf) for leaf in leaves[:-1])
+    states = tree_accumulate(changes, analysis.merge_states, state)
+    parts: list[np.ndarray] = []
+    for leaf, before in zip(leaves, states, strict=True):
+        readable = leaf.steps != DAMAGED_STEP
+        if not readable.any():
+            readable[:] = True  # for the shape of the rows, which are dropped
+        own = np.asarray(computation.compute(leaf[readable], analysis.own_state(before)))
+        _check_rows(own, int(readable.sum()), f"{analysis.name} on {where}")
+        rows = np.zeros((len(leaf), *own.shape[1:]), own.dtype)
+        rows[readable] = own
+        parts.append(rows)
+    return parts
 
 
 def _returns_new(computation: Any) -> bool:

@@ -176,7 +176,8 @@ class FileTrajectory(Trajectory):
     block overwrites them. Units are Å, ps, degrees and kJ/(mol·Å).
 
     Paceline's analyses that need no topology take it in the place of an AtomGroup: `TimeSeries`,
-    `Reduce`, `RaggedTimeSeries` and `Write`; ``trajectory.atoms[indices]`` are some of its atoms.
+    `Reduce`, `Scan`, `RaggedTimeSeries` and `Write`; ``trajectory.atoms[indices]`` are some of its
+    atoms.
 
     Attributes
     ----------

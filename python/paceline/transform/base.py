@@ -2,12 +2,21 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from paceline import _core
-from paceline.errors import DamagedFileError, SelectionError, TransformError, UnsupportedError
+from paceline.block import Block
+from paceline.errors import (
+    DamagedFileError,
+    MissingDataError,
+    SelectionError,
+    TransformError,
+    UnsupportedError,
+    with_script_advice,
+)
 
 
 class WorkerTransform(Protocol):
@@ -42,12 +51,29 @@ class Follower(Protocol):
         """
 
 
+class TransformScan(Protocol):
+    """Worker's half of the pass that finds states, as of an analysis that scans."""
+
+    def scan(self, block: Block) -> Any:
+        """Compute how the frames of a leaf change the state; at least one is there."""
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Join such changes of neighbours."""
+
+    def states(self, blocks: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Make the states of frames from the changes over all blocks, in order.
+
+        Their shape is (n_states, …). Also returns frames whose cell differs by more than half from
+        that of the frame before. None stands for a block of which no frame could be read.
+        """
+
+
 class WorkerScan(WorkerTransform, Protocol):
     """Worker's half of a transformation that follows atoms from frame to frame.
 
     A first pass over all frames, from the first of the trajectory on, finds the states in which
-    blocks begin (`apply`, `scan`, `merge`, `states`); in the next one each block goes on from its
-    state (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
+    blocks begin (`apply`, `scan_of`); in the next one each block goes on from its state
+    (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
     cannot be followed. Where one process has all frames, blocks are transformed in order instead
     (`follower`).
 
@@ -63,6 +89,10 @@ class WorkerScan(WorkerTransform, Protocol):
     def state_bytes(self) -> int:
         """Bytes of the state in one frame."""
 
+    @property
+    def change_bytes(self) -> int:
+        """Bytes of what `scan_of` finds of a block, but for states in its frames."""
+
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
     ) -> list[tuple[int, str]]:
@@ -71,19 +101,11 @@ class WorkerScan(WorkerTransform, Protocol):
     def follower(self) -> Follower:
         """Make what transforms blocks in order."""
 
-    def scan(
-        self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray
-    ) -> Any:
-        """Find the states of some frames of a leaf, relative to its first frame."""
+    def no_states(self, n: int) -> np.ndarray:
+        """States of `n` frames before anything has changed, shape (n, …)."""
 
-    def merge(self, left: Any, right: Any, wanted: np.ndarray) -> Any:
-        """Join what was found in neighbours."""
-
-    def states(self, scanned: Any, wanted: np.ndarray) -> np.ndarray:
-        """Make the states of frames from what was found in all: shape (n_wanted, …)."""
-
-    def changes(self, scanned: Any) -> np.ndarray:
-        """Frames whose cell differs by more than half from that of the frame before."""
+    def scan_of(self, frames: np.ndarray) -> TransformScan:
+        """Make the worker's half of the first pass, given the frames of the states."""
 
 
 class Transform(Protocol):
@@ -252,14 +274,19 @@ def updates_itself(atomgroup: Any) -> bool:
     return hasattr(atomgroup, "is_uptodate")
 
 
-def check_static(atomgroup: Any, name: str) -> None:
-    """Raise `UnsupportedError` for a group that updates itself: workers could not follow it."""
+def check_static(atomgroup: Any, name: str, instead: str = "") -> None:
+    """Raise `UnsupportedError` for a group that updates itself, where atoms must stay the same.
+
+    `instead` is what takes such groups.
+    """
     if updates_itself(atomgroup):
-        raise UnsupportedError(
-            f"{name}: an UpdatingAtomGroup changes from frame to frame; "
-            "give a fixed selection (updating=False), or find its atoms by SelectedAtoms of "
-            "paceline.analysis.groups"
+        instead = instead or "write a function for paceline.TimeSeries or Reduce, which find"
+        error = UnsupportedError(
+            f"{name}: an UpdatingAtomGroup changes from frame to frame, and the same atoms are "
+            "needed in each"
         )
+        advice = f": give a fixed selection (updating=False), or {instead} its atoms anew"
+        raise with_script_advice(error, advice)
 
 
 def known_weights(weights: str | None) -> str | None:
@@ -272,18 +299,19 @@ def known_weights(weights: str | None) -> str | None:
 def check_masses(mobile: Any, fixed: Any, tolerance: float, name: str, advice: str = "") -> None:
     """Raise `SelectionError` if masses of corresponding atoms, where known, differ too much.
 
-    `tolerance` is in u; `name` is the transformation or argument, and `advice` ends the message.
+    `tolerance` is in u; `name` is the transformation or argument; `advice` is for scripts.
     """
     if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
         return
     differing = np.flatnonzero(np.abs(mobile.masses - fixed.masses) > tolerance)
     if len(differing):
         first = differing[0]
-        raise SelectionError(
+        error = SelectionError(
             f"{name}: {len(differing)} pairs of atoms differ in mass by more than {tolerance} u, "
             f"the first is {mobile[first]} ({mobile[first].mass:.3f} u) and "
-            f"{fixed[first]} ({fixed[first].mass:.3f} u) of the reference{advice}"
+            f"{fixed[first]} ({fixed[first].mass:.3f} u) of the reference"
         )
+        raise with_script_advice(error, advice)
 
 
 def masses_of(group: Any, name: str) -> np.ndarray:
@@ -294,11 +322,15 @@ def masses_of(group: Any, name: str) -> np.ndarray:
 
 
 def reference_positions(
-    atomgroup: Any, frame: int, transforms: Sequence[Transform] = ()
+    atomgroup: Any,
+    frame: int,
+    transforms: Sequence[Transform] = (),
+    *,
+    skip_damaged: bool = False,
 ) -> np.ndarray:
     """Read positions of a group in one frame, after transformations; the trajectory does not move.
 
-    Returns float32, shape (n_atoms, 3), Å.
+    Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`.
 
     Raises
     ------
@@ -311,17 +343,25 @@ def reference_positions(
     n_frames = universe.trajectory.n_frames
     if not -n_frames <= frame < n_frames:
         raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
+    frame %= n_frames
     atoms, prepared = prepare_transforms(transforms, np.unique(indices), universe)
-    return read_frame(universe, frame, atoms, prepared)[np.searchsorted(atoms, indices)]
+    positions = read_frame(universe, frame, atoms, prepared, skip_damaged=skip_damaged)
+    return positions[np.searchsorted(atoms, indices)]
 
 
 def read_frame(
-    universe: Any, frame: int, atoms: np.ndarray, before: Sequence[WorkerTransform]
+    universe: Any,
+    frame: int,
+    atoms: np.ndarray,
+    before: Sequence[WorkerTransform],
+    *,
+    skip_damaged: bool = False,
 ) -> np.ndarray:
     """Read positions in one frame, after transformations that are prepared for these atoms.
 
     The trajectory does not move. Where atoms are followed from frame to frame, all frames before
-    are read too. Returns float32, shape (n_atoms, 3), Å.
+    are read too; with `skip_damaged`, those that cannot be are passed over, as in a run. Returns
+    float32, shape (n_atoms, 3), Å.
 
     Raises
     ------
@@ -330,31 +370,38 @@ def read_frame(
     """
     trajectory = universe.trajectory
     current = trajectory.ts.frame
-    scans = find_scan(before) is not None
-    wanted, scanned = np.array([frame]), cast(Any, ())
+    place = find_scan(before)
+    steps: list[Any] = [one.apply for one in before]
     try:
-        for number in range(0 if scans else frame, frame + 1):
-            ts = trajectory[number]
-            positions = ts.positions[np.newaxis, atoms]
-            cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
-            dimensions = np.array([cell], dtype=np.float32)
-            for step in before:
-                refused = step.apply(positions, dimensions)
-                if getattr(step, "scans", False) and not refused:
-                    scan: Any = step
-                    part = scan.scan(np.array([number]), positions, dimensions, wanted)
-                    scanned = scan.merge(scanned, part, wanted)
-                    if number < frame:
-                        break
-                    refused = scan.apply_from(scan.states(scanned, wanted), positions, dimensions)
-                for _, reason in refused:
-                    where = "" if number == frame else f"on the way to it, in frame {number}, "
-                    raise TransformError(
-                        f"frame {frame} cannot be the reference: {where}{reason}; give another "
-                        "reference"
-                    )
+        if place is not None:
+            follower = cast(WorkerScan, before[place]).follower()
+            steps[place] = lambda *of_frame: follower.move_on(*of_frame)[0]
+            for number in range(frame):
+                try:
+                    _transformed(trajectory, number, atoms, steps[: place + 1], frame)
+                except (DamagedFileError, MissingDataError, TransformError):
+                    if not skip_damaged:
+                        raise
+        return _transformed(trajectory, frame, atoms, steps, frame)
     finally:
         trajectory[current]
+
+
+def _transformed(
+    trajectory: Any, number: int, atoms: np.ndarray, steps: Sequence[Any], reference: int
+) -> np.ndarray:
+    """Read positions in one frame, and transform them, on the way to the reference frame."""
+    ts = trajectory[number]
+    positions = ts.positions[np.newaxis, atoms]
+    cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
+    dimensions = np.array([cell], dtype=np.float32)
+    for step in steps:
+        for _, reason in step(positions, dimensions):
+            where = "" if number == reference else f"on the way to it, in frame {number}, "
+            raise TransformError(
+                f"frame {reference} cannot be the reference: {where}{reason}; give another "
+                "reference"
+            )
     return positions[0]
 
 
@@ -365,11 +412,11 @@ def first_positions(
 
     With `skip_damaged`, frames that cannot be read or transformed are passed over.
     """
+    read = partial(reference_positions, atomgroup, transforms=transforms, skip_damaged=skip_damaged)
     for frame in frames[:-1].tolist() if skip_damaged else []:
         with suppress(DamagedFileError, TransformError):
-            return reference_positions(atomgroup, frame, transforms).astype(np.float64)
-    frame = int(frames[-1 if skip_damaged else 0])
-    return reference_positions(atomgroup, frame, transforms).astype(np.float64)
+            return read(frame).astype(np.float64)
+    return read(int(frames[-1 if skip_damaged else 0])).astype(np.float64)
 
 
 def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
+from paceline.block import Block
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import many
+from paceline.trajectory.open import warn
 from paceline.transform.base import Follower, Transform, WorkerTransform, describe, select
 
 
@@ -76,9 +79,8 @@ class _NoJump:
 _A = np.ndarray
 #: Number of the first and of the last frame; positions in them in units of the cell's vectors;
 #: images in the last one; frames of which images are noted, and these, all relative to the first;
-#: cells of the first and of the last frame, and frames whose cell changes by more than half. Empty
-#: if there was no frame.
-Images = tuple[()] | tuple[int, int, _A, _A, _A, _A, _A, _A, _A]
+#: cells of the first and of the last frame, and frames whose cell changes by more than half.
+Images = tuple[int, int, _A, _A, _A, _A, _A, _A, _A]
 
 
 class CoreNoJump:
@@ -98,6 +100,15 @@ class CoreNoJump:
         """Bytes of the images in one frame."""
         return 6 * len(self._made_of[1])
 
+    @property
+    def change_bytes(self) -> int:
+        """Bytes of what is known of a block: images, and places in its first and last frame."""
+        return 54 * len(self._made_of[1]) + 512
+
+    def no_states(self, n: int) -> np.ndarray:
+        """Images in `n` frames, int16, shape (n, n_followed, 3): all 0."""
+        return np.zeros((n, len(self._made_of[1]), 3), np.int16)
+
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
         """Refuse frames that cannot be followed; no atom moves."""
         return self._core.check(positions, dimensions)
@@ -116,31 +127,46 @@ class CoreNoJump:
         """Make what moves atoms to their images from the first frame of the trajectory on."""
         return _Follower(_core.NoJumpFollower(self._core))
 
-    def scan(
-        self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray
-    ) -> Images:
-        """Count images over neighbouring frames; note them in those of `wanted`, which increase.
+    def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
+        """Make what finds the images in some frames, which increase."""
+        return NoJumpScan(self, frames)
+
+    def count(self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray) -> Any:
+        """Count images over frames: places in the first and last one, images there and in rows."""
+        return self._core.scan(positions, dimensions, rows)
+
+
+class NoJumpScan:
+    """Worker's half of the first pass: counts images over blocks, relative to their first frame.
+
+    Images are noted in the frames `wanted`.
+    """
+
+    returns_new = True
+
+    def __init__(self, nojump: CoreNoJump, wanted: np.ndarray):
+        self._nojump, self._wanted = nojump, wanted
+
+    def scan(self, block: Block) -> Images:
+        """Count images over neighbouring frames.
 
         Of a frame that was left out, those in the next one are noted.
         """
-        if len(frames) == 0:
-            return ()
+        frames, dimensions, wanted = block.frames, block.dimensions, self._wanted
         noted = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
         rows = np.searchsorted(frames, noted).astype(np.int64)
-        first, last, moved, images = self._core.scan(positions, dimensions, rows)
+        first, last, moved, images = self._nojump.count(block.raw[0], dimensions, rows)
         cells = _core.cell_vectors(dimensions)
         changes = frames[1:][changed(cells)]
         found = first, last, moved, noted, images, cells[[0, -1]], changes
         return int(frames[0]), int(frames[-1]), *found
 
-    def merge(self, left: Images, right: Images, wanted: np.ndarray) -> Images:
+    def merge(self, left: Images, right: Images) -> Images:
         """Join the counts of neighbours, in which whole numbers add up exactly."""
-        if not left or not right:
-            return left or right
         begin, left_end, first, left_last, left_moved, left_noted, left_images = left[:7]
         right_begin, end, right_first, last, right_moved, right_noted, right_images = right[:7]
         between = left_moved - np.rint(right_first - left_last).astype(np.int64)
-        crossed = wanted[(wanted > left_end) & (wanted <= right_begin)]
+        crossed = self._wanted[(self._wanted > left_end) & (self._wanted <= right_begin)]
         found = (
             left_images,
             np.broadcast_to(_counted(between), (len(crossed), *between.shape)),
@@ -154,19 +180,22 @@ class CoreNoJump:
         ends = np.stack([left_cells[0], right_cells[1]])
         return begin, end, first, last, moved, noted, np.concatenate(found), ends, changes
 
-    def states(self, images: Images, wanted: np.ndarray) -> np.ndarray:
-        """Images in each frame of `wanted`, int16, shape (n_wanted, n_followed, 3).
+    def states(self, blocks: Sequence[Images | None]) -> tuple[np.ndarray, np.ndarray]:
+        """Images in each frame that is wanted, and frames whose cell changes by more than half.
 
-        They are 0 until the first frame that can be read, and after the last one.
+        The images are int16, of shape (n_wanted, n_followed, 3): 0 until the first frame that can
+        be read, and after the last one.
         """
-        found = np.zeros((len(wanted), len(self._made_of[1]), 3), np.int16)
-        if images:
-            found[np.searchsorted(wanted, images[5])] = images[6]
-        return found
-
-    def changes(self, images: Images) -> np.ndarray:
-        """Frames whose cell differs by more than half from that of the frame before."""
-        return np.asarray(images[8] if images else [], dtype=np.int64)
+        found = self._nojump.no_states(len(self._wanted))
+        before: Images | None = None
+        for block in blocks:
+            if block is None:
+                continue
+            here = block if before is None else self.merge(before, block)
+            found[np.searchsorted(self._wanted, here[5])] = here[6]
+            # Without the images that were noted: the next block has its own.
+            before = *here[:5], here[5][:0], here[6][:0], *here[7:]
+        return found, np.zeros(0, np.int64) if before is None else before[8]
 
 
 class _Follower:
@@ -218,6 +247,28 @@ def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
     differences = np.diff(edges if lengths_only else cells, axis=0)
     over = np.abs(differences) > (half if lengths_only else half[:, np.newaxis])
     return over.any(axis=tuple(range(1, over.ndim)))
+
+
+def warn_of_jumps(
+    path: str, scheme: str, one: str, left_out: Sequence[int] | np.ndarray, changes: np.ndarray
+) -> None:
+    """Warn of frames over which `one`, "an atom", say, may not have been followed rightly.
+
+    `path` begins the messages, and `scheme` names what follows: over frames that were left out, and
+    at which the cell changes by more than half an edge.
+    """
+    if len(left_out):
+        warn(
+            f"{path}: {many(len(left_out), 'frame')} left out, the first is {min(left_out)}; "
+            f"{scheme} went on from the frame before, as if no {one.split()[1]} had moved by more "
+            "than half the cell meanwhile"
+        )
+    if len(changes):
+        warn(
+            f"{path}: the cell changes by more than half an edge at "
+            f"{many(len(changes), 'frame')}, the first is {changes[0]}; {scheme} may take {one} "
+            "for another image there: analyse the parts before and after by themselves"
+        )
 
 
 def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:

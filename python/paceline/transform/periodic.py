@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 from paceline.trajectory.open import warn
 from paceline.transform.base import (
     CoreTransform,
@@ -32,10 +32,11 @@ def bonds_of(universe: Any, name: str) -> np.ndarray:
     # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
     bonds = getattr(universe._topology, "bonds", None)
     if bonds is None or len(bonds.values) == 0:
-        raise UnsupportedError(
+        error = UnsupportedError(
             f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
-            "PSF, PRMTOP, MOL2, …), or guess them with universe.atoms.guess_bonds()"
+            "PSF, PRMTOP, MOL2, …)"
         )
+        raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
     return np.array(bonds.values, dtype=np.int64)
 
 
@@ -160,10 +161,13 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
     n_atoms = np.bincount(residue_of[concerned])[residues]
     unbonded = residues[(n_atoms > 1) & (n_parts == n_atoms)]
     if len(unbonded):
-        raise UnsupportedError(
-            f"unwrap: the topology has no bonds for {_names(universe, unbonded)}; load a topology "
-            "that has them, guess them with universe.atoms.guess_bonds(), or name the molecules "
-            "that have bonds: unwrap(atomgroup)"
+        raise with_script_advice(
+            UnsupportedError(
+                f"unwrap: the topology has no bonds for {_names(universe, unbonded)}; load a "
+                "topology that has them"
+            ),
+            ", guess them with universe.atoms.guess_bonds(), or name the molecules that have "
+            "bonds: unwrap(atomgroup)",
         )
     divided = residues[n_parts > 1]
     if len(divided):
@@ -398,6 +402,7 @@ class CompoundCenters:
         several = [np.repeat(one.sizes, one.sizes) > 1 for one in groups]
         parts = [one.indices[some] for one, some in zip(groups, several, strict=True)]
         joined = np.unique(np.concatenate(parts))
+        self._groups = groups
         self._unwrap: WorkerTransform | None = None
         molecules = joined[:0]
         if whole and len(joined):
@@ -407,37 +412,56 @@ class CompoundCenters:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
             bonds = bonds[np.isin(bonds[:, 0], molecules)]
-        columns, first = [], len(molecules)
+        #: Of each group, columns of its atoms as they are, and in whole molecules.
+        self._columns: list[tuple[np.ndarray, np.ndarray]] = []
+        first = len(molecules)
         for one, some in zip(groups, several, strict=True):
-            places = first + np.arange(len(one.indices))
+            alone = first + np.arange(len(one.indices))
+            places = alone.copy()
             if len(molecules):
                 places[some] = np.searchsorted(molecules, one.indices[some])
-            columns.append(places)
+            self._columns.append((alone, places))
             first += len(places)
         self.indices = np.concatenate([molecules, *(one.indices for one in groups)])
-        self._columns = np.concatenate(columns).astype(np.int64)
-        self._sizes = np.concatenate([one.sizes for one in groups])
-        self._weights = np.concatenate([one.weights for one in groups])
         if len(molecules):
             bonds = np.searchsorted(molecules, bonds).astype(np.int64)
             self._unwrap = CoreTransform("unwrap", len(self.indices), bonds)
 
     def of(self, block: Block) -> np.ndarray:
         """Compute the centers, Å: float32, shape (n_frames, n_compounds, 3)."""
+        columns = np.concatenate([places for _, places in self._columns])
+        sizes = np.concatenate([one.sizes for one in self._groups])
+        weights = np.concatenate([one.weights for one in self._groups])
+        return _core.centers(self.positions(block), columns, sizes, weights)
+
+    def of_some(
+        self, positions: np.ndarray, group: int, atoms: np.ndarray, sizes: np.ndarray
+    ) -> np.ndarray:
+        """Compute centers of those compounds that some atoms of a group make up, Å.
+
+        Positions are those of `positions`; atoms are places in `indices` of the group, compound by
+        compound. One alone is where it is, in whichever image.
+        """
+        alone, places = (columns[atoms] for columns in self._columns[group])
+        columns = np.where(np.repeat(sizes, sizes) > 1, places, alone)
+        return _core.centers(positions, columns, sizes, self._groups[group].weights[atoms])
+
+    def positions(self, block: Block) -> np.ndarray:
+        """Collect positions, Å, those of molecules whole: shape (n_frames, n_indices, 3)."""
         positions, columns = block.raw
         if columns is not None:
-            positions = np.take(positions, columns, axis=1)
-        if self._unwrap is not None:
-            # Frames without a cell have no images, and their molecules are whole.
-            rows = np.flatnonzero(block.dimensions[:, :3].any(axis=1))
-            some = positions[rows]
-            self._make_whole(some, block.dimensions[rows], block.frames[rows])
-            if len(rows) == len(positions):
-                positions = some
-            else:
-                positions = positions.copy()
-                positions[rows] = some
-        return _core.centers(positions, self._columns, self._sizes, self._weights)
+            positions = np.take(positions, columns[: len(self.indices)], axis=1)
+        if self._unwrap is None:
+            return positions
+        # Frames without a cell have no images, and their molecules are whole.
+        rows = np.flatnonzero(block.dimensions[:, :3].any(axis=1))
+        some = positions[rows]
+        self._make_whole(some, block.dimensions[rows], block.frames[rows])
+        if len(rows) == len(positions):
+            return some
+        positions = positions.copy()
+        positions[rows] = some
+        return positions
 
     def _make_whole(
         self, positions: np.ndarray, dimensions: np.ndarray, frames: np.ndarray

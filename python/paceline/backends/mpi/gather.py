@@ -25,8 +25,9 @@ from mpi4py import MPI
 from paceline._util.system import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
-from paceline.schedule.collect import RecordLog, allocate
+from paceline.schedule.collect import RecordLog
 from paceline.schedule.reduce import TreeReduction
+from paceline.schedule.result_arrays import allocate
 from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 
 #: Bytes that are gathered at a time, beside the memory in which they end.

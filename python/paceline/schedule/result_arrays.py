@@ -1,0 +1,126 @@
+"""Arrays of results: in memory while there is room, and else in nameless files."""
+
+import math
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import IO
+
+import numpy as np
+
+from paceline._util.machine import MemoryLimit
+from paceline._util.system import CAN_WRITE_MAPPED, reserve, write_at
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import amount, joined
+
+#: Arrays larger than this are kept in a file that vanishes with them, where no limit is given,
+#: bytes.
+LARGE = 2**30
+#: Arrays that no limit counts, bytes: what a file takes is no less.
+SMALL = 2**20
+#: Advice where there is no room for results.
+_REMEDY = (
+    "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
+    "room"
+)
+#: What the present run may hold.
+_memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
+
+
+@contextmanager
+def limited(limit: int | None) -> Iterator[MemoryLimit]:
+    """Limit the memory of all arrays that are allocated within it, bytes."""
+    memory = MemoryLimit(limit)
+    token = _memory.set(memory)
+    try:
+        yield memory
+    finally:
+        _memory.reset(token)
+
+
+def memory_limit() -> int | None:
+    """Limit of the present run, bytes; None if it has none."""
+    memory = _memory.get()
+    return None if memory is None else memory.limit
+
+
+def allocate(shape: tuple[int, ...], dtype: np.dtype, largest: int | None = None) -> np.ndarray:
+    """Allocate an array, not filled: in memory, or in a nameless file, its `file`, if it is large.
+
+    `largest` is the size of the largest one in memory, bytes, if the run has no limit; by default
+    `LARGE`. With 0 it is always in a file.
+    """
+    array = in_memory(shape, dtype, LARGE if largest is None else largest)
+    return in_file(tempfile.TemporaryFile(), shape, dtype) if array is None else array
+
+
+def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarray | None:
+    """Allocate an array in memory; None if it is too large."""
+    memory, n_bytes = _memory.get(), math.prod(shape) * dtype.itemsize
+    if memory is None or memory.limit is None or not largest or n_bytes <= SMALL:
+        return np.empty(shape, dtype) if n_bytes <= largest else None
+    if not memory.take(n_bytes):
+        return None
+    array = np.empty(shape, dtype)
+    weakref.finalize(array, memory.give_back, n_bytes).atexit = False
+    return array
+
+
+def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Map an array to a nameless file, made as large as it."""
+    # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
+    folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
+    try:
+        reserve(file.fileno(), 0, n_bytes)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: results take {amount(n_bytes)} in a file of this folder, which "
+            f"has {amount(shutil.disk_usage(folder).free)} free; {_REMEDY}",
+            folder,
+        ) from None
+    array = np.memmap(file, dtype=dtype, shape=shape)
+    array.file = file  # type: ignore[attr-defined]
+    return array
+
+
+def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
+    """Write rows to their places in an allocated array.
+
+    Those of a file are written to it: the first touch of each mapped page takes longer.
+    """
+    file = getattr(array, "file", None)
+    if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:
+        array[first : first + len(rows)] = rows
+        return
+    data = np.ascontiguousarray(rows, array.dtype).reshape(-1).view(np.uint8).data
+    offset = first * (array.nbytes // len(array))
+    while data:
+        n_bytes = write_at(file.fileno(), data, offset)
+        data, offset = data[n_bytes:], offset + n_bytes
+
+
+def check_room(sizes: Sequence[tuple[str, int]]) -> None:
+    """Raise `UnsupportedError` if results of these names and sizes (bytes) have no room.
+
+    Examples
+    --------
+    >>> check_room([("RMSD", 1000)])
+    """
+    memory, large = _memory.get(), []
+    left = memory.left if memory else None
+    for name, size in sizes:
+        if size <= (LARGE if left is None else max(left, SMALL)):
+            left = None if left is None else left - size
+        else:
+            large.append((name, size))
+    needed, folder = sum(size for _, size in large), tempfile.gettempdir()
+    if large and needed > (free := shutil.disk_usage(folder).free):
+        names = joined([name for name, _ in large])
+        raise UnsupportedError(
+            f"{names}: the results take {amount(needed)}, and {amount(free)} are free in {folder}, "
+            f"where those are kept that memory may not hold: {_REMEDY}"
+        )
