@@ -190,6 +190,16 @@ def test_without_mpi4py(tmp_path):
 def test_the_mpi_of_another_launcher_is_refused():
     theirs = "OMPI_COMM_WORLD" if "Open MPI" not in library() else "PMI"
     told = {f"{theirs}_SIZE": "3", f"{theirs}_RANK": "0", "MPI_LOCALRANKID": "0"}
+    assert refusal(told).endswith("an mpi4py for the launcher's\n")
+
+
+def test_steps_of_slurm_whose_ranks_are_alone_are_refused():
+    told = {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "0"}
+    assert "--mpi=pmi2 for MPICH or Intel MPI, --mpi=pmix for Open MPI" in refusal(told)
+
+
+def refusal(told):
+    """What a command says that a launcher of another MPI started in three copies."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "info", "x.xtc"],
         env=environment() | told,
@@ -198,6 +208,7 @@ def test_the_mpi_of_another_launcher_is_refused():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "3 processes were launched together, but mpi4py's MPI" in done.stderr
+    return done.stderr
 
 
 def library():
@@ -329,6 +340,25 @@ def test_an_unlike_block_fails_the_run_also_at_its_end():
     with pytest.raises(AnalysisError, match="as from the other blocks"):
         worker.accept(Reply([True, True, True]))
     assert isinstance(worker.settle(Reply()), AnalysisError)
+
+
+@pytest.mark.parametrize(("n_bytes", "most"), [(0, 10.0), (2**20, 1.0)])
+def test_polls_that_move_bytes_stay_frequent_after_a_long_wait(n_bytes, most, monkeypatch):
+    from paceline.backends.mpi import comm
+
+    clock, polls = [0.0], iter(range(1000))
+
+    def sleep(seconds):
+        clock[0] += seconds
+
+    def tick():
+        sleep(1e-5)
+        return clock[0]
+
+    monkeypatch.setattr(comm, "time", SimpleNamespace(perf_counter=tick, sleep=sleep))
+    # Each poll moves a few bytes; where nothing moves, longer sleeps leave others the processor.
+    comm.wait_busy(SimpleNamespace(Test=lambda: next(polls, None) is None), n_bytes)
+    assert most / 10 < clock[0] < most
 
 
 def test_world_names_what_is_missing(monkeypatch):

@@ -83,10 +83,11 @@ def _of_another(size: int) -> UnsupportedError:
     from mpi4py import MPI
 
     library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\0 ")
+    slurm = "; with srun, give --mpi=pmi2 for MPICH or Intel MPI, --mpi=pmix for Open MPI"
     return UnsupportedError(
         f"{size} processes were launched together, but mpi4py's MPI ({library}) is not the "
         "launcher's, and sees one process alone; use the mpirun of that MPI, or an mpi4py for the "
-        "launcher's"
+        f"launcher's{slurm if 'SLURM_STEP_NUM_TASKS' in os.environ else ''}"
     )
 
 

@@ -28,8 +28,8 @@ U = TypeVar("U")
 
 #: Seconds between polls: at first, and after a long time without news.
 SHORTEST, LONGEST = 2e-4, 1e-2
-#: The most where all ranks take part already. Spinning costs even there: with 16 ranks on two
-#: cores, Gatherv of 80 MB took 7 s where Igatherv and sleeps take less than 1.
+#: The most where all ranks take part already, or bytes are on their way. Spinning costs even there:
+#: with 16 ranks on two cores, Gatherv of 80 MB took 7 s where Igatherv and sleeps take less than 1.
 PROMPT = 5e-4
 #: Seconds of polling without a sleep in a busy wait: for any call, and for each byte that it moves.
 _SPIN, _SPIN_BYTE = 1e-3, 1e-9
@@ -77,12 +77,13 @@ def wait_busy(request: MPI.Request, n_bytes: int = 0) -> None:
     """Wait for ranks that call at the same time; some MPI move bytes only during a poll."""
     begun = time.perf_counter()
     spin = _SPIN + _SPIN_BYTE * n_bytes
+    longest = PROMPT if n_bytes else LONGEST
     while not request.Test():
         waited = time.perf_counter() - begun
         if waited < spin:
             yield_processor()
         else:
-            time.sleep(min(_SLEEP * waited, LONGEST))
+            time.sleep(min(_SLEEP * waited, longest))
 
 
 class Comm:
