@@ -1,6 +1,11 @@
 """Updating groups: atom for atom what MDAnalysis selects in each frame."""
 
+import importlib
+import inspect
+import pkgutil
+import re
 import warnings
+from pathlib import Path
 
 import MDAnalysis
 import numpy as np
@@ -8,15 +13,19 @@ import pytest
 from MDAnalysis.analysis import density as theirs_density
 from MDAnalysis.analysis import rdf as theirs_rdf
 from MDAnalysis.core.selection import PointSelection
+from MDAnalysis.lib.distances import capped_distance
+from MDAnalysis.transformations import unwrap
 from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
+from paceline.analysis.battery import ATOMS
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.updating import follow
-from paceline.errors import AnalysisError, PacelineWarning, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
@@ -363,6 +372,9 @@ def test_damaged_frames_have_no_atoms(damaged):
     group = paceline.Universe(*files).select_atoms("around 4 resid 30", updating=True)
     run = paceline.TimeSeries(depth, group).run(on_error="skip", backend="serial")
     assert np.flatnonzero(np.isnan(run.results.timeseries[:, 0])).tolist() == sorted(missing)
+    found = Gyration(group, compound="residues").run(on_error="skip", backend="serial").results
+    assert np.flatnonzero(np.isnan(found.counts).all(axis=1)).tolist() == sorted(missing)
+    assert np.isfinite(np.delete(found.counts, missing, axis=0)).all()
 
 
 # Analyses of groups that change
@@ -385,6 +397,61 @@ def test_gyration_of_a_group_that_changes(pair):
     geometric = Gyration(ours, weights=None).run(backend="serial").results.rg
     spreads = [np.sqrt(theirs.positions.var(axis=0).sum()) for _ in theirs.universe.trajectory]
     np.testing.assert_allclose(geometric, spreads, rtol=1e-5)
+
+
+#: Attributes that number the compounds of atoms.
+NUMBERS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
+
+
+@pytest.mark.parametrize("compound", NUMBERS)
+def test_gyration_of_compounds_of_a_group_that_changes(compound, pair):
+    theirs, ours = (
+        one.select_atoms("resname SOL and around 4 protein", updating=True) for one in pair
+    )
+    found = Gyration(ours, compound=compound).run(backend="serial").results
+    waters = theirs.universe.select_atoms("resname SOL")
+    assert found.compounds.tolist() == np.unique(getattr(waters, NUMBERS[compound])).tolist()
+    for row, _ in enumerate(theirs.universe.trajectory):
+        present, numbers = found.counts[row] > 0, getattr(theirs, NUMBERS[compound])
+        groups = [theirs[numbers == number] for number in found.compounds[present]]
+        assert found.counts[row].sum() == sum(map(len, groups)) == len(theirs)
+        wanted = [
+            (one.radius_of_gyration(), *(one.gyration_moments() if len(one) > 1 else [0.0] * 3))
+            for one in groups
+        ]
+        numbers = np.column_stack([found.rg[row], found.gyration_moments[row]])
+        np.testing.assert_allclose(numbers[present], wanted, rtol=1e-6, atol=1e-6)
+        assert np.isnan(numbers[~present]).all()
+        alone = found.counts[row] == 1
+        assert np.isnan(found.asphericity[row][alone]).all()
+    table = found.to_dataframe()
+    assert table["atoms"].tolist() == found.counts.sum(axis=1).tolist()
+
+
+def densities(run):
+    """Densities of mass and charge along all axes."""
+    axes = [run.results[axis] for axis in "xyz"]
+    return np.array([(one.mass_density, one.charge_density) for one in axes])
+
+
+@pytest.mark.parametrize("grouping", ["atoms", *NUMBERS])
+def test_densities_along_axes_of_a_group_that_changes(grouping, wet):
+    theirs, ours = (one.select_atoms("prop z > 12 and name OW HW1", updating=True) for one in wet)
+    run = LinearDensity(ours, grouping, binsize=2.0).run(n_workers=2, block_frames=1)
+    # Each frame by itself, of atoms that stay the same.
+    one_by_one = [
+        densities(
+            LinearDensity(ours.universe.atoms[theirs.indices], grouping, binsize=2.0).run(
+                start=ts.frame, stop=ts.frame + 1, backend="serial"
+            )
+        )
+        for ts in theirs.universe.trajectory
+    ]
+    assert len({one.tobytes() for one in one_by_one}) == len(one_by_one)
+    np.testing.assert_allclose(densities(run), np.mean(one_by_one, axis=0), rtol=1e-12)
+    deviations = run.results.z.mass_density_stddev
+    np.testing.assert_allclose(deviations, np.std(one_by_one, axis=0)[2, 0], atol=1e-12)
+    assert "prop z > 12" in run.parameters()["atoms"]
 
 
 #: Groups, as functions of a Universe, and options.
@@ -429,6 +496,130 @@ def test_pairs_of_groups_that_change(name, pair):
     around = np.cumsum(found.results.count) / sizes[:, 0].sum()
     np.testing.assert_allclose(found.get_cdf(), around, rtol=1e-14)
     assert repr(first) in found.parameters()["g1"] or first == "all"
+
+
+#: Selections, that of a fixed group where the second is given, and compounds.
+CENTERS = {
+    "of a shell": ("resname SOL and around 4 protein", None, "residues"),
+    "of whole molecules": (
+        "resname SOL and same residue as around 4 protein",
+        "name OW",
+        "fragments",
+    ),
+    "of one group": ("name OW HW1 and around 5 protein", "protein", ("residues", None)),
+    "beside atoms": ("protein or prop z > 12", "resname SOL", (None, "residues")),
+}
+
+
+@pytest.mark.parametrize("name", CENTERS)
+def test_centers_of_groups_that_change(name, wet):
+    first, second, compound = CENTERS[name]
+    kinds = [compound] * 2 if isinstance(compound, str) else compound
+    sides = []
+    for universe in wet:
+        one = universe.select_atoms(first, updating=True)
+        sides.append((one, one if second is None else universe.select_atoms(second)))
+    options = {"nbins": 20, "range": (0.0, 9.0), "compound": compound}
+    found = InterRDF(*sides[1], **options).run(n_workers=2, block_frames=1)
+    wanted, alone, n_pairs, theirs = 0, 0, [], wet[0]
+    for ts in theirs.trajectory:
+        groups = [theirs.atoms[one.indices] for one in sides[0]]
+        fixed = [sides[1][0].universe.atoms[one.indices] for one in groups]
+        of_frame = InterRDF(*fixed, **options, norm="none")
+        alone = (
+            of_frame.run(start=ts.frame, stop=ts.frame + 1, backend="serial").results.count + alone
+        )
+        theirs.atoms.unwrap(compound="fragments", reference=None)
+        centers = [
+            one.positions if kind is None else one.center_of_mass(compound=kind)
+            for one, kind in zip(groups, kinds, strict=True)
+        ]
+        distances = capped_distance(*(one.astype("f4") for one in centers), 9.0, box=ts.dimensions)
+        wanted = wanted + np.histogram(distances[1], found.results.edges)[0]
+        n_pairs.append(len(centers[0]) * len(centers[1]))
+    assert found.results.count.tolist() == alone.tolist()
+    # Centers of MDAnalysis are in double precision before they are rounded.
+    np.testing.assert_allclose(found.results.count, wanted, atol=2)
+    norm = np.mean(n_pairs) / (found.results.volume_cum / 3) * 3
+    shells = 4 / 3 * np.pi * np.diff(found.results.edges**3)
+    np.testing.assert_allclose(found.results.rdf, found.results.count / (norm * shells))
+    theirs.trajectory.rewind()
+
+
+def test_pairs_of_one_residue_are_excluded_between_centers(wet):
+    shell = wet[1].select_atoms("resname SOL and around 4 protein", updating=True)
+    options = {"nbins": 4, "range": (0.0, 2.0), "norm": "none", "compound": (None, "residues")}
+    near = wet[1].select_atoms("name OW and around 4 protein", updating=True)
+    every = InterRDF(near, shell, **options).run(backend="serial").results.count
+    others = InterRDF(near, shell, **options, exclude_same="residue").run(backend="serial")
+    assert every.sum() > others.results.count.sum()
+
+
+def test_compounds_without_mass_in_a_group_are_named(wet):
+    ours = wet[1].copy()
+    ours.trajectory = paceline.trajectory.mdanalysis_reader.Reader(wet[1].trajectory.filename)
+    ours.select_atoms("name HW2").masses = 0.0
+    tail = ours.select_atoms("name OW HW2 and prop z > 12", updating=True)
+    water = ours.select_atoms("name OW")
+    with pytest.raises(AnalysisError, match=r"frame 0: .* only atoms without mass"):
+        InterRDF(tail, water, compound=("residues", None)).run(backend="serial")
+    with pytest.raises(AnalysisError, match=r"frame 0: number \d+ of the residues has no mass"):
+        LinearDensity(tail, "residues", binsize=5.0).run(backend="serial")
+    found = Gyration(tail, compound="residues").run(backend="serial").results
+    heavy = [(tail.universe.atoms[tail.indices].masses > 0).sum() for _ in wet[0].trajectory]
+    assert (found.rg == 0).sum(axis=1)[0] == heavy[0]
+
+
+def test_a_group_that_is_never_there_has_no_compounds(wet):
+    nobody = wet[1].select_atoms("name NOBODY and around 3 protein", updating=True)
+    with pytest.raises(SelectionError, match="no atom can be in 'name NOBODY"):
+        Gyration(nobody, compound="residues")
+    with pytest.raises(SelectionError, match="no atom can be in g1: there are no residues"):
+        InterRDF(nobody, wet[1].atoms, compound="residues")
+    assert not densities(LinearDensity(nobody, binsize=5.0).run(backend="serial")).any()
+
+
+def bits(universe, **options):
+    """Results of groups that change, as bytes."""
+    text = "resname SOL and same residue as around 4 protein"
+    near = universe.select_atoms(text, updating=True)
+    runs = [
+        Gyration(near, compound="residues"),
+        InterRDF(near, universe.select_atoms("name OW"), range=(0, 9), compound="residues"),
+        LinearDensity(near, "residues", binsize=1.0),
+    ]
+    paceline.run(runs, **options)
+    gyration, rdf, density = runs
+    values = gyration.results.gyration_moments, rdf.results.rdf, densities(density)
+    return [one.tobytes() for one in values]
+
+
+def test_same_bits_of_groups_that_change_on_every_backend(where, wet):
+    ours = wet[1]
+    alone = bits(ours, backend="serial")
+    assert bits(ours, **where) == bits(ours, backend="serial", block_frames=2) == alone
+
+
+def test_groups_that_change_in_chains_and_with_transformations(wet):
+    made, path = wet[0], wet[1].trajectory.filename
+    chain = paceline.Universe(made._topology, [path, path])
+    near = chain.select_atoms("same residue as around 4 protein", updating=True)
+    found = Gyration(near, compound="residues").run(n_workers=2, block_frames=4).results
+    assert len(found.rg) == 6
+    np.testing.assert_array_equal(found.rg[:3], found.rg[3:])
+    # Molecules are whole before they are selected, and measured.
+    whole = made.copy()
+    whole.load_new(path)
+    whole.trajectory.add_transformations(unwrap(whole.select_atoms("resname SOL")))
+    text = "name OW HW1 and prop z > 12"
+    ours, theirs = (one.select_atoms(text, updating=True) for one in (chain, whole))
+    counts = Gyration(ours, compound="segments").run(
+        stop=3, transforms=[paceline.transform.unwrap("resname SOL")]
+    )
+    wanted = [(len(theirs), theirs.radius_of_gyration()) for _ in whole.trajectory]
+    np.testing.assert_allclose(
+        np.column_stack([counts.results.counts, counts.results.rg]), wanted, rtol=1e-5
+    )
 
 
 def test_density_of_a_group_that_changes(pair):
@@ -489,3 +680,94 @@ def test_gyration_of_a_single_atom_is_that_of_a_point(wet):
     assert found.counts.tolist() == [1]
     assert found.rg.tolist() == [0.0]
     assert np.isnan([found.asphericity, found.shape_parameter]).all()
+
+
+# All analyses
+
+#: Bases, and what takes descriptions of analyses.
+NO_ANALYSES = {"AnalysisBase", "GroupsAnalysis", "SingleFrameAnalysis", "Battery", "Replicas"}
+#: Universes that analyses take, from which no atoms are taken, and the present frame's reference.
+NO_GROUPS = {("InterRDF_s", "u"), ("Contacts", "u"), ("Contacts", "refgroup")}
+#: Other parameters that must be given.
+GIVEN = {
+    "function": depth,
+    "scan": depth,
+    "compute": depth,
+    "merge": np.add,
+    "cutoff": 2.0,
+    "SurvivalProbability.select": "around 3 protein",
+}
+
+
+def analyses():
+    """All classes of analyses, by their names."""
+    found = {}
+    for module in pkgutil.iter_modules(paceline.analysis.__path__):
+        one = importlib.import_module(f"paceline.analysis.{module.name}")
+        for name, value in vars(one).items():
+            own = isinstance(value, type) and value.__module__ == one.__name__
+            if own and hasattr(value, "run") and name[0] != "_" and name not in NO_ANALYSES:
+                found[name] = value
+    return found
+
+
+def parameters_of(cls):
+    """Names of parameters that take atoms, and of the others that must be given."""
+    names, others = [], []
+    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+        takes_atoms = name in (*ATOMS, "group", "hydrogens") or (
+            name == "select" and cls.__name__ in ("LinearDensity", "Contacts", "LeafletSeries")
+        )
+        if takes_atoms:
+            names.append(name)
+        elif parameter.default is parameter.empty and parameter.kind != parameter.VAR_KEYWORD:
+            others.append(name)
+    return names, others[1:]  # without self
+
+
+def made_with(cls, changing, atoms, group):
+    """Make an analysis of which one parameter is a group that changes, and others are fixed."""
+    names, others = parameters_of(cls)
+    signature = inspect.signature(cls.__init__).parameters
+    arguments = {}
+    for name in names:
+        one = group if name == changing else atoms
+        if name != changing and signature[name].default is not inspect.Parameter.empty:
+            continue
+        if name in ("u", "universe") and name != changing:
+            one = atoms.universe
+        shapes = {"atomgroups": [one], "ags": [(atoms, one)], "refgroup": (atoms, one)}
+        if cls.__name__ == "Contacts":
+            shapes["select"] = (atoms, one)
+        arguments[name] = shapes.get(name, one)
+    for name in (*others, "cutoff") if cls.__name__ == "Clustering" else others:
+        arguments[name] = GIVEN.get(f"{cls.__name__}.{name}", GIVEN.get(name))
+    return cls(**arguments)
+
+
+def what_they_do(universe):
+    """Analyses that find the atoms of groups that change, and those that refuse such groups."""
+    atoms = universe.select_atoms("resname SOL")[:30]
+    group = universe.select_atoms("resname SOL and prop z > 3", updating=True)
+    done = {}
+    for name, cls in analyses().items():
+        for parameter in parameters_of(cls)[0]:
+            if (name, parameter) in NO_GROUPS:
+                continue
+            try:
+                made_with(cls, parameter, atoms, group)
+                does = "find"
+            except UnsupportedError as error:
+                does = "refuse" if "UpdatingAtomGroup" in str(error) else str(error)
+            assert done.setdefault(name, does) == does, (name, parameter)
+    return done
+
+
+def test_every_analysis_finds_the_atoms_or_refuses_as_the_manual_says(wet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # AlignTraj writes a file
+    done = what_they_do(wet[1])
+    manual = (Path(__file__).parents[1] / "docs" / "analysing.md").read_text()
+    section = manual.split("## Groups that change")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (find|refuse)[^|]*\|([^|]*)\|", section, re.MULTILINE)
+    told = {name: does for does, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert told == done

@@ -141,9 +141,6 @@ def test_what_has_no_shape_is_refused(universe):
         Gyration(ca[:1])
     with pytest.raises(SelectionError, match=r"214 of the residues .*MET.* less than two atoms"):
         Gyration(ca, compound="residues", weights=None)
-    near = universe.select_atoms("around 5 resid 30", updating=True)
-    with pytest.raises(UnsupportedError, match="compound='residues' needs atoms that do not"):
-        Gyration(near, compound="residues")
     with pytest.raises(ValueError, match="'group', 'residues'"):
         Gyration(ca, compound="molecules")
     with pytest.raises(ValueError, match="weights must be None or 'mass'"):

@@ -12,10 +12,9 @@ from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreHalf, SparseCounts, columns_of, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
-from paceline.analysis.updating import GroupFinder, describe_group, follow
+from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import updates_itself
 
 
 class DensityAnalysis(AnalysisBase):
@@ -117,12 +116,8 @@ class DensityAnalysis(AnalysisBase):
 
     def _follow(self, atomgroup: Any, verbose: bool) -> None:
         """Find what the workers need of a group, which may change from frame to frame."""
-        self._finder, self._described = None, ""
-        if updates_itself(atomgroup):
-            self._finder = follow(atomgroup, "DensityAnalysis")
-            self._described = describe_group(atomgroup)
-            atomgroup = atomgroup.universe.atoms[self._finder.read]
-        AnalysisBase.__init__(self, atomgroup, verbose=verbose)
+        atoms, self._finder, self._described = follow_if_changing(atomgroup, "DensityAnalysis")
+        AnalysisBase.__init__(self, atoms, verbose=verbose)
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""

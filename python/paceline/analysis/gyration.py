@@ -7,15 +7,15 @@ import numpy as np
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
-from paceline.analysis.kernels import CoreRows
+from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.updating import GroupFinder, describe_group, follow
-from paceline.block import Block, check_refused
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.analysis.updating import GroupFinder, follow_if_changing
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 from paceline.performance.number_format import many
 from paceline.trajectory.open import warn
-from paceline.transform.base import known_weights, masses_of, updates_itself
+from paceline.transform.base import known_weights, masses_of
 
 #: Attributes of atoms that tell their compounds.
 COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
@@ -46,7 +46,8 @@ class Gyration(AnalysisBase):
         The atoms; also a group that updates itself, whose atoms workers find in each frame.
     compound : {"group", "residues", "segments", "fragments"}
         Compute these numbers for all atoms together, or for those of each residue, segment or
-        molecule. A group that updates itself is one.
+        molecule. Of a group that updates itself these are all that may have atoms in it, and in
+        each frame only the group's own atoms of them count.
     weights : {"mass", None}
         None gives all atoms the same weight instead of their mass.
 
@@ -65,11 +66,11 @@ class Gyration(AnalysisBase):
         From -1/4 (oblate) over 0 (a sphere) to 2 (a rod).
     results.compounds : numpy.ndarray of int64, shape (n_compounds,)
         Indices of the residues, segments or fragments in the Universe; of compounds alone.
-    results.counts : numpy.ndarray of int64, shape (n_frames,)
+    results.counts : numpy.ndarray of int64, shape (n_frames,) or (n_frames, n_compounds)
         Number of atoms in each frame, of a group that updates itself alone. If damaged frames were
         left out it is of float64, and NaN for these. Where no atom has a mass all numbers are NaN,
-        and a warning names the first such frame; where one has, its radius is 0 and it has no
-        shape: NaN.
+        and if it is so of the whole group, a warning names the first such frame; where one has, its
+        radius is 0 and it has no shape: NaN.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -78,10 +79,11 @@ class Gyration(AnalysisBase):
     Raises
     ------
     SelectionError
-        The group holds no atoms, or a compound less than two atoms that have a mass.
+        The group holds no atoms, or no atom can ever be in one that updates itself; or a compound
+        of a fixed group has less than two atoms that have a mass.
     UnsupportedError
         The topology has no masses, or no bonds that tell fragments; or a group updates itself, and
-        workers cannot evaluate it or compounds of it are asked for.
+        workers cannot evaluate it.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: all atoms of a compound are
         at the same place.
@@ -104,34 +106,34 @@ class Gyration(AnalysisBase):
         weights: str | None = "mass",
         verbose: bool = False,
     ):
-        self._finder, self._described = None, ""
-        if updates_itself(atomgroup):
-            if compound != "group":
-                raise UnsupportedError(
-                    f"Gyration: compound={compound!r} needs atoms that do not change from frame to "
-                    "frame: give a fixed selection (updating=False), or take compound='group'"
-                )
-            self._finder, self._described = follow(atomgroup, "Gyration"), describe_group(atomgroup)
-            atomgroup = atomgroup.universe.atoms[self._finder.read]
-        super().__init__(atomgroup, verbose=verbose)
+        atoms, self._finder, self._described = follow_if_changing(atomgroup, "Gyration")
+        super().__init__(atoms, verbose=verbose)
         if len(self.atomgroup) == 0:
             raise SelectionError("Gyration: the group holds no atoms")
         self.compound, self.weights = compound, known_weights(weights)
-        numbers = self._compound_of_atoms()
-        self._order = np.argsort(numbers, kind="stable")
-        self._compounds, self._sizes = np.unique(numbers, return_counts=True)
+        self._numbers = self._compound_of_atoms()
+        counted = self._numbers
+        if self._finder is not None and compound != "group":
+            counted = counted[self._finder.may_choose]
+        self._compounds, self._sizes = np.unique(counted, return_counts=True)
+        if len(self._compounds) == 0:
+            raise SelectionError(f"Gyration: no atom can be in {self._described}: no {compound}")
         self._weights = None
         if weights is not None:
-            self._weights = masses_of(self.atomgroup, "Gyration, weights='mass',")[self._order]
+            self._weights = masses_of(self.atomgroup, "Gyration, weights='mass',")
             if not (np.isfinite(self._weights).all() and (self._weights >= 0).all()):
                 raise ValueError("Gyration: masses must be finite numbers, and none negative")
         if self._finder is None:
+            self._order = np.argsort(self._numbers, kind="stable")
             self._check_shapes()
+        if compound != "group":
+            self.row_bytes = 8 * (N_NUMBERS + 1) * len(self._compounds)
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of each compound, one after the other."""
-        return self.atomgroup.indices[self._order]
+        """Atoms of each compound, one after the other; those that a changing group reads."""
+        atoms = self.atomgroup.indices
+        return atoms if self._finder is not None else atoms[self._order]
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
@@ -144,9 +146,12 @@ class Gyration(AnalysisBase):
     def prepare(self) -> PerFrame:
         """All that the kernel needs are sizes and weights."""
         if self._finder is not None:
-            return _OfFrames(self._finder, self._weights)
+            # Of compounds that have no atom which may be in the group, the place does not matter.
+            places = np.searchsorted(self._compounds, self._numbers)
+            return _OfFrames(self._finder, places, len(self._compounds), self._weights)
+        weights = None if self._weights is None else self._weights[self._order]
         shape = (len(self._sizes), N_NUMBERS)
-        return CoreRows("gyration", self._sizes, self._weights, shape=shape)
+        return CoreRows("gyration", self._sizes, weights, shape=shape)
 
     def finish(self, value: np.ndarray) -> None:
         """Take the numbers apart."""
@@ -161,10 +166,12 @@ class Gyration(AnalysisBase):
         rg = value[..., 0]
         columns = {"frame": self.frames, "time (ps)": self.times}
         if self._finder is not None:
-            counts, value = value[:, -1], value[:, :-1]
+            counts, value = value[..., -1], value[..., :-1]
             known = np.isfinite(counts)
-            columns["atoms"] = arrays["counts"] = counts.astype(np.int64) if known.all() else counts
-            self._warn_of_frames(known & np.isnan(rg))
+            arrays["counts"] = counts.astype(np.int64) if known.all() else counts
+            columns["atoms"] = arrays["counts"].reshape(len(counts), -1).sum(axis=1)
+            if self.compound == "group":
+                self._warn_of_frames(known & np.isnan(rg))
         columns.update(zip(titles, np.atleast_2d(rg.T), strict=True))
         if self.compound == "group":
             names = ["Rg about x (Å)", "Rg about y (Å)", "Rg about z (Å)"]
@@ -205,14 +212,17 @@ class Gyration(AnalysisBase):
         try:
             return np.asarray(getattr(self.atomgroup, COMPOUNDS[self.compound]), dtype=np.int64)
         except AttributeError:
-            raise UnsupportedError(
+            error = UnsupportedError(
                 "compound='fragments' needs bonds, which the topology has not: give one that has "
-                "them, or guess them (u.atoms.guess_bonds())"
-            ) from None
+                "them"
+            )
+            raise with_script_advice(error, ", or guess them (u.atoms.guess_bonds())") from None
 
     def _check_shapes(self) -> None:
         """Raise `SelectionError` where a compound has less than two atoms that weigh anything."""
-        heavy = np.ones(len(self._order)) if self._weights is None else self._weights > 0
+        heavy = np.ones(len(self._order), bool)
+        if self._weights is not None:
+            heavy = self._weights[self._order] > 0
         firsts = np.cumsum(self._sizes) - self._sizes
         few = np.flatnonzero(np.add.reduceat(heavy, firsts, dtype=np.int64) < 2)
         if len(few):
@@ -229,34 +239,45 @@ class Gyration(AnalysisBase):
 
 
 class _OfFrames:
-    """Worker's half for a group that changes: numbers of each frame, then that of its atoms."""
+    """Worker's half for a group that changes: numbers of each compound, then that of its atoms."""
 
     returns_new = True
 
-    def __init__(self, finder: GroupFinder, weights: np.ndarray | None):
+    def __init__(
+        self,
+        finder: GroupFinder,
+        compounds: np.ndarray,
+        n_compounds: int,
+        weights: np.ndarray | None,
+    ):
         self._finder, self._weights = finder, weights
+        self._compounds, self._n_compounds = compounds, n_compounds
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64, shape (n_frames, 1, N_NUMBERS + 1)."""
-        found = np.full((len(block), 1, N_NUMBERS + 1), np.nan)
+        """Compute the rows of a block, float64, shape (n_frames, n_compounds, N_NUMBERS + 1)."""
+        found = np.full((len(block), self._n_compounds, N_NUMBERS + 1), np.nan)
         for row, (places, columns) in enumerate(self._finder.by_frame(block)):
             if block.held[row]:
-                self._compute_frame(block, row, places, columns, found[row, 0])
+                self._compute_frame(block, row, places, columns, found[row])
         return found
 
     def _compute_frame(
         self, block: Block, row: int, places: np.ndarray, columns: np.ndarray, out: np.ndarray
     ) -> None:
+        n_compounds, compounds = self._n_compounds, self._compounds[places]
         weights = None if self._weights is None else self._weights[places]
-        n_heavy = len(places) if weights is None else np.count_nonzero(weights)
-        out[-1] = len(places)
-        if n_heavy == 1:
-            out[: N_NUMBERS - 2] = 0.0  # as in MDAnalysis; a point has no shape
-        if n_heavy < 2:
+        heavy = slice(None) if weights is None else weights > 0
+        n_heavy = np.bincount(compounds[heavy], minlength=n_compounds)
+        out[:, -1] = sizes = np.bincount(compounds, minlength=n_compounds)
+        out[n_heavy == 1, : N_NUMBERS - 2] = 0.0  # as in MDAnalysis; a point has no shape
+        with_shape = n_heavy > 1
+        if not with_shape.any():
             return
-        only = slice(row, row + 1)
-        kernel = _core.RowKernel.gyration(columns, np.array([len(columns)]), weights)
-        numbers = np.empty((1, N_NUMBERS))
-        refused = kernel.compute(block.raw[0][only], block.dimensions[only], numbers)
-        check_refused(block[only], refused)
-        out[:-1] = numbers
+        order = np.argsort(compounds, kind="stable")
+        order = order[with_shape[compounds[order]]]
+        kernel = _core.RowKernel.gyration(
+            columns[order], sizes[with_shape], None if weights is None else weights[order]
+        )
+        numbers = np.empty((1, kernel.n_columns))
+        fill_row(kernel, block, row, numbers)
+        out[with_shape, :-1] = numbers.reshape(-1, N_NUMBERS)

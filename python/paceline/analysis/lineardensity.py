@@ -9,10 +9,12 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
-from paceline.analysis.kernels import CoreRows, Moments, RowMoments
+from paceline.analysis.kernels import CoreRows, Moments, RowMoments, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.analysis.updating import GroupFinder, follow_if_changing
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 
 #: Groups of atoms whose centers of mass may stand for them, and the attributes that number them.
 COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
@@ -23,6 +25,10 @@ DEPRECATED = {
     "char": "charge_density",
     "char_std": "charge_density_stddev",
 }
+
+
+#: Of each atom, the place of its compound, and its mass (u).
+Compounds = tuple[np.ndarray, np.ndarray]
 
 
 class AxisResults(Results):
@@ -51,10 +57,11 @@ class LinearDensity(AnalysisBase):
     Parameters
     ----------
     select : AtomGroup
-        The atoms. They need masses and charges.
+        The atoms. They need masses and charges. Of a group that updates itself workers find them
+        in each frame; one without atoms counts with densities of 0.
     grouping : {"atoms", "residues", "segments", "fragments"}
         Count atoms where they are, or those of each residue, segment or fragment at their center
-        of mass. Molecules must be whole for that.
+        of mass. Molecules must be whole for that. Only the group's own atoms count.
     binsize : float
         Width of the bins in the Universe's present frame, Å, rounded up to a whole part of the
         longest edge.
@@ -81,11 +88,12 @@ class LinearDensity(AnalysisBase):
     SelectionError
         The group holds no atoms.
     UnsupportedError
-        The group updates itself, or the topology lacks masses, charges or what groups them, or the
-        present frame has no cell.
+        The group updates itself, and workers cannot evaluate it; or the topology lacks masses,
+        charges or what groups them, or the present frame has no cell.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell, or
-        an impossible one, or positions that are not finite.
+        an impossible one, or positions that are not finite; or the atoms that a group which updates
+        itself has of a residue, segment or fragment have no mass.
 
     Examples
     --------
@@ -95,6 +103,13 @@ class LinearDensity(AnalysisBase):
     >>> density = LinearDensity(u.atoms, binsize=20).run()
     >>> density.results.z.mass_density.round(2)
     array([1.02, 1.03, 0.84, 0.  ])
+
+    Of water near the protein alone:
+
+    >>> near = u.select_atoms("same residue as (name OW and around 4 protein)", updating=True)
+    >>> density = LinearDensity(near, "residues", binsize=20).run(stop=2)
+    >>> density.results.z.mass_density.round(2)
+    array([0.09, 0.1 , 0.06, 0.  ])
     """
 
     SHARED_RESULTS = ("x", "y", "z")
@@ -102,7 +117,8 @@ class LinearDensity(AnalysisBase):
     def __init__(
         self, select: Any, grouping: str = "atoms", binsize: float = 0.25, verbose: bool = False
     ):
-        super().__init__(select, verbose=verbose)
+        atoms, self._finder, self._described = follow_if_changing(select, "LinearDensity")
+        super().__init__(atoms, verbose=verbose)
         if len(self.atomgroup) == 0:
             raise SelectionError("LinearDensity: select holds no atoms")
         if grouping != "atoms" and grouping not in COMPOUNDS:
@@ -111,23 +127,16 @@ class LinearDensity(AnalysisBase):
                 "'segments' or 'fragments'"
             )
         self.grouping, self.binsize = grouping, binsize
-        masses, charges = (
-            np.asarray(self._of_atoms(name), dtype=np.float64) for name in ("masses", "charges")
-        )
-        self._compounds: tuple[np.ndarray, np.ndarray] | None = None
-        if grouping != "atoms":
-            numbers = self._of_atoms(COMPOUNDS[grouping])
-            found, rows = np.unique(numbers, return_inverse=True)
-            self._compounds = np.asarray(rows, dtype=np.int64), masses
-            masses = np.bincount(rows, weights=masses).astype(np.float64)
-            charges = np.bincount(rows, weights=charges).astype(np.float64)
-            if not masses.all():
-                number = found[np.flatnonzero(masses == 0)[0]]
-                raise UnsupportedError(
-                    f"LinearDensity: number {number} of the {grouping} has no mass, and so no "
-                    "center of mass; leave it out, or take grouping='atoms'"
-                )
-        self.masses, self.charges = masses, charges
+        columns = [self._of_atoms(name) for name in ("masses", "charges")]
+        self._weights = np.column_stack(columns).astype(np.float64, copy=False)
+        self._numbers = None if grouping == "atoms" else self._of_atoms(COMPOUNDS[grouping])
+        self._of_group: tuple[np.ndarray, Compounds | None] = self._weights, None
+        if self._finder is None and self._numbers is not None:
+            try:
+                self._of_group = _sum_compounds(self._weights, self._numbers, grouping)
+            except ValueError as error:
+                raise UnsupportedError(f"LinearDensity: {error}") from None
+        self.masses, self.charges = self._of_group[0].T
         self.nbins = self._number_of_bins()
 
     @classmethod
@@ -140,7 +149,7 @@ class LinearDensity(AnalysisBase):
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
         return {
-            "atoms": describe_atoms(self.atomgroup),
+            "atoms": self._described or describe_atoms(self.atomgroup),
             "grouping": self.grouping,
             "binsize": self.binsize,
             "nbins": self.nbins,
@@ -148,8 +157,10 @@ class LinearDensity(AnalysisBase):
 
     def prepare(self) -> Reduction:
         """Collect masses and charges."""
-        weights = np.column_stack([self.masses, self.charges])
-        return RowMoments(CoreRows("density_profiles", weights, self._compounds, self.nbins))
+        if self._finder is None:
+            return RowMoments(CoreRows("density_profiles", *self._of_group, self.nbins))
+        given = self._finder, self._weights, self._numbers, self.grouping, self.nbins
+        return RowMoments(_ChangingProfiles(*given))
 
     def finish(self, value: Moments) -> None:
         """Divide the moments by the number of frames."""
@@ -193,10 +204,12 @@ class LinearDensity(AnalysisBase):
             return np.asarray(getattr(self.atomgroup, attribute))
         except AttributeError:
             wanted = "bonds" if attribute == "fragindices" else attribute
-            raise UnsupportedError(
+            error = UnsupportedError(
                 f"LinearDensity needs {wanted}, which the topology has not: take a topology with "
-                f"them, or add them, as by add_TopologyAttr({wanted!r}, ...)"
-            ) from None
+                "them"
+            )
+            advice = f", or add them, as by add_TopologyAttr({wanted!r}, ...)"
+            raise with_script_advice(error, advice) from None
 
     def _number_of_bins(self) -> int:
         """Find how many bins the longest edge of the present cell has."""
@@ -216,6 +229,63 @@ class LinearDensity(AnalysisBase):
                 f"{edges.max():g} Å, not {self.binsize!r}"
             )
         return int(edges.max() // self.binsize)
+
+
+class _ChangingProfiles:
+    """Worker's half for a group that changes: densities of its atoms in each frame."""
+
+    def __init__(
+        self,
+        finder: GroupFinder,
+        weights: np.ndarray,
+        numbers: np.ndarray | None,
+        grouping: str,
+        nbins: int,
+    ):
+        self._finder, self._weights, self._numbers = finder, weights, numbers
+        self._grouping, self._nbins = grouping, nbins
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Compute the rows of a block, float64, shape (n_frames, n_columns)."""
+        rows = np.empty((len(block), 6 * self._nbins + 4))
+        for row, (places, columns) in enumerate(self._finder.by_frame(block)):
+            weights, compounds = self._weights[places], None
+            if self._numbers is not None:
+                try:
+                    weights, compounds = _sum_compounds(
+                        weights, self._numbers[places], self._grouping
+                    )
+                except ValueError as error:
+                    raise ValueError(f"frame {block.frames[row]}: {error}") from None
+            kernel = _core.RowKernel.density_profiles(columns, weights, compounds, self._nbins)
+            fill_row(kernel, block, row, rows[row : row + 1])
+        return rows
+
+
+def _sum_compounds(
+    weights: np.ndarray, numbers: np.ndarray, grouping: str
+) -> tuple[np.ndarray, Compounds]:
+    """Sum masses and charges of compounds, shape (n_compounds, 2); and find that of each atom.
+
+    Raises
+    ------
+    ValueError
+        One has no mass.
+    """
+    found, places = np.unique(numbers, return_inverse=True)
+    sums = [np.bincount(places, weights=one, minlength=len(found)) for one in weights.T]
+    if not sums[0].all():
+        number = found[np.flatnonzero(sums[0] == 0)[0]]
+        raise ValueError(
+            f"number {number} of the {grouping} has no mass, and so no center of mass; leave it "
+            "out, or take grouping='atoms'"
+        )
+    masses = np.ascontiguousarray(weights[:, 0])
+    # Of no atoms, sums are integers.
+    return np.column_stack(sums).astype(np.float64, copy=False), (
+        places.astype(np.int64, copy=False),
+        masses,
+    )
 
 
 def _current(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,8 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import (
+    ChangingCenters,
+    ChangingCompounds,
     ChangingRdf,
     CoreRdf,
     CoreSitePairs,
@@ -25,7 +28,12 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
 from paceline.trajectory.open import warn
 from paceline.transform.base import check_static, updates_itself
-from paceline.transform.periodic import CompoundCenters, Compounds, compounds_of
+from paceline.transform.periodic import (
+    CompoundCenters,
+    Compounds,
+    compound_of_atoms,
+    compounds_of,
+)
 
 #: Titles of `rdf` in tables and figures, by its norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
@@ -73,7 +81,8 @@ class InterRDF(AnalysisBase):
     compound : str or (str or None, str or None), optional
         Centers take the place of atoms: of the "residues", "segments", "molecules" or "fragments"
         that the group's atoms make up; of both groups, or of each. Only the group's own atoms
-        count. `exclusion_block` then counts compounds.
+        count, in each frame those of a group that updates itself. `exclusion_block` then counts
+        compounds.
     center : {"mass", "geometry"}
         Centers of mass, or means of the positions.
     unwrap : bool
@@ -102,11 +111,11 @@ class InterRDF(AnalysisBase):
     ------
     SelectionError
         A group that does not update itself holds no atoms; or a compound has no mass, or is of
-        several molecules.
+        several molecules; or no atom can ever be in a group of compounds that updates itself.
     UnsupportedError
         The groups are of two Universes; or the topology lacks the compounds, their masses or, to
         make them whole, bonds; or a group updates itself, and workers cannot evaluate it, or
-        `compound` or `exclusion_block` is given.
+        `exclusion_block` is given.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell
         with ``norm="rdf"``, or an impossible one, or positions that are not finite; or bonds that
@@ -170,21 +179,22 @@ class InterRDF(AnalysisBase):
         self.compound, self.center, self.unwrap = compound, center, unwrap
         self._found = follow_any((self.g1, self.g2), "InterRDF")
         self._check_changing()
-        self._sites = [] if self._found else self._find_sites()
+        self._sites = self._find_sites()
         self._labels = self._find_labels()
         self._centers: CompoundCenters | None = None
         if compound is not None:
-            groups = self._sites[:1] if self._are_same else self._sites
+            groups = self._sites
+            if self._found is None and self._are_same:
+                groups = groups[:1]
             self._centers = CompoundCenters(groups, g1.universe, bool(unwrap), "InterRDF")
 
     @property
     def indices(self) -> np.ndarray:
         """Atoms of `g1`, then those of `g2`; of compounds, all atoms that centers need."""
-        if self._centers is not None:
-            return self._centers.indices
-        if self._found is not None:
-            return np.concatenate([group.read for group in self._found])
-        return np.concatenate([self.g1.indices, self.g2.indices])
+        if self._centers is None and self._found is None:
+            return np.concatenate([self.g1.indices, self.g2.indices])
+        parts = [] if self._centers is None else [self._centers.indices]
+        return np.concatenate([*parts, *(group.read for group in self._found or ())])
 
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
 
@@ -225,7 +235,13 @@ class InterRDF(AnalysisBase):
         """Collect the groups, and the way to count their pairs."""
         needs_cell = self.norm == "rdf"
         if self._found is not None:
-            return ChangingRdf(self._edges, self._found, self._labels, needs_cell=needs_cell)
+            return ChangingRdf(
+                self._edges,
+                self._found,
+                self._labels,
+                needs_cell=needs_cell,
+                centers=self._changing_centers(),
+            )
         labels = self._labels or (None, None)
         groups = [RdfGroup(n, some) for n, some in zip(self._n_sites, labels, strict=True)]
         return CoreRdf(
@@ -290,17 +306,11 @@ class InterRDF(AnalysisBase):
 
     def _check_changing(self) -> None:
         """Raise `UnsupportedError` for what needs atoms that stay the same."""
-        if self._found is None:
-            return
-        for name, advice in (
-            ("compound", "give fixed selections (updating=False)"),
-            ("exclusion_block", "take exclude_same"),
-        ):
-            if getattr(self, name) is not None:
-                raise UnsupportedError(
-                    f"InterRDF: {name}={getattr(self, name)!r} needs groups whose atoms do not "
-                    f"change from frame to frame: {advice}"
-                )
+        if self._found is not None and self.exclusion_block is not None:
+            raise UnsupportedError(
+                f"InterRDF: exclusion_block={self.exclusion_block!r} needs groups whose atoms do "
+                "not change from frame to frame: take exclude_same"
+            )
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Label the atoms of both groups, if pairs of the same label are excluded."""
@@ -322,8 +332,9 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _shared(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Label sites, or the atoms that groups which change read."""
         atoms = self.g1.universe.atoms
-        values = [shared_labels(atoms[one.read], kind) for one in self._found or ()]
+        values = []
         for sites in self._sites:
             of_atoms = shared_labels(atoms[sites.indices], kind)
             of_sites = of_atoms[sites.firsts]
@@ -333,12 +344,14 @@ class InterRDF(AnalysisBase):
                     f"{kind}s"
                 )
             values.append(of_sites)
+        if self._found is not None:
+            values = [shared_labels(atoms[one.read], kind) for one in self._found]
         _, labels = np.unique(np.concatenate(values), return_inverse=True)
         first, second = np.split(labels.astype(np.uint32), [len(values[0])])
         return first, second
 
     def _find_sites(self) -> list[Compounds]:
-        """Find what makes pairs, of each group: atoms, or compounds."""
+        """Find what makes pairs, of each group: atoms, or compounds; all that may be in it."""
         kinds = self.compound
         if kinds is None or isinstance(kinds, str):
             kinds = kinds, kinds
@@ -349,8 +362,32 @@ class InterRDF(AnalysisBase):
             )
         if self.center not in ("mass", "geometry"):
             raise ValueError(f"center must be 'mass' or 'geometry', not {self.center!r}")
-        groups = zip((self.g1, self.g2), kinds, strict=True)
-        return [compounds_of(group, kind, self.center, "InterRDF") for group, kind in groups]
+        groups = [self.g1, self.g2]
+        if self._found is not None:
+            groups = [self.g1.universe.atoms[one.read[one.may_choose]] for one in self._found]
+        for group, kind, name in zip(groups, kinds, ("g1", "g2"), strict=True):
+            if kind is not None and len(group) == 0:
+                raise SelectionError(f"InterRDF: no atom can be in {name}: there are no {kind}")
+        return [
+            compounds_of(group, kind, self.center, "InterRDF")
+            for group, kind in zip(groups, kinds, strict=True)
+        ]
+
+    def _changing_centers(self) -> ChangingCenters | None:
+        """Collect what centers of groups that change need, if these take the place of atoms."""
+        if self._centers is None or self._found is None:
+            return None
+        atoms, groups = self.g1.universe.atoms, []
+        for group, sites in zip(self._found, self._sites, strict=True):
+            if sites.kind is None:
+                places = np.cumsum(group.may_choose) - 1
+                groups.append(ChangingCompounds(np.arange(len(places)), places))
+                continue
+            places = np.full(len(atoms), -1)
+            places[sites.indices] = np.arange(len(sites.indices))
+            compounds = compound_of_atoms(atoms[group.read], sites.kind, "InterRDF")
+            groups.append(ChangingCompounds(np.asarray(compounds), places[group.read]))
+        return ChangingCenters(self._centers, groups)
 
     @property
     def _n_sites(self) -> tuple[int, int]:
@@ -459,10 +496,12 @@ class InterRDF_s(AnalysisBase):
     ):
         if len(ags) == 0 or any(len(pair) != 2 for pair in ags):
             raise SelectionError("InterRDF_s: ags must hold pairs of groups, and at least one")
+        for group in chain.from_iterable(ags):
+            # MDAnalysis's counts belong to places in the group, which other atoms come to have.
+            check_static(group, "InterRDF_s", "take InterRDF, which finds")
         super().__init__(ags[0][0], verbose=verbose)
         for number, pair in enumerate(ags):
             for group in pair:
-                check_static(group, "InterRDF_s")
                 if group.universe is not self.atomgroup.universe:
                     raise UnsupportedError("InterRDF_s: all groups must be of the same Universe")
                 if len(group.atoms) == 0:

@@ -51,11 +51,14 @@ class GroupFinder:
     ----------
     read : numpy.ndarray of int64, shape (n_read,)
         Indices of the atoms whose positions it needs, or that it may choose, increasing.
+    may_choose : numpy.ndarray of bool, shape (n_read,)
+        Which of them it may choose.
     arguments : tuple
         Arguments of `_core.SelectedAtoms`.
     """
 
     read: np.ndarray
+    may_choose: np.ndarray
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
     #: The core's half, and the columns of the run that it is for.
     _bound: list[tuple[np.ndarray | None, _core.SelectedAtoms]] = field(
@@ -107,6 +110,11 @@ class FixedGroup:
     """
 
     read: np.ndarray
+
+    @property
+    def may_choose(self) -> np.ndarray:
+        """All of them: bool, shape (n_read,)."""
+        return np.ones(len(self.read), bool)
 
     def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
         """Places in `read` of each frame's atoms, and the columns that these were decoded to."""
@@ -162,7 +170,19 @@ def follow(group: Any, name: str) -> GroupFinder:
     tree.read |= members
     if not tree.read.any():
         tree.read[0] = True  # a block without atoms cannot be read
-    return tree.finder((base, n_base, selections))
+    return tree.finder(members, (base, n_base, selections))
+
+
+def follow_if_changing(group: Any, name: str) -> tuple[Any, GroupFinder | None, str]:
+    """Find what workers read of a group, which may change from frame to frame.
+
+    Returns the atoms; and, of a group that changes, what finds those of each frame, and a
+    description for records.
+    """
+    if not updates_itself(group):
+        return group, None, ""
+    finder = follow(group, name)
+    return group.universe.atoms[finder.read], finder, describe_group(group)
 
 
 class _Domain(NamedTuple):
@@ -194,8 +214,8 @@ class _Tree:
         cell = universe.dimensions
         self.has_cell = cell is not None and not np.allclose(cell, NO_CELL, rtol=1e-5, atol=0)
 
-    def finder(self, group: tuple[int, int | None, list[int]]) -> GroupFinder:
-        """Number atoms by their places among those that are read."""
+    def finder(self, members: np.ndarray, group: tuple[int, int | None, list[int]]) -> GroupFinder:
+        """Number atoms by their places among those that are read; `members` may be in the group."""
         read = np.flatnonzero(self.read)
         place = np.full(len(self.read), -1)
         place[read] = np.arange(len(read))
@@ -208,7 +228,8 @@ class _Tree:
                 atoms = np.ascontiguousarray(atoms[read])
             nodes.append((kind, inputs, values, periodic, atoms))
         complete = not self.has_cell
-        return GroupFinder(read, (nodes, group, len(read), len(self.read), complete))
+        arguments = nodes, group, len(read), len(self.read), complete
+        return GroupFinder(read, members[read], arguments)
 
     def node(
         self,
