@@ -8,7 +8,16 @@ import MDAnalysis
 import numpy as np
 import pandas
 import pytest
-from MDAnalysisTests.datafiles import GRO_MEMPROT, RNA_PDB, RNA_PSF, TPR, TRR, XTC_MEMPROT
+from MDAnalysisTests.datafiles import (
+    GRO_MEMPROT,
+    PRM7,
+    RNA_PDB,
+    RNA_PSF,
+    TPR,
+    TRR,
+    XTC_MEMPROT,
+    NCDFtruncoct,
+)
 
 import paceline
 from paceline.analysis.battery import DEFAULTS, NAMES, Battery
@@ -16,7 +25,7 @@ from paceline.analysis.rdf import InterRDF
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 
 FILE = """
 [rmsd]
@@ -141,6 +150,29 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     salt = paceline.Universe.empty(3, trajectory=True)
     with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor lipids"):
         Battery.default(salt)
+
+
+def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, tmp_path):
+    chain = universe.select_atoms("name CA")
+    path = str(tmp_path / "chain.pdb")
+    chain.write(path)
+    with pytest.warns(
+        PacelineWarning, match=r"left out of the battery: dssp: residues MET 1, .*'N'"
+    ):
+        alone = Battery.default(paceline.Universe(path))
+    assert set(alone.analyses) == {*DEFAULTS["protein and name CA"]} - {"dssp", "ramachandran"}
+    assert set(alone.left_out) == {"dssp", "ramachandran"}
+    assert "dssp" not in alone.to_toml()
+    with pytest.raises(SelectionError, match="expected one atom of the name 'N'"):
+        Battery({"rmsd": {}, "dssp": {}}, alone.universe)
+
+
+def test_hydrogen_bonds_of_ambers_force_fields(recwarn):
+    # By their charges most hydrogens of the backbone are not guessed.
+    battery = Battery.default(paceline.Universe(PRM7, NCDFtruncoct))
+    hydrogens = battery.analyses["hbonds"]._hydrogens
+    assert len(hydrogens) == 29
+    assert not [one for one in recwarn if "hydrogens" in str(one.message)]
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,9 @@ def test_every_path_of_the_package():
 def test_what_lacks_is_named(universe, adk):
     with pytest.raises(SelectionError, match="at least 6 residues of a protein, found 5"):
         DSSP(universe.select_atoms("resid 3-7"))
-    with pytest.raises(SelectionError, match=r"residues LEU 5, LEU 6: .*'O O1 OT1'.* found 0, 0"):
+    with pytest.raises(
+        SelectionError, match=r"residues LEU 5, LEU 6: .*'O O1 OT1 OC1'.* found 0, 0"
+    ):
         DSSP(universe.select_atoms("protein and not (resid 5 6 and name O)"))
     with pytest.raises(SelectionError, match=r"residue GLY 10: expected one hydrogen .* found 0"):
         DSSP(changed(adk, "resid 10 and name HN"), guess_hydrogens=False)
@@ -190,6 +192,15 @@ def test_what_lacks_is_named(universe, adk):
         DSSP(changed(adk, "resid 9 and name HA", "HN"), guess_hydrogens=False)
     with pytest.raises(ValueError, match="N, CA, C and O"):
         DSSP(universe, heavyatom_names=("N", "CA", "C"))
+
+
+def test_ends_of_chains_in_every_force_field(adk):
+    plain = DSSP(paceline.Universe(*adk)).run(stop=2).results.dssp
+    # Of CHARMM, GROMOS and OPLS, and Amber's in GROMACS.
+    for names in (["OT1", "OT2"], ["O1", "O2"], ["OC1", "OC2"], ["O", "OXT"]):
+        universe = paceline.Universe(*adk)
+        universe.select_atoms("name OT1 OT2").names = names
+        assert (DSSP(universe).run(stop=2).results.dssp == plain).all()
 
 
 def changed(files, selection, name="X"):

@@ -33,6 +33,7 @@ import paceline.analysis.rdf
 from benchmarks.agreement import __main__ as agreement
 from benchmarks.agreement.case import Case, Peer
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.base import POLAR_HYDROGENS
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import Dihedral, Ramachandran
@@ -47,6 +48,7 @@ from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
+from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
@@ -443,6 +445,22 @@ def test_rdf_of_a_group_that_changes(tmp_path):
     check_row("neighbours of an atom by `InterRDF` of an updating group", *found, "paceline")
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_sites_of_a_group_that_changes(tmp_path):
+    # Above the plane z = 10 Å is one atom, and then another; each is 3 Å from the third.
+    frames = np.array([[[5.0, 5, 11], [5, 15, 5], [5, 5, 8]], [[5, 15, 5], [5, 5, 11], [5, 5, 8]]])
+    _, made = frames_of(frames, [[40, 40, 40, 90, 90, 90]] * 2)
+    ours, how = in_file(made, tmp_path), {"nbins": 1, "range": (0.0, 5.0)}
+    above = [one.select_atoms("prop z > 10", updating=True) for one in (made, ours)]
+    found = rdf.InterRDF_s(made, [(above[0], made.atoms[2:])], **how).run().results
+    ascribed, count = found.indices[0][0], found.count[0].sum()
+    assert len(ascribed) == 1
+    theirs = f"the {['first', 'second'][ascribed[0]]} {'twice' if count == 2 else count}"
+    with pytest.raises(UnsupportedError, match="take InterRDF, which finds its atoms anew"):
+        paceline.analysis.rdf.InterRDF_s(ours, [(above[1], ours.atoms[2:])], **how)
+    check_row("`InterRDF_s` of an updating group", theirs, "refused", "paceline")
+
+
 def test_rdf_in_a_cell_that_varies(tmp_path):
     # An atom anywhere about another, as in an ideal gas: g is 1.
     inside = np.random.default_rng(7).random((2, 20_001, 3))
@@ -557,6 +575,27 @@ def test_lifetimes_of_hydrogen_bonds(tmp_path):
     found = f"{right:.2f} (`time_correlation`), {kept:.2f} (`lifetime`)"
     averaged = f"{theirs.lifetime(tau_max=1)[1, 1]:.2f} (`lifetime`)"
     check_row("correlation of hydrogen bonds after one frame", averaged, found, "paceline")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hydrogens_of_ambers_force_fields():
+    files = datafiles.PRM7, datafiles.NCDFtruncoct
+    theirs = hbond_analysis.HydrogenBondAnalysis(MDAnalysis.Universe(*files))
+    theirs.hydrogens_sel = theirs.guess_hydrogens("protein")
+    theirs.acceptors_sel = theirs.guess_acceptors("protein")
+    protein = paceline.Universe(*files).select_atoms("protein")
+    with pytest.warns(
+        PacelineWarning, match="14 of 29 hydrogens .* such as H1 of SER 1, .* 0.29 e"
+    ):
+        guessed = HydrogenBondAnalysis(protein)
+    found = HydrogenBondAnalysis(protein, hydrogens_sel=POLAR_HYDROGENS)
+    bonds = [len(one.run().results.hbonds) for one in (theirs, guessed, found)]
+    check_row(
+        "hydrogen bonds of an Amber protein",
+        f"{bonds[0]}",
+        f"{bonds[1]} and a warning; {bonds[2]} by names and bonds",
+        "paceline",
+    )
 
 
 def test_survival_of_residues_with_one_number(tmp_path):

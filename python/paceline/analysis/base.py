@@ -15,10 +15,17 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.interfaces import OverParts, PerBlock, PerFrame, Ragged, Reduction
+from paceline.analysis.interfaces import (
+    OverParts,
+    PerBlock,
+    PerFrame,
+    PrefixScan,
+    Ragged,
+    Reduction,
+)
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.errors import NotRunError, UnsupportedError
+from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
 from paceline.transform.base import Transform, check_static
@@ -28,6 +35,8 @@ SHARED = {
     **{"residue": "resindices", "segment": "segindices"},
     **{"chain": "chainIDs", "fragment": "fragindices"},
 }
+#: Hydrogens that may be donated, as a selection by names and bonds.
+POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 
 
 class AnalysisBase:
@@ -49,7 +58,7 @@ class AnalysisBase:
         Further fields; NaN where a frame does not hold them (see `Block.held`).
     stages : int
         Passes over the frames. After each but the last, `next_stage` makes the worker's half of the
-        next one.
+        next one. A worker's half with `scan` takes two of them.
     over_parts : bool
         True if the last of the stages is no pass over the frames: it computes parts of the rows
         that were collected (`paceline.analysis.interfaces.OverParts`).
@@ -183,7 +192,7 @@ class AnalysisBase:
         """Parameters, for the record that is saved with the results."""
         return {"atoms": describe_atoms(self.atomgroup)}
 
-    def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged:
+    def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged | PrefixScan:
         """Make the worker's half.
 
         Returns
@@ -191,8 +200,10 @@ class AnalysisBase:
         object
             With `compute(block)`; and with `merge(left, right)` if all frames give one result.
             With `compute_records(block)` instead if a frame gives any number of records: it
-            returns their numbers in each frame, and all of them. It is pickled, and must hold no
-            MDAnalysis object.
+            returns their numbers in each frame, and all of them. With `scan(block)`,
+            `merge(left, right)` and `compute(block, state)` if rows depend on all frames before
+            (`paceline.analysis.interfaces.PrefixScan`). It is pickled, and must hold no MDAnalysis
+            object.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
@@ -211,7 +222,7 @@ class AnalysisBase:
         """
         return self.row_bytes * n_frames
 
-    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | OverParts:
+    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | PrefixScan | OverParts:
         """Make the worker's half of the next pass over the same frames, or parts of the rows.
 
         Parameters
@@ -396,10 +407,12 @@ def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
         return np.asarray(getattr(atomgroup, SHARED[kind]))
     except AttributeError as error:
         lacking = "bonds" if kind == "fragment" else SHARED[kind]
-        raise UnsupportedError(
+        lack = UnsupportedError(
             f"exclude_same={kind!r} needs {lacking}, which the topology has not ({error}): load "
-            "one that has them, or guess bonds with universe.atoms.guess_bonds()"
-        ) from error
+            "one that has them"
+        )
+        advice = ", or guess bonds with universe.atoms.guess_bonds()"
+        raise with_script_advice(lack, advice) from error
 
 
 def describe_atoms(atomgroup: Any) -> str:

@@ -12,14 +12,14 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
-from paceline.analysis.base import AnalysisBase, describe_frames
+from paceline.analysis.base import POLAR_HYDROGENS, AnalysisBase, describe_frames
 from paceline.analysis.results import further_results, kind_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined
 from paceline.performance.timings import Timings
 from paceline.runner import run
-from paceline.trajectory.open import files_named
+from paceline.trajectory.open import files_named, warn
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {
@@ -76,13 +76,16 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "rmsf": {"select": "protein and name CA", "align": True},
         "gyration": {"select": "protein"},
         "sasa": {"select": "protein", "n_points": 100, "compound": "residues"},
-        "dssp": {"select": "protein"},
+        # Without caps of the chain, such as ACE and NME.
+        "dssp": {"select": "protein and same residue as name CA"},
         "ramachandran": {"select": "protein"},
         "contact-map": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
     },
     # If the topology has bonds and charges, by which donors and acceptors are known.
-    "protein and name N": {"hbonds": {"select": "protein"}},
+    f"protein and {POLAR_HYDROGENS}": {
+        "hbonds": {"select": "protein", "hydrogens_sel": POLAR_HYDROGENS}
+    },
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
         "rmsf-nucleic": {"analysis": "rmsf", "select": "nucleic and name P", "align": True},
@@ -123,20 +126,26 @@ class Battery:
         atoms of classes that have no such parameter.
     universe : paceline.Universe
         The system.
+    optional : bool
+        Leave out an analysis that the system lacks something for, with a warning; by default it is
+        an error.
 
     Attributes
     ----------
     analyses : dict of str to AnalysisBase
         The analyses by name.
     descriptions : dict
-        As given.
+        As given, but for those that were left out.
+    left_out : dict of str to str
+        Why analyses were left out, by name.
 
     Raises
     ------
     SelectionError
         A selection finds no atoms.
     UnsupportedError
-        An analysis or a parameter that is not known; the message has the known ones.
+        An analysis or a parameter that is not known; the message has the known ones. Or all were
+        left out.
 
     Examples
     --------
@@ -150,14 +159,31 @@ class Battery:
     (5, 4)
     """
 
-    def __init__(self, descriptions: Mapping[str, Description], universe: Any):
+    def __init__(
+        self, descriptions: Mapping[str, Description], universe: Any, *, optional: bool = False
+    ):
+        from MDAnalysis.exceptions import NoDataError
+
         if not descriptions:
             raise UnsupportedError(
                 "the battery has no analyses: describe each by a table, such as [rmsd]"
             )
         self.universe = universe
-        self.descriptions = dict(descriptions)
-        self.analyses = {name: _make(name, one, universe) for name, one in descriptions.items()}
+        self.analyses: dict[str, AnalysisBase] = {}
+        self.left_out: dict[str, str] = {}
+        for name, description in descriptions.items():
+            try:
+                self.analyses[name] = _make(name, description, universe)
+            except (NoDataError, SelectionError, UnsupportedError) as error:
+                if not optional:
+                    raise
+                self.left_out[name] = str(error)
+        self.descriptions = {name: descriptions[name] for name in self.analyses}
+        reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+        if not self.analyses:
+            raise UnsupportedError("the battery can have no analysis:\n" + "\n".join(reasons))
+        for reason in reasons:
+            warn(f"left out of the battery: {reason}")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, universe: Any) -> Self:
@@ -192,6 +218,9 @@ class Battery:
     def default(cls, universe: Any) -> Self:
         """Make the battery that suits what a system holds.
 
+        What it lacks something for is left out with a warning: `left_out` has the reasons. So it is
+        with secondary structure where a trajectory has nothing but Cα atoms.
+
         Parameters
         ----------
         universe : paceline.Universe
@@ -205,18 +234,19 @@ class Battery:
         Raises
         ------
         UnsupportedError
-            It holds neither protein nor nucleic acid nor lipids nor water.
+            It holds neither protein nor nucleic acid nor lipids nor water, or has too little of
+            them for any analysis.
         """
         descriptions: dict[str, Description] = {}
         for selection, found in DEFAULTS.items():
-            if _holds(universe, selection) and ("hbonds" not in found or _has_donors(universe)):
+            if _holds(universe, selection):
                 descriptions |= found
         if not descriptions:
             raise UnsupportedError(
                 "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
                 "by their names: describe the analyses in a file ('paceline run')"
             )
-        return cls(descriptions, universe)
+        return cls(descriptions, universe, optional=True)
 
     def run(self, **options: Any) -> Self:
         """Run all analyses in one pass over the frames, or in as many as their stages need.
@@ -363,6 +393,7 @@ class Battery:
             "times": f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown",
             "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
             "transformations": one.provenance.get("transforms", ""),
+            "left out": "; ".join(f"{name}: {why}" for name, why in self.left_out.items()),
             "computed": f"{one.timings.date} by paceline {__version__}, {one.timings.backend}, "
             f"{one.timings.n_workers} workers, {one.timings.t_total:.1f} s",
         }
@@ -552,14 +583,8 @@ def _select(name: str, key: str, given: Any, universe: Any) -> Any:
 def _holds(universe: Any, selection: str) -> bool:
     try:
         return len(universe.select_atoms(selection)) > 0
-    except AttributeError:  # the topology has no names
+    except AttributeError:  # the topology has no names, or no bonds
         return False
-
-
-def _has_donors(universe: Any) -> bool:
-    """True if the topology has bonds and charges, by which donors and acceptors are known."""
-    bonds = getattr(universe._topology, "bonds", None)
-    return bonds is not None and len(bonds.values) > 0 and hasattr(universe.atoms, "charges")
 
 
 def _key(name: str) -> str:

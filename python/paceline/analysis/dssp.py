@@ -131,7 +131,7 @@ class DSSP(AnalysisBase):
         atoms: Any,
         guess_hydrogens: bool = True,
         *,
-        heavyatom_names: tuple[str, ...] = ("N", "CA", "C", "O O1 OT1"),
+        heavyatom_names: tuple[str, ...] = ("N", "CA", "C", "O O1 OT1 OC1"),
         hydrogen_name: str = "H HN HT1 HT2 HT3",
         backend: str = "serial",
         verbose: bool = False,

@@ -8,13 +8,14 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import POLAR_HYDROGENS, AnalysisBase, describe_atoms
 from paceline.analysis.groups import check_presence, presence_correlation
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import CoreBonds
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, atom_labels, fractions_of_frames, names_of
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, with_script_advice
+from paceline.trajectory.open import warn
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
 __path__: list[str] = []
@@ -58,7 +59,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     donors_sel, hydrogens_sel, acceptors_sel : str, optional
         Selections. Without `donors_sel`, the donor of a hydrogen is the atom that it is bonded to,
         the first if there are several. Without the others they are guessed by mass and charge:
-        `guess_hydrogens`, `guess_acceptors`.
+        `guess_hydrogens`, `guess_acceptors`. A warning says where hydrogens bonded to N or O have
+        too little charge for that, as most have in Amber's force fields.
     between : (str, str) or list of them, optional
         Only bonds between atoms of these two selections, in either direction; of any of several
         pairs. They are selected once.
@@ -145,7 +147,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._acceptors_sel is None:
             self._acceptors_sel = self.guess_acceptors()
         if self._hydrogens_sel is None:
-            self._hydrogens_sel = self.guess_hydrogens()
+            self._hydrogens_sel = self._guess_all_hydrogens()
         self._select()
 
     @classmethod
@@ -182,10 +184,14 @@ class HydrogenBondAnalysis(AnalysisBase):
             # "prop x<5" is as good as "prop x < 5".
             words = re.split(r"[\s()<>=!]+", getattr(self, name) or "")
             if changing := CHANGING.intersection(words):
-                raise UnsupportedError(
+                error = UnsupportedError(
                     f"HydrogenBondAnalysis: {name} chooses other atoms in each frame, by "
-                    f"{sorted(changing)[0]!r}: give update_selections=False to choose them once, "
-                    "or use the class of this name of MDAnalysis, which updates them"
+                    f"{sorted(changing)[0]!r}"
+                )
+                raise with_script_advice(
+                    error,
+                    ": give update_selections=False to choose them once, or use the class of this "
+                    "name of MDAnalysis, which updates them",
                 )
 
     def _select(self) -> None:
@@ -218,10 +224,11 @@ class HydrogenBondAnalysis(AnalysisBase):
 
         topology = self.u._topology
         if not (hasattr(topology, "bonds") and len(topology.bonds.values)):
-            raise NoDataError(
+            error = NoDataError(
                 "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
-                "donors_sel=, or a topology with bonds, or guess them (to_guess=['bonds'])"
+                "donors_sel=, or a topology with bonds"
             )
+            raise with_script_advice(error, ", or guess them (to_guess=['bonds'])")
         bonds = np.array(topology.bonds.values, dtype=np.int64)
         n_atoms = len(self.u.atoms)
         partners = np.full(n_atoms, n_atoms)
@@ -262,6 +269,24 @@ class HydrogenBondAnalysis(AnalysisBase):
             A selection by residue names and names, or by types.
         """
         return _theirs().guess_hydrogens(self, select, max_mass, min_charge, min_mass)
+
+    def _guess_all_hydrogens(self) -> str:
+        """Guess hydrogens; warn of those that are bonded to N or O and have too little charge."""
+        guessed = self.guess_hydrogens()
+        try:
+            polar = self.atomgroup.select_atoms(POLAR_HYDROGENS)
+        except AttributeError:  # no bonds, or no names
+            return guessed
+        missed = polar - self.atomgroup.select_atoms(guessed)
+        if len(missed):
+            one, charge = missed[0], max(missed.charges)
+            warn(
+                f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
+                f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
+                f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
+                f"their bonds are missed. Choose hydrogens by {POLAR_HYDROGENS!r}"
+            )
+        return guessed
 
     def guess_donors(self, select: str = "all", max_charge: float = -0.5) -> str:
         """Guess donors by their charges, as MDAnalysis does.
@@ -318,7 +343,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @hydrogens_sel.setter
     def hydrogens_sel(self, value: str | None) -> None:
-        self._hydrogens_sel = self.guess_hydrogens() if value is None else value
+        self._hydrogens_sel = self._guess_all_hydrogens() if value is None else value
         self._select()
 
     @property
