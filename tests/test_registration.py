@@ -427,6 +427,40 @@ def test_what_cannot_be_sent_is_computed_here(monkeypatch) -> None:
     assert "cannot be pickled" in registration.runs[0][1]
 
 
+@pytest.mark.parametrize("kept", ["a list", "a file"])
+def test_functions_that_keep_something_see_all_frames_in_order(kept, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "SAMPLE", 0.0)
+    monkeypatch.setattr(processes, "WORTH", 0.0)
+    path = tmp_path / "numbers.txt"
+    path.write_text("".join(f"{k}\n" for k in range(98)))
+    seen: list[int] = []
+
+    with path.open() as file:
+
+        def count(group):
+            seen.append(len(seen))
+            return seen[-1]
+
+        function = count if kept == "a list" else lambda group: int(file.readline())
+        with paceline.register(n_workers=2) as registration:
+            found = AnalysisFromFunction(function, atoms(mda.Universe(PSF, DCD))).run()
+    assert found.results.timeseries.tolist() == [*range(98)]
+    assert seen == ([*range(98)] if kept == "a list" else [])
+    why = "changes what it keeps" if kept == "a list" else "keeps a file open"
+    assert why in registration.runs[0][1]
+
+
+def test_a_named_backend_warns_of_functions_that_keep_something() -> None:
+    seen: list[int] = []
+
+    def count(group):
+        seen.append(1)
+        return len(seen)
+
+    with paceline.register(), pytest.warns(PacelineWarning, match="changes what it keeps"):
+        AnalysisFromFunction(count, atoms(mda.Universe(PSF, DCD))).run(backend="threads")
+
+
 def test_errors_are_the_users_own() -> None:
     def fail(group):
         raise KeyError("mine")

@@ -7,7 +7,7 @@ from typing import Any
 import MDAnalysis
 
 from paceline import _core, topology_cache
-from paceline.errors import AtomCountError, PacelineError, UnsupportedError
+from paceline.errors import AtomCountError, PacelineError, UnsupportedError, with_script_advice
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.trajectory.mdanalysis_reader import Reader, is_name, is_ours
 from paceline.trajectory.open import files_named
@@ -113,6 +113,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             reason = error.__context__ if isinstance(error, TypeError) else error
             if isinstance(reason, AtomCountError):
                 reason.args = (f"{reason}; {self._advice(reason.found)}",)
+                if reason.found > len(self.atoms):
+                    sub = "with sub= the indices that the topology's atoms have in the trajectory"
+                    with_script_advice(reason, f", or name {sub}")
             if isinstance(reason, PacelineError):
                 raise reason from None
             raise
@@ -146,11 +149,6 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def _advice(self, n_atoms: int) -> str:
         """Advice about a trajectory of `n_atoms` that the topology does not fit."""
-        if n_atoms > len(self.atoms):
-            return (
-                "load the topology that the trajectory was written with, or name with sub= the "
-                "indices that the topology's atoms have in the trajectory"
-            )
         for selection in _USUAL_PARTS:
             try:
                 part = self.select_atoms(selection)

@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ import numpy as np
 
 from paceline._util.progress import Progress
 from paceline.backends.base import collective_run_of
-from paceline.errors import UnsupportedError, WorkerError
+from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.tasks import FunctionJob, FunctionTask
@@ -36,8 +37,22 @@ FEWEST_PARTS = 8
 FEWEST_FRAMES = 16
 
 
+#: Why the parts of an analysis depend on one another.
+ORDERED = "its function changes what it keeps from frame to frame"
+#: Kinds of open files, of which a copy would read from the beginning; MDAnalysis's own go to their
+#: place.
+_FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
+
+
 class NotPicklableError(WorkerError):
     """A function, or what it needs, cannot be sent to workers."""
+
+
+class OrderedError(WorkerError):
+    """A function keeps something from frame to frame, so that parts cannot be computed alone."""
+
+    def __init__(self) -> None:
+        super().__init__(ORDERED)
 
 
 class RemoteCall:
@@ -87,6 +102,8 @@ class _Pickler(cloudpickle.Pickler):
         self._numbers = {key: number for number, key in enumerate(large)}
 
     def persistent_id(self, thing: Any) -> int | None:
+        if type(thing) in _FILES and thing not in (sys.stdout, sys.stderr):
+            raise pickle.PicklingError(f"it keeps a file open, {thing.name}")
         if id(thing) not in self._numbers:
             if not isinstance(thing, self._kinds):
                 return None
@@ -104,6 +121,20 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, number: int) -> Any:
         return self._large[number]
+
+
+def _state_of(analysis: Any) -> bytes | None:
+    """Pickle the function of an `AnalysisFromFunction`, with what it keeps, Universes apart."""
+    from MDAnalysis import Universe
+    from MDAnalysis.analysis.base import AnalysisFromFunction
+    from MDAnalysis.coordinates.base import ProtoReader
+
+    if not isinstance(analysis, AnalysisFromFunction):
+        return None
+    try:
+        return _dumps(analysis.function, {}, (Universe, ProtoReader))
+    except Exception:  # pickling runs code of every object's own
+        return None
 
 
 def _dumps(thing: Any, large: dict[int, Any], kinds: tuple[type, ...]) -> bytes:
@@ -185,9 +216,20 @@ class ForMDAnalysis:
             return [compute(parts[0])]
         name, show = type(analysis).__name__, compute.keywords["verbose"]
         done = self.call_parts(partial(_part, compute), name, parts, show)
+        if any(one.keeps_state for one in done):
+            self.found_state(name)
         # As after MDAnalysis's own loop over frames; what concludes may look at the first.
         analysis._trajectory.rewind()
         return done
+
+    def found_state(self, name: str) -> None:
+        """Warn of an analysis whose function keeps something from frame to frame."""
+        warnings.warn(
+            f"{name}: {ORDERED}, and each part of the frames began without it; leave backend= "
+            "out if a frame depends on earlier ones",
+            PacelineWarning,
+            stacklevel=2,
+        )
 
     def call_parts(
         self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
@@ -311,16 +353,20 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
         yield FunctionTask(0, number, int(first), int(first_frame), len(part), what, part)
 
 
-def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
+def _part(compute: partial, indexed_frames: np.ndarray) -> SimpleNamespace:
     """Compute a part of the frames; return what MDAnalysis needs of the analysis."""
     if parent_process() is not None:
         from MDAnalysis.lib.log import ProgressBar
 
         # Its own is a semaphore, which a process that is ended leaves behind.
         ProgressBar.set_lock(threading.RLock())
+    state = _state_of(_analysis_of(compute))
     # Bars of several workers would write over one another.
     done = compute(indexed_frames, verbose=False)
-    return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
+    keeps = _state_of(done) != state
+    return SimpleNamespace(
+        frames=done.frames, times=done.times, results=done.results, keeps_state=keeps
+    )
 
 
 @contextmanager

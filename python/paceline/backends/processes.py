@@ -20,6 +20,7 @@ from paceline.backends.executor import BATCH_SECONDS, run_batches
 from paceline.backends.mdanalysis import (
     ForMDAnalysis,
     NotPicklableError,
+    OrderedError,
     RemoteCall,
     changed_by,
 )
@@ -135,8 +136,9 @@ class Adaptive(ForMDAnalysis):
     """Begin an analysis of MDAnalysis in this process; do the rest in processes, where that pays.
 
     Each part is computed by a copy of the analysis, here as in a process, so that results have the
-    same bits whatever is decided. An analysis that cannot be copied is computed as MDAnalysis does;
-    one of a program that has changed MDAnalysis stays here.
+    same bits whatever is decided. An analysis that cannot be copied, or whose function keeps
+    something from frame to frame, is computed as MDAnalysis does; one of a program that has changed
+    MDAnalysis stays here.
 
     Parameters
     ----------
@@ -158,9 +160,13 @@ class Adaptive(ForMDAnalysis):
     def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
         try:
             return super()._analyse(analysis, compute, parts)
-        except NotPicklableError as error:
+        except (NotPicklableError, OrderedError) as error:
             self.description = f"in this process: {error}"
             return [compute(np.concatenate(parts))]
+
+    def found_state(self, name: str) -> None:
+        """Have all frames computed in order."""
+        raise OrderedError
 
     def call_remote(
         self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
@@ -171,6 +177,8 @@ class Adaptive(ForMDAnalysis):
         begun, may_send = time.monotonic(), self.n_workers > 1
         for number, call in enumerate(calls, start=1):
             done.append(remote.receive(remote(call.item)))
+            if getattr(done[-1], "keeps_state", False):
+                self.found_state(name)
             bar.add(call.n_frames)
             n_done, n_left = n_done + call.n_frames, n_left - call.n_frames
             spent = time.monotonic() - begun
