@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import matplotlib as mpl
+import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +13,12 @@ from MDAnalysis.exceptions import NoDataError
 
 import paceline
 from paceline.analysis.clustering import Clustering
+from paceline.analysis.contacts import ContactMap
+from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.pca import PCA
-from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.table import Table
@@ -102,14 +105,63 @@ def test_figures_are_not_overwritten_unasked(rmsf, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_arrays_of_several_shapes_are_saved_by_their_numbers(universe, tmp_path):
+    atoms = universe.atoms
+    unequal, equal = [atoms[:2], atoms[2:5]], [atoms[:2], atoms[2:4]]
+    for pairs, names in (([unequal, equal], ["rdf.0", "rdf.1"]), ([equal, equal], ["rdf"])):
+        results = InterRDF_s(universe, pairs, norm="none").run(stop=3).results
+        results.save(tmp_path / "rdf.npz", overwrite=True)
+        with np.load(tmp_path / "rdf.npz") as saved:
+            found = [saved[name] for name in names]
+        found = found if len(names) > 1 else found[0]
+        for one, wanted in zip(found, results.rdf, strict=True):
+            np.testing.assert_array_equal(one, wanted)
+    counted = paceline.Reduce(lambda b: (len(b), b.positions), lambda a, _: a, atoms).run(stop=3)
+    counted.results.save(tmp_path / "counted.npz")
+    with np.load(tmp_path / "counted.npz") as saved:
+        assert saved["value.0"] == 3
+        np.testing.assert_array_equal(saved["value.1"], counted.results.value[1])
+
+
+def test_rows_on_a_grid_have_two_dimensions_in_xarray(universe):
+    atoms = universe.select_atoms("name CA")[:9]
+    found = ContactMap(atoms.residues.atoms, 7.0).run(stop=3).results
+    table = found.to_dataframe()
+    dataset = found.to_xarray()
+    assert dataset["frequency"].dims == ("residue", "other residue")
+    assert dataset["residue"].values.tolist() == atoms.resids[:-1].tolist()
+    on_grid = dataset["frequency"].sel(residue=2).values[1:]  # from residue 3 on
+    np.testing.assert_array_equal(on_grid, table["frequency"][table["residue"] == 2])
+    assert np.isnan(dataset["frequency"].sel({"residue": 5, "other residue": 3}))
+
+    density = DensityAnalysis(atoms, delta=2.0).run(stop=3).results
+    dataset = density.to_xarray()
+    counts = density.density.grid
+    (name,) = dataset.data_vars
+    np.testing.assert_allclose(dataset[name], counts.mean(axis=2))
+    assert dataset["x"].attrs == dataset["y"].attrs == {"units": "Å"}
+    assert dataset[name].attrs == {"units": "Å⁻³"}
+
+
+def test_pairs_of_one_number_are_rows_of_xarray(universe, tmp_path):
+    twice = MDAnalysis.Merge(*[universe.select_atoms("resid 1-4")] * 2)
+    twice.atoms.write(tmp_path / "twice.xtc")
+    found = (
+        ContactMap(paceline.Universe(twice._topology, tmp_path / "twice.xtc"), 9.0).run().results
+    )
+    dataset, table = found.to_xarray(), found.to_dataframe()
+    assert dataset["frequency"].dims == ("residue",)
+    np.testing.assert_array_equal(dataset["frequency"], table["frequency"])
+
+
 def test_what_cannot_be_saved_leaves_no_file(rmsf, universe, tmp_path):
     matrices = paceline.TimeSeries(lambda block: block.positions, universe.atoms[:3]).run(stop=3)
     for save, results, name, words in (
         ("save", rmsf.results, "a.txt", r"\.npz, \.csv, \.tsv or \.xvg, not '\.txt'"),
         ("save", rmsf.results, "a", "not ''"),
-        ("save", matrices.results, "a.csv", "several numbers an entry"),
+        ("save", matrices.results, "a.csv", r"no table.* save them as \.npz"),
         ("save_figure", rmsf.results, "a.docx", r"not '\.docx'"),
-        ("save_figure", matrices.results, "a.png", "several numbers an entry"),
+        ("save_figure", matrices.results, "a.png", r"no table.* save them as \.npz"),
     ):
         with pytest.raises(UnsupportedError, match=words):
             getattr(results, save)(tmp_path / name)

@@ -92,8 +92,31 @@ def test_several_numbers_a_frame_are_arrays_of_xarray(universe):
     assert dataset["frame"].dims == ("time",)
     distances = DistanceMatrixSeries(atoms).run(stop=3).results
     assert distances.to_xarray()["distance"].shape == (3, 6)
-    with pytest.raises(UnsupportedError, match="make no table"):
+    with pytest.raises(UnsupportedError, match=r"make no table.* to_xarray\(\) has them"):
         results.to_dataframe()
+
+
+@pytest.mark.parametrize(("label", "unit"), [("time", "ns"), ("time", None), ("frame", "µs")])
+@pytest.mark.parametrize("several", [False, True])
+def test_columns_that_differ_by_their_units_are_all_kept(universe, label, unit, several):
+    row = 0 if not several else slice(2)
+    results = (
+        paceline.TimeSeries(
+            lambda block: block.positions[:, row, 0], universe.atoms, label=label, unit=unit
+        )
+        .run(stop=3)
+        .results
+    )
+    dataset = results.to_xarray()
+    name = "time (ps)" if label == "time" and not unit else "time"
+    np.testing.assert_array_equal(dataset[name], results.times)
+    np.testing.assert_array_equal(dataset["frame"], results.frames)
+    own = dataset[f"{label} ({unit})" if unit else label]
+    np.testing.assert_array_equal(own, results.timeseries)
+    assert own.attrs == ({"units": unit} if unit else {})
+    if not several:
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+        assert results.to_arrow().column_names == [*dataset.variables]
 
 
 def test_a_series_as_a_table_of_arrow(universe):
@@ -115,6 +138,21 @@ def test_a_series_as_a_table_of_arrow(universe):
     arrays = (results.frames, results.times, results.timeseries)
     for name, values in zip(table.column_names, arrays, strict=True):
         np.testing.assert_array_equal(table[name].to_numpy(), values)
+
+
+def test_numbers_that_arrow_does_not_take(universe):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+    def as_column(kind):
+        series = paceline.TimeSeries(
+            lambda block: block.positions[:, 0, 0].astype(kind), universe.atoms, label="x"
+        )
+        return series.run(stop=3).results
+
+    swapped = as_column(np.dtype("f8").newbyteorder())
+    assert swapped.to_arrow()["x"].to_pylist() == swapped.timeseries.tolist()
+    with pytest.raises(UnsupportedError, match="column 'x': Arrow has no type for complex64"):
+        as_column(np.complex64).to_arrow()
 
 
 def test_names_of_atoms_as_a_table_of_arrow(universe):

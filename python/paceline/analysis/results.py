@@ -3,7 +3,7 @@
 import csv
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -13,7 +13,7 @@ from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import FIGURE_STYLE, Table, draw
 from paceline.analysis.uncertainty import SeriesMean
-from paceline.errors import NotRunError, UnsupportedError
+from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.figure_style import has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
 
@@ -132,9 +132,11 @@ class Results(dict[str, Any]):
         self._check_run()
         table = self._table_or_none
         if table is None:
-            raise UnsupportedError(
-                "these results make no table: they have several numbers an entry; save them as .npz"
+            error = UnsupportedError(
+                "these results make no table, of one number or name a column: save them as .npz"
             )
+            arrays = "to_xarray() has them" if self._series[0] else "take their arrays"
+            raise with_script_advice(error, f"; {arrays}")
         return table
 
     def to_xarray(self) -> Any:
@@ -145,7 +147,9 @@ class Results(dict[str, Any]):
         xarray.Dataset
             A variable for each column, along the column that figures have as their abscissa, with
             units as attributes; files, versions and parameters in `attrs`. Arrays with several
-            numbers a frame have more dimensions, `axis_1`, `axis_2` and so on.
+            numbers a frame have more dimensions, `axis_1`, `axis_2` and so on. Rows that stand on a
+            grid, such as pairs of residues, make variables of two dimensions, NaN where no row is.
+            Of two columns that differ by their units alone the second keeps its unit in its name.
 
         Raises
         ------
@@ -160,17 +164,29 @@ class Results(dict[str, Any]):
         series, title = self._series
         if series and self._table_or_none is None:
             columns = {"frame": self["frames"], "time (ps)": self["times"], title: self[series]}
-            dimension = "time"
+            keys: Sequence[str] = ["time (ps)"]
         else:
             table = self._whole_table()
-            columns, (dimension, _) = dict(table.columns), _name_and_unit(table.x)
+            columns, keys = dict(table.columns), table.keys
+            places = {*zip(*(columns[key] for key in keys), strict=True)}
+            # Residues of several chains may have the same numbers.
+            if not keys or len(places) < len(columns[table.x]):
+                keys = [table.x]
+        names = _names_and_units(columns)
+        dimensions = [names[key][0] for key in keys]
+        rows = dimensions[0] if len(keys) == 1 else "rows"
         variables = {}
         for title, values in columns.items():
-            name, unit = _name_and_unit(title)
-            dimensions = (dimension, *(f"axis_{k}" for k in range(1, np.ndim(values))))
-            variables[name] = (dimensions, values, {"units": unit} if unit else {})
+            name, unit = names[title]
+            axes = (rows, *(f"axis_{k}" for k in range(1, np.ndim(values))))
+            variables[name] = (axes, values, {"units": unit} if unit else {})
         attributes = {key: str(value) for key, value in self.provenance.items()}
-        return Dataset(variables, attrs=attributes).set_coords(dimension)
+        dataset = Dataset(variables, attrs=attributes).set_coords(dimensions)
+        if len(keys) > 1:
+            dataset = dataset.set_index(rows=dimensions).unstack(rows)
+            for name in dimensions:
+                dataset[name].attrs = variables[name][2]
+        return dataset
 
     def to_arrow(self) -> Any:
         """Get the table as a table of Apache Arrow, which `polars.from_arrow` takes.
@@ -178,25 +194,32 @@ class Results(dict[str, Any]):
         Returns
         -------
         pyarrow.Table
-            A column for each of the table, named without its unit. The metadata of its field hold
-            `unit`, and `label` where figures have a legend; those of the schema files, versions and
-            parameters.
+            A column for each of the table, named without its unit, but for one whose name another
+            has. The metadata of its field hold `unit`, and `label` where figures have a legend;
+            those of the schema files, versions and parameters.
 
         Raises
         ------
         ImportError
             pyarrow is not installed.
         UnsupportedError
-            The results make no table.
+            The results make no table, or Arrow has no type for a column, such as complex numbers.
         """
         import pyarrow
 
         table = self._whole_table()
-        arrays, fields = [], []
+        arrays, fields, names = [], [], _names_and_units(table.columns)
         for title, values in table.columns.items():
-            name, unit = _name_and_unit(title)
+            name, unit = names[title]
             notes = {"unit": unit, "label": table.y.get(title, "")}
-            arrays.append(pyarrow.array(values))
+            values = np.asarray(values)
+            try:
+                native = values.astype(values.dtype.newbyteorder("="), copy=False)
+                arrays.append(pyarrow.array(native))
+            except pyarrow.ArrowNotImplementedError as error:
+                kind = values.dtype
+                refused = UnsupportedError(f"column {title!r}: Arrow has no type for {kind}")
+                raise with_script_advice(refused, "; to_dataframe() takes it") from error
             given = {key: note for key, note in notes.items() if note}
             fields.append(pyarrow.field(name, arrays[-1].type, metadata=given or None))
         origin = {key: str(value) for key, value in self.provenance.items()}
@@ -400,7 +423,8 @@ def _notebook_figure(table: Table) -> Any:
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
     """Name the arrays of results within results as `x.mass_density`; leave out Universes.
 
-    A grid has its edges, too.
+    A grid has its edges, too. Arrays of a list, unless they are of one shape, are named by their
+    numbers, as `rdf.0`.
     """
     found: dict[str, Any] = {}
     for name, value in values.items():
@@ -410,9 +434,20 @@ def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
             edges = zip("xyz", value.edges, strict=True)
             found |= _flat({f"{name}.edges_{axis}": one for axis, one in edges}, group)
             value = value.grid
+        if isinstance(value, list | tuple) and not _is_one_array(value):
+            value = {str(k): one for k, one in enumerate(value)}
         inner = isinstance(value, Mapping)
         found |= _flat(value, f"{group}{name}.") if inner else {f"{group}{name}": value}
     return found
+
+
+def _is_one_array(values: Sequence[Any]) -> bool:
+    """True if arrays have one shape."""
+    try:
+        np.asarray(values)
+    except ValueError:
+        return False
+    return True
 
 
 def _in_quotes(text: str) -> str:
@@ -442,10 +477,21 @@ def kind_of(value: Any) -> str:
     return shortened(repr(value))
 
 
-def _name_and_unit(title: str) -> tuple[str, str]:
-    """Split the title of a column, as "time (ps)"; "g(r)" has no unit."""
-    name, blank, unit = title.rpartition(" (")
-    return (name, unit[:-1]) if blank and unit.endswith(")") else (title, "")
+def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Split titles of columns, as "time (ps)"; "g(r)" has no unit.
+
+    A title stays whole where another column has its name.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    taken = set(titles)
+    for title in titles:
+        name, blank, unit = title.rpartition(" (")
+        if not (blank and unit.endswith(")")):
+            found[title] = title, ""
+            continue
+        found[title] = title if name in taken else name, unit[:-1]
+        taken.add(name)
+    return found
 
 
 def check_ending(path: str | os.PathLike, more: Sequence[str] = ()) -> None:
