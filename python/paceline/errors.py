@@ -7,7 +7,7 @@ Each error also derives from the built-in that a Python user would catch. None d
 import contextlib
 import sys
 from concurrent.futures import BrokenExecutor, CancelledError
-from typing import Any
+from typing import Any, TypeVar
 
 
 class PacelineError(Exception):
@@ -54,6 +54,24 @@ class MissingDataError(PacelineError, ValueError):
 
 class UnsupportedError(PacelineError, ValueError):
     """A request that paceline does not support, and does not guess at."""
+
+
+_Message = TypeVar("_Message", bound=BaseException)
+
+
+def with_script_advice(error: _Message, advice: str) -> _Message:
+    """End the message of an error with advice that only a script can follow.
+
+    The command line leaves it out, by `without_script_advice`.
+    """
+    error.args = (f"{error}{advice}",)
+    vars(error)["for_scripts"] = advice
+    return error
+
+
+def without_script_advice(error: BaseException) -> str:
+    """Message of an error, for those who write no script."""
+    return str(error).removesuffix(getattr(error, "for_scripts", ""))
 
 
 def needs_mdanalysis(name: str) -> UnsupportedError:
@@ -125,7 +143,7 @@ def _with_theirs(cls: Any, ours: type[PacelineError], name: str) -> Any:
     theirs = getattr(sys.modules.get("MDAnalysis.exceptions"), name, None)
     if cls is not ours or theirs is None:
         return cls
-    names = {"__module__": __name__, "__reduce__": lambda self: (ours, self.args)}
+    names = {"__module__": __name__, "__reduce__": lambda self: (ours, self.args, vars(self))}
     return type(ours.__name__, (ours, theirs), names)
 
 
@@ -142,7 +160,10 @@ class AnalysisError(PacelineError, RuntimeError):
 
     @classmethod
     def of(cls, message: str, error: Exception) -> "AnalysisError":
-        """Make the error for an exception of a function, as one of its class too."""
+        """Make the error for an exception of a function, as one of its class too.
+
+        The message ends with the exception's.
+        """
         return _analysis_error(message, type(error), vars(error))
 
     def __str__(self) -> str:
@@ -159,7 +180,10 @@ def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> Ana
             made: AnalysisError = _both(kind)(message)
             vars(made).update(attributes)
             return made
-    return AnalysisError(message)
+    error = AnalysisError(message)
+    if "for_scripts" in attributes:
+        vars(error)["for_scripts"] = attributes["for_scripts"]
+    return error
 
 
 def _both(kind: type[Exception]) -> Any:

@@ -27,7 +27,13 @@ from paceline.cli.file_commands import (
 )
 from paceline.cli.parser import CommandParser, resolve_files
 from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
-from paceline.errors import PacelineError, PacelineWarning, UnsupportedError, needs_mdanalysis
+from paceline.errors import (
+    PacelineError,
+    PacelineWarning,
+    UnsupportedError,
+    needs_mdanalysis,
+    without_script_advice,
+)
 
 #: Commands, in the order in which the help lists them.
 COMMANDS = (
@@ -69,21 +75,6 @@ KEYWORDS = {
 }
 _KEYWORD = re.compile(
     rf"\b({'|'.join(KEYWORDS)})=(True\b|\"[^\"]*\"|'[^']*'|[0-9][\w.]*)?( \(--[\w-]+\)|, --[\w-]+)?"
-)
-#: Advice that no option can follow.
-_FOR_SCRIPTS = (
-    " follow fewer atoms, as nojump('name OW'), or",
-    ", or name with sub= the indices that the topology's atoms have in the trajectory",
-    "; tol_mass allows more, match_atoms=False any",
-    "; tol_mass allows more",
-    ": give update_selections=False to choose them once, or use the class of this name of "
-    "MDAnalysis, which updates them",
-    ", or guess them (to_guess=['bonds'])",
-    ", or guess them (u.atoms.guess_bonds())",
-    ", or guess bonds with universe.atoms.guess_bonds()",
-    ", or guess them with universe.atoms.guess_bonds()",
-    ", guess them with universe.atoms.guess_bonds(), or name the molecules that have bonds: "
-    "unwrap(atomgroup)",
 )
 
 EXAMPLES = """\
@@ -232,11 +223,11 @@ def _status(error: Exception) -> int:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return in_options(" ".join(str(error).split())) or type(error).__name__
+    return in_options(" ".join(without_script_advice(error).split())) or type(error).__name__
 
 
 def in_options(message: str) -> str:
-    """Name options where a message names keywords, and leave out advice for scripts.
+    """Name options where a message names keywords.
 
     Examples
     --------
@@ -247,8 +238,6 @@ def in_options(message: str) -> str:
     >>> in_options("where the trajectory is opened (dt=2)")
     'where the trajectory is opened (--dt 2ps)'
     """
-    for advice in _FOR_SCRIPTS:
-        message = message.replace(advice, "")
     return _KEYWORD.sub(_option, message)
 
 

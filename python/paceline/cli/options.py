@@ -1,6 +1,7 @@
 """Arguments that several commands share, and how their values are read."""
 
 import argparse
+import contextlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -132,11 +133,12 @@ def picoseconds(text: str) -> tuple[str, float]:
     >>> picoseconds("100"), picoseconds("2.5ns")
     (('time', 100.0), ('time', 2500.0))
     """
+    value: float | None
     try:
         value = float(text)
     except ValueError:
-        _, value = bound(text)
-    if not math.isfinite(value):
+        value = _with_unit(text)
+    if value is None or not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"expected a time such as 100 (ps) or 2.5ns, found {text}")
     return "time", value
 
@@ -157,18 +159,25 @@ def bound(text: str) -> tuple[str, float]:
     >>> bound("100"), bound("2.5ns")
     (('frame', 100), ('time', 2500.0))
     """
-    for unit, factor in sorted(UNITS.items(), key=lambda item: -len(item[0])):
-        if text.endswith(unit):
-            try:
-                return "time", float(text.removesuffix(unit)) * factor
-            except ValueError:
-                break
+    time = _with_unit(text)
+    if time is not None:
+        return "time", time
     try:
         return "frame", int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"expected a frame number or a time such as 100ps or 2.5ns, found {text!r}"
         ) from None
+
+
+def _with_unit(text: str) -> float | None:
+    """Read a time with its unit, ps; None if it is none."""
+    for unit, factor in sorted(UNITS.items(), key=lambda item: -len(item[0])):
+        if text.endswith(unit):
+            with contextlib.suppress(ValueError):
+                return float(text.removesuffix(unit)) * factor
+            return None
+    return None
 
 
 def chunk(text: str) -> str:

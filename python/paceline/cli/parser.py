@@ -30,6 +30,7 @@ OPTIONS_OF_GROMACS = {
     "-dump": "-b T and -e T choose one time",
     "-mw": "--mass weighs atoms by their masses",
     "-ndec": "--precision 1000 keeps three decimals of nm",
+    "-nobackup": "--overwrite replaces files, which are kept without it",
     "-nt": "--n-workers N",
     "-ntmpi": "--n-workers N",
     "-ntomp": "--n-workers N",
@@ -40,6 +41,7 @@ OPTIONS_OF_GROMACS = {
     "-sub": "--select TEXT",
     "-timestep": "--dt 2ps sets the time between frames",
     "-tu": "-b and -e take times with a unit, such as 10ns",
+    "-xvg": "-o TABLE.csv has no lines for Grace, and .xvg has them",
 }
 
 #: Kinds of files: a structure has positions, too, and either may be a trajectory of its own.
