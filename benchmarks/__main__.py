@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 
 PREFIX = "bench_"
@@ -12,8 +13,9 @@ NAMES = sorted(
 
 def main() -> None:
     arguments = sys.argv[1:]
-    chosen = [argument for argument in arguments if argument in NAMES]
-    options = [argument for argument in arguments if argument not in NAMES]
+    # Behind them, the name of a benchmark may be that of a case, too.
+    chosen = list(takewhile(NAMES.__contains__, arguments))
+    options = arguments[len(chosen) :]
     for name in chosen or NAMES:
         sys.argv = [f"python -m benchmarks {name}", *options]
         import_module(f"benchmarks.{PREFIX}{name}").main()

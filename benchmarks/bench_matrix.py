@@ -1,115 +1,135 @@
-"""Measure how memory, files and time of a matrix of RMSDs grow with its frames.
+"""Measure how memory, files and time of a matrix of RMSDs, and of clusters, grow with frames.
 
-    python -m benchmarks matrix [--only 5000 10000 20000] [--tsv] [--tiny]
+    python -m benchmarks matrix [folder] [--only 5000 10000 20000 50000] [--tsv] [--tiny]
 
 RMSDs of all pairs of frames, superposed, of the 214 Cα of adenylate kinase: those above the
-diagonal in single precision. The 98 frames of MDAnalysisTests are taken again and again. Each size
-is a process of its own, on one core.
+diagonal in single precision; of 50,000 frames also the clusters by gromos, which keep a bit for
+each pair. The frames are the 98 of MDAnalysisTests again and again, each with new noise of 0.05 Å,
+in an XTC file that is made in the folder. Each row is a process of its own. 50,000 frames need 5.2
+GB in the temporary folder (TMPDIR), or are left out by name.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compare import options
-from benchmarks.resident import Peak
-from benchmarks.table import Table
+import numpy as np
 
-#: Frames that are measured; and those to which the growth is extrapolated.
-SIZES, EXTRAPOLATED = (5_000, 10_000, 20_000), 50_000
-TINY = (200, 400)
+from benchmarks.compare import options, report
+from benchmarks.resident import Growth, Peak
+from benchmarks.table import Table
+from paceline.errors import UnsupportedError
+
+MATRIX, CLUSTERS = "matrix", "gromos"
+#: Frames, what is computed of them, and workers.
+CASES = (
+    (5_000, MATRIX, 1),
+    (10_000, MATRIX, 1),
+    (20_000, MATRIX, 1),
+    (50_000, MATRIX, 2),
+    (50_000, CLUSTERS, 2),
+)
+TINY = ((200, MATRIX, 1), (400, MATRIX, 2), (400, CLUSTERS, 2))
 #: Memory for all that a run holds.
 LIMIT = 64 * 2**20
-HEADINGS = ("frames", "", "anonymous MB", "in files MB", "expected MB", "CPU s", "CPU µs/pair")
+#: Å
+NOISE, CUTOFF = 0.05, 1.0
+SEED = 20261123
+HEADINGS = (
+    *("frames", "what", "workers", "s", "CPU s", "CPU µs/pair"),
+    *("anonymous MB", "resident MB", "in files MB"),
+)
 
 
 def main() -> None:
-    asked = options(__doc__, [str(size) for size in SIZES])
+    asked = options(__doc__, sorted({str(size) for size, *_ in CASES}, key=int))
     asked.print_head()
-    sizes = TINY if asked.tiny else [size for size in SIZES if asked.wants(str(size))]
-    table = Table("matrix of RMSDs, max_memory=64 MiB", HEADINGS)
-    found = [_measured(size) for size in sizes]
-    for size, one in zip(sizes, found, strict=True):
-        table.rows.append(_row(size, "measured", one))
-    if len(found) > 1:
-        n, last = sizes[-1], found[-1]
-        # Beside positions and matrix, of n and of n² numbers, a run holds what does not grow.
-        more = {
-            "anonymous": last["anonymous"] - _arrays(n)[0] + _arrays(EXTRAPOLATED)[0],
-            "in files": _arrays(EXTRAPOLATED)[1],
-            "cpu": last["cpu"] * _pairs(EXTRAPOLATED) / _pairs(n),
-        }
-        table.rows.append(_row(EXTRAPOLATED, "extrapolated", more))
-    asked.print_tables([table])
+    cases = TINY if asked.tiny else [case for case in CASES if asked.wants(str(case[0]))]
+    folder = _made(asked.folder / f"ca-{cases[-1][0]}", cases[-1][0])
+    table, skipped = Table("RMSDs of all pairs, max_memory=64 MiB", HEADINGS), []
+    for size, what, n_workers in cases:
+        report(f"{what} of {size} frames")
+        found = _measured(folder, size, what, n_workers)
+        if "lacking" in found:
+            skipped.append(f"{what} of {size} frames: {found['lacking']}")
+            continue
+        pairs = size * (size - 1) // 2
+        memory = (f"{found[key] / 1e6:.0f}" for key in ("anonymous", "resident", "in files"))
+        times = f"{found['s']:.1f}", f"{found['cpu']:.1f}", f"{found['cpu'] / pairs * 1e6:.3f}"
+        table.rows.append((str(size), what, str(n_workers), *times, *memory))
+    asked.print_tables([table], skipped)
 
 
-def _row(size: int, how: str, found: dict[str, float]) -> tuple[str, ...]:
-    return (
-        *(str(size), how, f"{found['anonymous'] / 1e6:.0f}", f"{found['in files'] / 1e6:.0f}"),
-        *(f"{_arrays(size)[1] / 1e6:.0f}", f"{found['cpu']:.1f}"),
-        f"{found['cpu'] / _pairs(size) * 1e6:.3f}",
-    )
+def _made(folder: Path, n_frames: int) -> Path:
+    """Write the Cα atoms and their frames, if they are missing."""
+    import MDAnalysis
+    from MDAnalysisTests.datafiles import DCD, PSF
+
+    if folder.exists():
+        return folder
+    report(f"making {folder}")
+    random = np.random.default_rng(SEED)
+    ca = MDAnalysis.Universe(PSF, DCD, in_memory=True).select_atoms("name CA")
+    known = np.array([ca.positions for _ in ca.universe.trajectory])
+    alone = MDAnalysis.Merge(ca)
+    unfinished = folder.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    alone.atoms.write(unfinished / "ca.gro")
+    with MDAnalysis.Writer(str(unfinished / "ca.xtc"), len(ca), dt=1.0) as writer:
+        for frame in range(n_frames):
+            noise = NOISE * random.standard_normal((len(ca), 3), dtype=np.float32)
+            alone.atoms.positions = known[frame % len(known)] + noise
+            alone.trajectory.ts.frame = frame
+            writer.write(alone.atoms)
+    unfinished.rename(folder)
+    return folder
 
 
-def _pairs(size: int) -> int:
-    return size * (size - 1) // 2
-
-
-def _arrays(size: int) -> tuple[int, int]:
-    """Bytes of positions, and then of the matrix, that fit into the limit, and that do not."""
-    in_memory = in_files = 0
-    for n_bytes in (12 * 214 * size, 4 * _pairs(size)):
-        if in_memory + n_bytes <= LIMIT:
-            in_memory += n_bytes
-        else:
-            in_files += n_bytes
-    return in_memory, in_files
-
-
-def _measured(size: int) -> dict[str, float]:
-    """Run one size in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.bench_matrix", "--child", str(size)]
+def _measured(folder: Path, *case: Any) -> dict[str, Any]:
+    """Run one case in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.bench_matrix", "--child"]
+    command += [str(folder), *map(str, case)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _child(size: int) -> None:
+def _child(folder: str, n_frames: int, what: str, n_workers: int) -> None:
     """Run, and print what it took."""
-    import shutil
-    import tempfile
-
-    import numpy as np
-    from MDAnalysisTests.datafiles import DCD, PSF
-
     import paceline
+    from paceline.analysis.clustering import Clustering
     from paceline.analysis.diffusionmap import DistanceMatrix
 
-    folder = Path(tempfile.mkdtemp())
-    try:
-        # An index would otherwise be written beside the installed files.
-        ca = paceline.Universe(*(shutil.copy(path, folder) for path in (PSF, DCD))).select_atoms(
-            "name CA"
-        )
-        condensed: dict[str, Any] = {"superposition": True, "condensed": True, "dtype": "float32"}
-        frames = np.arange(size) % ca.universe.trajectory.n_frames
-        DistanceMatrix(ca, **condensed).run(stop=10, backend="serial")  # what is loaded once
-        with Peak() as peak:
-            begun = time.process_time()
-            one = DistanceMatrix(ca, **condensed).run(
-                frames=frames, backend="serial", max_memory=LIMIT
-            )
-            cpu = time.process_time() - begun
-        assert len(one.results.dist_matrix) == _pairs(size)
-    finally:
-        shutil.rmtree(folder)
-    print(json.dumps({"anonymous": peak.anonymous, "in files": peak.in_files, "cpu": cpu}))
+    ca = paceline.Universe(f"{folder}/ca.gro", f"{folder}/ca.xtc").atoms
+    how: dict[str, Any] = {"backend": "threads", "n_workers": n_workers, "max_memory": LIMIT}
+
+    def analysis() -> Any:
+        if what == CLUSTERS:
+            return Clustering(ca, cutoff=CUTOFF)
+        return DistanceMatrix(ca, superposition=True, condensed=True, dtype="float32")
+
+    analysis().run(stop=10, **how)  # what is loaded once
+    grown = Growth()
+    with Peak() as peak:
+        begun, cpu = time.perf_counter(), time.process_time()
+        try:
+            one = analysis().run(stop=n_frames, **how)
+        except UnsupportedError as error:
+            print(json.dumps({"lacking": str(error)}))
+            return
+        cpu, seconds = time.process_time() - cpu, time.perf_counter() - begun
+    if what == MATRIX:
+        assert len(one.results.dist_matrix) == n_frames * (n_frames - 1) // 2
+    memory = {"anonymous": peak.anonymous, "in files": peak.in_files}
+    print(json.dumps({"s": seconds, "cpu": cpu, "resident": grown.peak() * 1e6, **memory}))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        _child(int(sys.argv[2]))
+        _child(sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
     else:
         main()

@@ -4,11 +4,15 @@
 
 Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
 that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
+A third one ("nojump") has what NoJump costs beyond reading the same atoms, all or the oxygens of
+water, from XTC and DCD.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,7 @@ from benchmarks.compare import (
     SLOPES,
     Agreement,
     Effort,
+    Options,
     add_slopes,
     judged,
     options,
@@ -33,6 +38,17 @@ CASES = {"none": (), "unwrap": ("unwrap",), "unwrap-center-fit": ("unwrap", "cen
 #: Making the protein whole, µs a frame, at most.
 TARGETS = {"unwrap": 30.0}
 GROUP = "protein"
+
+#: Atoms that are followed, of each format.
+JUMPS = {"all": "all", "oxygens": "name OW"}
+JUMPING = (
+    *("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max"),
+    *("by CPU time", "target"),
+)
+#: Ends the names of runs with it.
+NOJUMP = ", NoJump"
+#: Reading and NoJump by reading alone.
+JUMP_TARGET = 1.2
 
 PARTS = ("case", "tool", "transforming µs/frame", "min", "max", "times MDAnalysis", "target")
 
@@ -102,6 +118,82 @@ def _reference(ca: Any, whole: np.ndarray) -> Any:
     reference = MDAnalysis.Merge(ca).atoms
     reference.positions = whole
     return reference
+
+
+def mdanalysis_jumps(data: Dataset, kind: str, select: str, *, jumps: bool) -> Run:
+    """MDAnalysis's NoJump, which must see all frames in order, once."""
+    import MDAnalysis
+    from MDAnalysis import transformations
+
+    def run(n: int) -> np.ndarray:
+        universe = MDAnalysis.Universe(data.topology, data.trajectory(kind))
+        if jumps:
+            universe.trajectory.add_transformations(transformations.nojump.NoJump())
+        first = universe.select_atoms(select).indices[0]
+        return np.array([ts.positions[first, 0] for ts in universe.trajectory[:n]])
+
+    return run
+
+
+def paceline_jumps(data: Dataset, kind: str, select: str, n_workers: int, *, jumps: bool) -> Run:
+    """Paceline on `n_workers` threads."""
+    import paceline
+    from paceline.transform import nojump
+
+    atoms = paceline.Universe(data.topology, data.trajectory(kind)).select_atoms(select)
+    transforms = [nojump()] if jumps else []
+
+    def run(n: int) -> np.ndarray:
+        series = paceline.TimeSeries(lambda block: block.positions[:, 0, 0], atoms)
+        series.run(stop=n, backend="threads", n_workers=n_workers, transforms=transforms)
+        return series.results.timeseries
+
+    return run
+
+
+JUMP_TOOLS: dict[str, tuple[Any, ...]] = {
+    REFERENCE: (mdanalysis_jumps,),
+    OURS: (paceline_jumps, 1),
+    OURS_2: (paceline_jumps, 2),
+}
+
+
+def measure_jumps(asked: Options, data: Dataset) -> Table:
+    """Measure reading with and without NoJump, in turn."""
+    table = Table("NoJump: slope between n and 2n frames", JUMPING)
+    n = data.n_frames // 2
+    few = max(data.n_frames // 5, 2)
+    for kind, (group, select) in product(("xtc", "dcd"), JUMPS.items()):
+        report(f"nojump: {kind}, {group}")
+        how = {
+            name + ending: (partial(prepare, jumps=jumps), data, kind, select, *more)
+            for name, (prepare, *more) in JUMP_TOOLS.items()
+            for ending, jumps in (("", False), (NOJUMP, True))
+        }
+        with subjects(how) as (ready, _):
+            agreement = Agreement()
+            for subject in ready:
+                if subject.name.endswith(NOJUMP):
+                    agreement.check(subject.name, subject.run(few).values)
+            fewer = dict.fromkeys((REFERENCE, REFERENCE + NOJUMP), few)
+            effort = asked.effort
+            taken = slopes(ready, n, effort.repeats, effort.measurement, fewer)
+        for name in JUMP_TOOLS:
+            plain, jumping = taken[name], taken[name + NOJUMP]
+            ratios = jumping.per_item / plain.per_item
+            spread = Spread.of(ratios)
+            times = (f"{np.median(one.per_item) * 1e6:.0f}" for one in (plain, jumping))
+            by_cpu = np.median(jumping.cpu_per_item / plain.cpu_per_item)
+            is_ours = effort.judged and name != REFERENCE
+            table.rows.append(
+                (
+                    *(f"{kind}, {group}", name, *times),
+                    *(f"{value:.2f}" for value in (spread.median, spread.low, spread.high)),
+                    f"{by_cpu:.2f}",
+                    f"{JUMP_TARGET:g} {judged(ratios <= JUMP_TARGET)}" if is_ours else "",
+                )
+            )
+    return table
 
 
 class _Clock:
@@ -191,16 +283,19 @@ def _whole(data: Dataset) -> np.ndarray:
 
 
 def main() -> None:
-    asked = options(__doc__, list(CASES))
+    asked = options(__doc__, [*CASES, "nojump"])
     water = next(data for data in asked.datasets() if data.name == "water")
     asked.print_head()
     bench = Bench(asked.effort, water)
+    tables = [bench.runs, bench.parts]
     try:
         for case in CASES:
             if asked.wants(case):
                 bench.measure(case)
+        if asked.wants("nojump"):
+            tables.append(measure_jumps(asked, water))
     finally:
-        asked.print_tables([bench.runs, bench.parts], bench.skipped)
+        asked.print_tables(tables, bench.skipped)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from benchmarks.data import TIME_STEP, Dataset
 ACIDIC = "(resname ARG LYS) and (name NH* NZ)"
 BASIC = "(resname ASP GLU) and (name OE* OD*)"
 WATER = "name OW"
+#: Criteria of MDAnalysis's hydrogen bonds, as cpptraj has them.
+HBOND = "dist 3.0 angle 150 image"
 #: Of the density, Å: around all water; cpptraj has even numbers of voxels only.
 GRID: dict[str, Any] = {"gridcenter": [60, 40, 28], "xdim": 124, "ydim": 86, "zdim": 62}
 
@@ -31,6 +33,8 @@ class Job:
         self.trajectory = data.trajectory("xtc").resolve()
         self.universe = MDAnalysis.Universe(data.topology, self.trajectory)
         self._made: dict[str, Path] = {}
+        #: Donors and acceptors of hydrogen bonds, once they are known.
+        self.hydrogen_bonds: tuple[np.ndarray, ...] = ()
 
     def atoms(self, selection: str) -> np.ndarray:
         """Indices, from 0."""
@@ -191,14 +195,47 @@ def phi_psi_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 def bonds_of_cpptraj(job: Job, n: int) -> np.ndarray:
     """Number of hydrogen bonds of each frame, with the donors and acceptors of MDAnalysis."""
+    return _bonds(job, n, _donors_and_acceptors(job))
+
+
+def bonds_to_water_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Number of hydrogen bonds of each frame from protein to water and back, the same."""
+    donors, acceptors = _donors_and_acceptors(job)
+    groups = job.atoms("protein"), job.atoms(WATER)
+    return _bonds(
+        *(job, n),
+        *(
+            (np.intersect1d(donors, one), np.intersect1d(acceptors, other))
+            for one, other in (groups, groups[::-1])
+        ),
+    )
+
+
+def _bonds(job: Job, n: int, *sides: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Number of hydrogen bonds of each frame, of pairs of donors and acceptors."""
+    names = []
+    lines = []
+    for number, masks in enumerate(sides):
+        # Water of four sites has no charge at its oxygen, which is then not taken for an acceptor.
+        if all(map(len, masks)):
+            names.append(f"bonds{number}.dat")
+            words = "donormask {} acceptormask {}".format(*map(programs.mask, masks))
+            lines.append(f"hbond H{number} {words} {HBOND} out {job.folder / names[-1]}")
+    job.run(n, *lines)
+    counts = (np.loadtxt(job.folder / name, usecols=[1], ndmin=1) for name in names)
+    return np.sum(list(counts), axis=0)
+
+
+def _donors_and_acceptors(job: Job) -> tuple[np.ndarray, np.ndarray]:
+    """Indices, as MDAnalysis guesses them."""
     from MDAnalysis.analysis.hydrogenbonds import HydrogenBondAnalysis
 
-    found = HydrogenBondAnalysis(job.universe)
-    hydrogens = job.universe.select_atoms(found.hydrogens_sel)
-    donors = programs.mask(np.unique([one.bonded_atoms[0].index for one in hydrogens]))
-    words = f"donormask {donors} acceptormask {programs.mask(job.atoms(found.acceptors_sel))}"
-    job.run(n, f"hbond H {words} dist 3.0 angle 150 image out {job.folder / 'bonds.dat'}")
-    return np.loadtxt(job.folder / "bonds.dat", usecols=[1], ndmin=1)
+    if not job.hydrogen_bonds:
+        found = HydrogenBondAnalysis(job.universe)
+        hydrogens = job.universe.select_atoms(found.hydrogens_sel)
+        donors = np.unique([one.bonded_atoms[0].index for one in hydrogens])
+        job.hydrogen_bonds = donors, job.atoms(found.acceptors_sel)
+    return job.hydrogen_bonds
 
 
 def structure_of_cpptraj(job: Job, n: int) -> np.ndarray:

@@ -9,12 +9,14 @@ from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.programs import needs_program
 from matplotlib.figure import Figure
 
+from benchmarks import __main__ as command
 from benchmarks.__main__ import NAMES, PREFIX
 from benchmarks.experiments.__main__ import experiments as known_experiments
 from benchmarks.experiments.experiment import Setting, load
@@ -104,7 +106,7 @@ def test_radial_distribution(folder):
 
 @pytest.mark.full
 def test_matrix_of_rmsds(folder):
-    assert tools_of("matrix", "400", folder, only="5000") == {"measured"}
+    assert tools_of("matrix", "400", folder, only="5000") == {"matrix", "gromos"}
 
 
 @pytest.mark.full
@@ -263,6 +265,15 @@ def test_sentences_of_an_experiment_follow_from_its_rows(path):
 @pytest.mark.parametrize(("form", "n_rounds"), [((3, 1.0, 0.2), 1), ((5, 10.0, 1.0), 5)])
 def test_contention_says_how_many_rounds_it_measures(form, n_rounds):
     assert known_experiments()["contention"].rounds(Setting(None, None, None, *form)) == n_rounds
+
+
+def test_a_case_may_have_the_name_of_a_benchmark(monkeypatch):
+    started = []
+    module = SimpleNamespace(main=lambda: started.append(sys.argv[1:]))
+    monkeypatch.setattr(command, "import_module", lambda name: module)
+    monkeypatch.setattr(sys, "argv", ["", "analyses", "path", "folder", "--only", "msd"])
+    command.main()
+    assert started == [["folder", "--only", "msd"]] * 2
 
 
 @pytest.mark.parametrize("name", NAMES)
