@@ -3,6 +3,8 @@
 import gc
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -16,7 +18,7 @@ from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSF
 from paceline.errors import UnsupportedError
-from paceline.schedule import collect
+from paceline.schedule import result_arrays
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump
 
@@ -38,6 +40,33 @@ def high(block):
     rows, columns = np.nonzero(block.positions[:, :, 2] > 0)
     counts = np.bincount(rows, minlength=len(block))
     return counts, np.column_stack([columns, block.positions[rows, columns, 2]])
+
+
+#: Prints by how many bytes the largest resident size of a run of many frames is beyond that of a
+#: run of a few, rows apart. A process has one such size, so that each analysis needs its own.
+GROWTH = """
+import resource, sys, warnings
+import paceline
+from paceline.analysis.dihedrals import Ramachandran
+from paceline.analysis.rms import RMSF
+
+warnings.simplefilter("ignore")  # of a file that is in the chain again
+topology, trajectory, name, backend = sys.argv[1:]
+make, rows = {
+    "sums": (RMSF, lambda results: 0),
+    "rows": (Ramachandran, lambda results: results.angles.nbytes),
+}[name]
+u = paceline.Universe(topology, [trajectory] * 40)
+held, largest = [], []
+for stop in (400, None):
+    results = make(u).run(stop=stop, backend=backend).results
+    held.append(rows(results))
+    largest.append(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(largest[1] - largest[0] - (held[1] - held[0]))
+"""
+#: Bytes by which larger blocks, the table of frames and the allocator may differ: 5 kB for each
+#: frame that the longer run has more, where positions take 40 kB, and of backbones 10 kB.
+SLACK = 16 * 2**20
 
 
 def is_in_file(array):
@@ -67,29 +96,29 @@ def test_rows_beyond_the_limit_are_in_a_file(backend, atoms):
 @pytest.mark.parametrize("dtype", ["f8", "U3", "M8[D]", "i4, (2,)f4", "?"])
 def test_rows_of_any_kind_come_to_their_place_in_a_file(dtype, monkeypatch):
     """Also where the system writes a few bytes at a time."""
-    write = collect.write_at
-    monkeypatch.setattr(collect, "write_at", lambda file, data, at: write(file, data[:7], at))
+    write = result_arrays.write_at
+    monkeypatch.setattr(result_arrays, "write_at", lambda file, data, at: write(file, data[:7], at))
     numbers = np.arange(42).reshape(7, 2, 3)
     rows = np.zeros(numbers.shape, dtype)
     if rows.dtype.names:
         rows["f0"] = numbers
     else:
         rows[:] = numbers.astype(dtype)
-    found = collect.allocate(rows.shape, rows.dtype, 0)
+    found = result_arrays.allocate(rows.shape, rows.dtype, 0)
     for first, stop in ((5, 7), (0, 2), (2, 2), (2, 5)):
-        collect.put_rows(found, first, rows[first:stop])
+        result_arrays.put_rows(found, first, rows[first:stop])
     assert is_in_file(found)
     assert found.tobytes() == rows.tobytes()
-    collect.put_rows(found, 1, np.asfortranarray(rows[3:5]))
+    result_arrays.put_rows(found, 1, np.asfortranarray(rows[3:5]))
     assert found[1:3].tobytes() == rows[3:5].tobytes()
-    empty = collect.allocate((7, 0), np.dtype("f8"), 10)
-    collect.put_rows(empty, 2, np.empty((3, 0)))
+    empty = result_arrays.allocate((7, 0), np.dtype("f8"), 10)
+    result_arrays.put_rows(empty, 2, np.empty((3, 0)))
 
 
 def test_records_beyond_the_limit_are_in_a_file(atoms):
     runs = [paceline.RaggedTimeSeries(high, atoms).run(max_memory=limit) for limit in (0, None)]
     limited, free = (one.results.records for one in runs)
-    assert limited.nbytes > 2 * collect.SMALL
+    assert limited.nbytes > 2 * result_arrays.SMALL
     assert (is_in_file(limited), is_in_file(free)) == (True, False)
     assert np.array_equal(limited, free)
 
@@ -135,18 +164,26 @@ def test_frames_and_results_count_together(atoms):
     assert second_pass(paceline.TimeSeries(positions, atoms)) > 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the size has another unit")
+@pytest.mark.parametrize(("shape", "backend"), [("sums", "serial"), ("rows", "threads")])
+def test_longer_runs_take_no_more_memory_than_their_rows(shape, backend, adk_xtc):
+    command = [sys.executable, "-c", GROWTH, *adk_xtc, shape, backend]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert int(found.stdout) < SLACK
+
+
 def test_what_is_dropped_counts_no_longer():
-    with collect.limited(3 * collect.SMALL) as memory:
-        shape = (2 * collect.SMALL,), np.dtype(np.uint8)
-        first = collect.allocate(*shape)
+    with result_arrays.limited(3 * result_arrays.SMALL) as memory:
+        shape = (2 * result_arrays.SMALL,), np.dtype(np.uint8)
+        first = result_arrays.allocate(*shape)
         view = first[10:]
         assert not is_in_file(first)
         del first
-        assert is_in_file(collect.allocate(*shape))
-        assert memory.left == collect.SMALL
+        assert is_in_file(result_arrays.allocate(*shape))
+        assert memory.left == result_arrays.SMALL
         del view
-        assert memory.left == 3 * collect.SMALL
-        assert not is_in_file(collect.allocate(*shape))
+        assert memory.left == 3 * result_arrays.SMALL
+        assert not is_in_file(result_arrays.allocate(*shape))
 
 
 def test_a_process_has_one_limit():
@@ -159,8 +196,8 @@ def test_a_process_has_one_limit():
 
 
 def test_no_room_is_said_before_the_work(atoms, monkeypatch):
-    usage = collect.shutil.disk_usage("/")._replace(free=10**7)
-    monkeypatch.setattr(collect.shutil, "disk_usage", lambda _: usage)
+    usage = result_arrays.shutil.disk_usage("/")._replace(free=10**7)
+    monkeypatch.setattr(result_arrays.shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(Worker, "run", None)
     matrix, frames = DistanceMatrix(atoms[:100]), np.arange(2000) % 98
     words = (
