@@ -3,19 +3,20 @@
     python packaging/test_wheel.py dist/paceline-*.whl
 
 Checks what each wheel holds, and installs the one for this machine into a fresh environment outside
-of the checkout, from wheels alone; makes a figure, runs the self-test and the demonstration. Prints
-the seconds from the wheel to the figure, wall time and processor time, which differ on a busy
-machine, and the processor time of an import and of `--help`. pip must refuse the wheel for another
-platform and for an older Python. Data are those of MDAnalysisTests.
+of the checkout, from wheels alone, all fetched before; makes a figure, runs the self-test and the
+demonstration. Prints the seconds from the wheel to the figure by the README's commands, and by uv's
+where uv is on PATH: wall time and processor time, which differ on a busy machine. Prints the
+processor time of an import and of `--help`. pip must refuse the wheel for another platform and for
+an older Python. Data are those of MDAnalysisTests.
 """
 
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import zipfile
@@ -28,6 +29,9 @@ LARGEST = 12e6
 IMPORT, HELP, STARTS = 0.05, 0.12, 15
 #: Seconds in which Python itself starts on the machine that these are meant for.
 START = 0.012
+#: The README's commands that install a wheel, and what they name beside it.
+INSTALL = {"pip": ("pip", "install", "--no-compile"), "uv": ("uv", "pip", "install")}
+FIGURES = "matplotlib"
 #: Files that it must hold, as patterns.
 WANTED = (
     r"paceline/py\.typed",
@@ -50,7 +54,13 @@ def main(wheels: list[Path]) -> None:
     if len(fitting) != 1:
         raise SystemExit(f"{len(fitting)} wheels are for {machine}, expected one: build it anew")
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as folder:
-        Environment(Path(folder)).test(fitting[0].resolve())
+        wheel, folder = fitting[0].resolve(), Path(folder)
+        packages = fetch(wheel, folder / "packages")
+        if shutil.which("uv"):
+            Environment(folder / "of-uv", packages).make_figure(wheel, "uv")
+        environment = Environment(folder / "of-pip", packages)
+        environment.make_figure(wheel, "pip")
+        environment.test(wheel)
 
 
 def check_content(wheel: Path) -> None:
@@ -72,6 +82,15 @@ def check_content(wheel: Path) -> None:
     print(f"{wheel.name}: {size / 1e6:.1f} MB, {len(names)} files")
 
 
+def fetch(wheel: Path, folder: Path) -> Path:
+    """Get all that the demonstration needs as wheels, as a warm cache has them."""
+    # What has to be compiled fails; of the tests' data alone there are only sources.
+    only = ("--only-binary=:all:", "--no-binary=MDAnalysisTests", "--quiet")
+    command = [sys.executable, "-m", "pip", "wheel", *only, "-w", folder, f"{wheel}[demo]"]
+    subprocess.run(command, check=True)
+    return folder
+
+
 def processor_time() -> float:
     """Seconds that the programs which this process started have computed; 0 on Windows."""
     if os.name == "nt":
@@ -85,66 +104,76 @@ def processor_time() -> float:
 class Environment:
     """Fresh environment of Python in a folder, with a PATH of its own programs alone."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, packages: Path):
+        self.folder, self.packages = folder, packages
+        self.found = ("--no-index", f"--find-links={packages}", "--only-binary=:all:")
         self.programs = folder / "environment" / ("Scripts" if os.name == "nt" else "bin")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(HIDDEN)}
         if os.name == "posix":
             # Windows needs its own folders on PATH.
             kept["PATH"] = str(self.programs)
-        self.variables = kept | {"MPLBACKEND": "agg", "XDG_CACHE_HOME": str(folder / "cache")}
-        if os.name == "posix" and "PIP_CACHE_DIR" not in os.environ:
-            cache = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
-            self.variables["PIP_CACHE_DIR"] = f"{cache}/pip"
+        self.variables = kept | {
+            "MPLBACKEND": "agg",
+            "UV_CACHE_DIR": str(folder / "uv"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
+        folder.mkdir()
 
-    def run(self, program: str, *arguments: object) -> None:
-        """Run a program of the environment in the folder."""
+    def run(self, program: str | Path, *arguments: object) -> None:
+        """Run a program, by default of the environment, in the folder."""
         command = [str(self.programs / program), *map(str, arguments)]
         done = subprocess.run(command, cwd=self.folder, env=self.variables)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}")
 
-    def install(self, *packages: object) -> None:
-        """Install packages; one that has to be compiled fails, where PATH has no compiler."""
-        self.run("python", "-m", "pip", "install", "--quiet", *packages)
-
-    def test(self, wheel: Path) -> None:
-        """Install the wheel and use it."""
+    def make_figure(self, wheel: Path, installer: str) -> None:
+        """Do as a user does, from the wheel to a figure, and print how long that takes."""
+        folder, found = self.programs.parent, ("--quiet", *self.found, wheel, FIGURES)
+        if installer == "uv":
+            uv, install = shutil.which("uv"), INSTALL["uv"][1:]
+            commands = [
+                (uv, "venv", "--quiet", f"--python={sys.executable}", folder),
+                (uv, *install, f"--python={folder}", *found),
+            ]
+        else:
+            commands = [
+                (sys.executable, "-m", "venv", folder),
+                ("python", "-m", *INSTALL["pip"], *found),
+            ]
+        figure = ("--select", "name CA", "-o", "rmsd.csv", "--plot", "rmsd.png")
         adk = self.write_data()
-        begun, used = time.perf_counter(), processor_time()
-        subprocess.run([sys.executable, "-m", "venv", self.folder / "environment"], check=True)
-        self.install("--only-binary=:all:", f"{wheel}[plot]")
-        installed = time.perf_counter()
-        outputs = ("-o", "rmsd.csv", "--plot", "rmsd.png")
-        self.run("paceline", "rmsd", *adk, "--select", "name CA", *outputs)
-        done = time.perf_counter()
+        used, seconds = processor_time(), []
+        for command in (*commands, (self.programs / "paceline", "rmsd", *adk, *figure)):
+            begun = time.perf_counter()
+            self.run(*command)
+            seconds.append(time.perf_counter() - begun)
+        made, installed, first = seconds
         print(
-            f"from the wheel to a figure: {done - begun:.1f} s, of which installing "
-            f"{installed - begun:.1f} s and the first command {done - installed:.1f} s; "
-            f"processor time {processor_time() - used:.1f} s",
+            f"from the wheel to a figure with {installer}: {sum(seconds):.1f} s, of which the "
+            f"environment {made:.1f} s, packages {installed:.1f} s and the first command "
+            f"{first:.1f} s; processor time {processor_time() - used:.1f} s",
             flush=True,
         )
+
+    def test(self, wheel: Path) -> None:
+        """Use what was installed, and install the rest."""
         self.check_imported()
         self.check_refused(wheel)
         self.check_starts()
         self.run("python", "-m", "paceline.selftest")
-        self.install(f"{wheel}[demo]")
+        self.run("python", "-m", "pip", "install", "--quiet", *self.found, f"{wheel}[demo]")
         demo = self.folder / "demo.py"
         demo.write_text((ROOT / "examples" / "demo.py").read_text("utf-8"), encoding="utf-8")
         self.run("python", demo, "demo-output")
 
-    def write_data(self) -> tuple[str, str]:
-        """Get a topology and a trajectory from the archive of MDAnalysisTests."""
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", self.folder]
-        subprocess.run([*pip, "MDAnalysisTests"], check=True)
-        (path,) = self.folder.glob("mdanalysistests-*.tar.gz")
-        names = ("adk.psf", "adk_dims.dcd")
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if member.name.endswith(tuple(f"/MDAnalysisTests/data/{name}" for name in names)):
-                    data = archive.extractfile(member).read()
-                    (self.folder / Path(member.name).name).write_bytes(data)
-        path.unlink()
+    def write_data(self) -> list[str]:
+        """Get a topology and a trajectory of MDAnalysisTests."""
+        (path,) = self.packages.glob("mdanalysistests-*.whl")
+        names = ["adk.psf", "adk_dims.dcd"]
+        with zipfile.ZipFile(path) as archive:
+            for name in names:
+                data = archive.read(f"MDAnalysisTests/data/{name}")
+                (self.folder / name).write_bytes(data)
         return names
 
     def check_imported(self) -> None:

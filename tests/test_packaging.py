@@ -81,6 +81,14 @@ def test_tests_and_demonstration_install_what_figures_need():
         assert set(extras["plot"]) <= set(extras[name]), name
 
 
+def test_a_wheel_is_timed_by_the_commands_of_the_manual():
+    measured = packaging("test_wheel")
+    for page in ("README.md", "docs/installing.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        for words in measured.INSTALL.values():
+            assert f"{' '.join(words)} dist/paceline-*.whl {measured.FIGURES}" in text, page
+
+
 def test_workflows_call_targets_that_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     n_calls = 0
