@@ -29,7 +29,7 @@ from benchmarks.plot import read_warm
 from paceline import transform
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.dask import LocalCluster
+from paceline.backends.dask_cluster import LocalCluster
 from paceline.cli.command_line import _parser, main
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +40,7 @@ COMMANDS = ("paceline ", "python -m paceline ", "mpirun -n 64 ", "sed ")
 #: Beginnings of other lines of the shell: what installs, and what needs a cluster.
 OTHERS = ("make ", "pip install ", "sudo apt-get ", "python -m venv ", "mpio/bin/", "ln -s ")
 OTHERS += (
+    "uv pip install ",
     "paceline-environment/bin/pip ",
     "conda ",
     "grep ",

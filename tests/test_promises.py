@@ -1,6 +1,7 @@
 """The page of promises names tests and benchmarks that exist."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def rows() -> list[tuple[str, str]]:
     return ROW.findall(PAGE.read_text(encoding="utf-8"))
 
 
+@functools.cache
 def names_in(path: Path) -> set[str]:
     """Names of the tests of a module, behind the names of their classes."""
     found = set()
