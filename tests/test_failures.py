@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline import cli
 from paceline.analysis.rms import RMSD
+from paceline.backends import threads
 from paceline.errors import (
     AnalysisError,
     MissingDataError,
@@ -306,6 +308,34 @@ def test_a_function_that_fails_is_named(backend, function, message, atoms):
         analysis.run(backend=backend, n_workers=None if backend == "serial" else 2, block_frames=16)
     assert "\n" not in str(caught.value)
     assert analysis.results == {}
+
+
+def test_the_first_of_frames_that_fail_is_named(atoms):
+    failed = threading.Event()
+
+    def fail(block):
+        if block.frames[0] == 0:
+            assert failed.wait(PATIENCE)
+            time.sleep(0.05)
+        failed.set()
+        raise ValueError
+
+    with pytest.raises(AnalysisError, match="raised on frames 0 to 15"):
+        paceline.TimeSeries(fail, atoms).run(backend="threads", n_workers=2, block_frames=16)
+
+
+def test_a_failure_does_not_wait_long_for_blocks_before_it(atoms, monkeypatch):
+    monkeypatch.setattr(threads, "GRACE", 0.1)
+    ended = threading.Event()
+
+    def fail(block):
+        if block.frames[0] == 0:
+            ended.wait(PATIENCE)
+        raise ValueError
+
+    with pytest.raises(AnalysisError, match="raised on frames 16 to 31"):
+        paceline.TimeSeries(fail, atoms).run(backend="threads", n_workers=2, block_frames=16)
+    ended.set()
 
 
 class Refusal(ValueError):

@@ -116,7 +116,8 @@ def run_batches(
             idle = len(pending) < n_workers
             timeout = scheduler.seconds_until_overdue() if idle else None
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
-            for future in done:
+            # Of errors that come together, the first one's is raised.
+            for future in sorted(done, key=lambda one: pending[one][2]):
                 result, (batch, since, _) = future.result(), pending.pop(future)
                 if result is None:
                     send(batch, since, whole=True)

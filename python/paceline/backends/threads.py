@@ -1,9 +1,11 @@
 """Threads of this process. The core releases the interpreter while it reads and decodes."""
 
+import math
 import queue
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
@@ -12,7 +14,19 @@ from paceline.schedule.scheduler import Scheduler, abandoned_attempt, late_attem
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
 from paceline.schedule.worker import Worker
 
-Results = queue.SimpleQueue[BlockResult | BaseException]
+#: Time that blocks before one that failed have to end, seconds: the first error is raised.
+GRACE = 2.0
+
+
+@dataclass
+class Failure:
+    """What a thread raised, and its task; None where it was between two."""
+
+    task: AnyTask | None
+    error: BaseException
+
+
+Results = queue.SimpleQueue[BlockResult | Failure]
 
 
 class Threads(ForMDAnalysis):
@@ -46,8 +60,8 @@ class Threads(ForMDAnalysis):
         try:
             while not scheduler.finished:
                 result = results.get()
-                if isinstance(result, BaseException):
-                    raise result
+                if isinstance(result, Failure):
+                    raise _first_error(result, scheduler, results)
                 if scheduler.complete(result):
                     yield result
                 else:
@@ -93,7 +107,18 @@ class _SharedScheduler:
     def release(self, worker: str) -> None:
         """Record that a worker has left its task."""
         with self._changed:
-            del self._busy[worker]
+            self._busy.pop(worker, None)
+            if self._stopped:
+                self._changed.notify_all()
+
+    def wait_for_earlier(self, task: AnyTask | None, seconds: float) -> None:
+        """Wait until no task before this one is running."""
+
+        def ended() -> bool:
+            return all(_place(other) >= _place(task) for other, _ in self._busy.values())
+
+        with self._changed:
+            self._changed.wait_for(ended, seconds)
 
     def abandoned(self) -> list[DuplicateAttempt]:
         """Record tasks that are running though all are done."""
@@ -120,16 +145,37 @@ def _late(results: Results) -> Iterator[DuplicateAttempt]:
     """Record what came while the last result that counts was collected."""
     while not results.empty():
         result = results.get()
-        if not isinstance(result, BaseException):
+        if not isinstance(result, Failure):
             yield from late_attempts(result)
 
 
+def _first_error(
+    failure: Failure, scheduler: _SharedScheduler, results: Results
+) -> BaseException:
+    """Find the error of the first block that fails, whichever thread was faster."""
+    scheduler.stop()
+    if isinstance(failure.error, Exception):
+        scheduler.wait_for_earlier(failure.task, GRACE)
+    while not results.empty():
+        other = results.get()
+        if isinstance(other, Failure) and _place(other.task) < _place(failure.task):
+            failure = other
+    return failure.error
+
+
+def _place(task: AnyTask | None) -> tuple[float, float]:
+    """Order tasks as frames are; one that could not be planned comes after those that were."""
+    return (task.job, task.number) if task is not None else (math.inf, math.inf)
+
+
 def _work(jobs: Sequence[AnyJob], scheduler: _SharedScheduler, results: Results) -> None:
+    worker, task = Worker(jobs.__getitem__), None
     try:
-        worker = Worker(jobs.__getitem__)
         while (task := scheduler.assign(worker.name)) is not None:
             result = worker.run(task)
             scheduler.release(worker.name)
             results.put(result)
+            task = None
     except BaseException as error:
-        results.put(error)
+        results.put(Failure(task, error))
+        scheduler.release(worker.name)
