@@ -231,7 +231,7 @@ impl NoJump {
             steps.push(Step::new(row, cell, largest));
             Ok(())
         })?;
-        if followed.can_count(&steps) {
+        if can_count(&followed.places, followed.last.as_ref(), &steps) {
             self.move_through(followed, begin, positions, &steps)?;
             return Ok(refused);
         }
@@ -373,18 +373,23 @@ impl Followed {
         };
         self.places.iter().flat_map(of_piece).take(n).collect()
     }
+}
 
-    /// True if no atom can be moved by more cells than an image can count, wherever it goes.
-    fn can_count(&self, steps: &[Step]) -> bool {
-        let images = self.places.iter().flat_map(|places| &places.images);
-        let most = images.flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
-        let (mut most, mut last) = (f64::from(most), self.last.as_ref());
-        for step in steps {
-            most += last.map_or(0.0, |last| last.largest + step.largest + 1.0);
-            last = Some(step);
-        }
-        most < f64::from(i16::MAX)
-    }
+/// True if no atom can be moved by more cells than an image can count, wherever it goes.
+fn can_count(places: &[Places], last: Option<&Step>, steps: &[Step]) -> bool {
+    let images = places.iter().map(|places| places.images.as_flattened());
+    let most = f64::from(images.map(largest_of).fold(0.0, f32::max));
+    let largest = |steps: &[Step]| {
+        steps
+            .iter()
+            .fold(0.0, |most: f64, step| most.max(step.largest))
+    };
+    let begin = last.map_or_else(
+        || largest(&steps[..steps.len().min(1)]),
+        |last| last.largest,
+    );
+    // Followed, an atom moves by half a cell in a step at most.
+    most + begin + 0.5 * steps.len() as f64 + largest(steps) + 1.0 < f64::from(i16::MAX)
 }
 
 impl Places {
@@ -443,15 +448,14 @@ impl Fractions {
 
     /// In single precision.
     #[inline(always)]
-    fn roughly(&self, positions: &Piece, found: &mut Piece) {
+    fn roughly(&self) -> impl Fn([f32; 3]) -> [f32; 3] + Copy {
         let [over_a, over_b, over_c] = self.over.map(|x| x as f32);
         let [b_x, c_x, c_y] = [self.b_x, self.c_x, self.c_y].map(|x| x as f32);
-        for k in 0..PIECE {
-            let [x, y, z] = [positions[0][k], positions[1][k], positions[2][k]];
+        move |[x, y, z]| {
             let w = z * over_c;
             let v = (y - w * c_y) * over_b;
             let u = (x - w * c_x - v * b_x) * over_a;
-            (found[0][k], found[1][k], found[2][k]) = (u, v, w);
+            [u, v, w]
         }
     }
 
@@ -491,6 +495,7 @@ by_widest! {
         notes: Notes<'_>,
     ) -> Option<usize> {
         let (mut frames, n_atoms) = (frames, atoms.len());
+        let roughly = can_count(places, last, steps);
         for (number, (atoms, places)) in atoms.chunks(PIECE).zip(places).enumerate() {
             let (mut last, mut spare, mut noted) = (last, Places::ZEROS, 0);
             let (mut before, mut now): (&mut Places, &mut Places) = (places, &mut spare);
@@ -500,7 +505,7 @@ by_widest! {
                     Frames::Moved(positions) => &**positions,
                 };
                 let (frame, _) = positions[step.row * frame_len..][..frame_len].as_chunks();
-                if let Some(atom) = go_on(atoms, frame, last, step, before, now) {
+                if let Some(atom) = go_on(atoms, frame, last, step, roughly, before, now) {
                     return Some(PIECE * number + atom);
                 }
                 if notes.steps.get(noted) == Some(&k) {
@@ -536,26 +541,26 @@ fn note(images: &Piece, to: &mut [Images]) {
     }
 }
 
-/// Find positions and images of a piece from those in the last frame, if there is one; the first
-/// atom that moves too far.
+/// Find positions and images of a piece from those in the last frame, if there is one, `roughly`
+/// where no atom can move too far; the first atom that does.
 #[inline(always)]
 fn go_on(
     atoms: &[usize],
     frame: &[[f32; 3]],
     last: Option<&Step>,
     step: &Step,
+    roughly: bool,
     before: &Places,
     now: &mut Places,
 ) -> Option<usize> {
     gather(frame, atoms, &mut now.positions);
-    step.fractions.roughly(&now.positions, &mut now.rough);
     let Some(last) = last else {
-        now.images = before.images;
+        begin_roughly(&step.fractions, before, now);
         return None;
     };
     // A rough difference that is off a whole number by less is nearest to that.
     let surely = (0.5 - last.off() - step.off()) as f32;
-    if count_roughly(before, now, surely) {
+    if roughly && count_roughly(&step.fractions, before, now, surely) {
         return None;
     }
     (0..PIECE).step_by(LANES).find_map(|begin| {
@@ -603,30 +608,35 @@ fn row_of(atoms: &[usize]) -> Option<Range<usize>> {
     (atoms.len() == PIECE && last - first + 1 == PIECE).then_some(first..last + 1)
 }
 
-/// Count by how many cells atoms have moved; false where one is not sure.
+/// Find places in the first frame, where the images are those that are given.
 #[inline(always)]
-fn count_roughly(last: &Places, now: &mut Places, surely: f32) -> bool {
-    let (mut off, mut most) = ([0.0_f32; LANES], [0.0_f32; LANES]);
-    for axis in 0..3 {
-        for begin in (0..PIECE).step_by(LANES) {
-            for lane in 0..LANES {
-                let k = begin + lane;
-                let moved = now.rough[axis][k] - last.rough[axis][k];
-                let jump = (moved + TO_WHOLE_F32) - TO_WHOLE_F32;
-                let image = last.images[axis][k] - jump;
-                off[lane] = larger(off[lane], (moved - jump).abs());
-                most[lane] = larger(most[lane], from_middle(image));
-                now.images[axis][k] = image;
-            }
+fn begin_roughly(fractions: &Fractions, given: &Places, now: &mut Places) {
+    let roughly = fractions.roughly();
+    for k in 0..PIECE {
+        let place = roughly([0, 1, 2].map(|axis: usize| now.positions[axis][k]));
+        for (of, x) in now.rough.iter_mut().zip(place) {
+            of[k] = x;
         }
     }
-    off.iter().all(|&off| off < surely) && most.iter().all(|&most| most <= FARTHEST)
+    now.images = given.images;
 }
 
-/// The larger of two numbers; of one that is no number, `before`.
+/// Count by how many cells atoms have moved; false where one is not sure.
 #[inline(always)]
-fn larger(before: f32, x: f32) -> f32 {
-    if x > before { x } else { before }
+fn count_roughly(fractions: &Fractions, last: &Places, now: &mut Places, surely: f32) -> bool {
+    let (roughly, mut unsure) = (fractions.roughly(), 0);
+    for k in 0..PIECE {
+        let place = roughly([0, 1, 2].map(|axis: usize| now.positions[axis][k]));
+        for (axis, x) in place.into_iter().enumerate() {
+            let moved = x - last.rough[axis][k];
+            let jump = (moved + TO_WHOLE_F32) - TO_WHOLE_F32;
+            // No branch and no sum in an order, either of which would keep lanes from one another.
+            unsure |= u32::from((moved - jump).abs() >= surely);
+            now.images[axis][k] = last.images[axis][k] - jump;
+            now.rough[axis][k] = x;
+        }
+    }
+    unsure == 0
 }
 
 /// Count in double precision; the first atom that moves too far.
@@ -652,16 +662,8 @@ fn count_exactly(
 /// True for whole numbers that an image can be.
 #[inline(always)]
 fn is_counted(image: f32) -> bool {
-    from_middle(image) <= FARTHEST
+    (f32::from(i16::MIN)..=f32::from(i16::MAX)).contains(&image)
 }
-
-/// How far an image is from the middle of those that can be counted, -32,768 to 32,767.
-#[inline(always)]
-fn from_middle(image: f32) -> f32 {
-    (image + 0.5).abs()
-}
-
-const FARTHEST: f32 = 32_767.5;
 
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
 const TO_WHOLE_F32: f32 = 12_582_912.0;
@@ -689,28 +691,16 @@ fn shift_piece(
 ) {
     let [a, b, c] = cell.vectors();
     let mut moved = ZEROS;
-    for begin in (0..PIECE).step_by(LANES) {
-        let mut numbers = [[0.0; LANES]; 3];
-        let mut stays = [0; LANES];
-        for lane in 0..LANES {
-            let image = [0, 1, 2].map(|axis: usize| images[axis][begin + lane]);
-            for (number, of_atom) in numbers.iter_mut().zip(image) {
-                number[lane] = f64::from(of_atom);
-            }
-            let distance = image[0].abs() + image[1].abs() + image[2].abs();
-            // A mask rather than a branch, at which the compiler would take lanes apart.
-            stays[lane] = u32::from(distance == 0.0).wrapping_neg();
-        }
-        let [u, v, w] = numbers;
+    for k in 0..PIECE {
+        let [u, v, w] = [0, 1, 2].map(|axis: usize| f64::from(images[axis][k]));
+        // The others of the nine numbers are 0.
+        let by = [
+            u * a[0] + v * b[0] + w * c[0],
+            v * b[1] + w * c[1],
+            w * c[2],
+        ];
         for axis in 0..3 {
-            for lane in 0..LANES {
-                let by = u[lane] * a[axis] + v[lane] * b[axis] + w[lane] * c[axis];
-                let x = positions[axis][begin + lane];
-                let to = (f64::from(x) + by) as f32;
-                // Adding 0 would turn -0 into 0.
-                let bits = x.to_bits() & stays[lane] | to.to_bits() & !stays[lane];
-                moved[axis][begin + lane] = f32::from_bits(bits);
-            }
+            moved[axis][k] = (f64::from(positions[axis][k]) + by[axis]) as f32;
         }
     }
     scatter(&moved, atoms, frame);
@@ -719,17 +709,9 @@ fn shift_piece(
 by_widest! {
     /// The largest magnitude; no number where one is not finite.
     fn largest_of(x: &[f32]) -> f32 {
-        let (mut most, mut sums) = ([0.0_f32; 32], [0.0_f32; 32]);
-        let (many, rest) = x.as_chunks::<32>();
-        for some in many {
-            for ((most, sum), x) in most.iter_mut().zip(&mut sums).zip(some) {
-                *most = if x.abs() > *most { x.abs() } else { *most };
-                // Of a number that is not finite, this is no number.
-                *sum += x * 0.0;
-            }
-        }
-        let sum: f32 = sums.iter().chain(rest).map(|x| x * 0.0).sum();
-        sum + most.iter().chain(rest).fold(0.0, |most: f32, x| most.max(x.abs()))
+        // Magnitudes are in the order of their bits; those of what is not finite come last.
+        let most = x.iter().fold(0, |most, x| u32::max(most, x.abs().to_bits()));
+        f32::from_bits(most) * 0.0 + f32::from_bits(most)
     }
 }
 
