@@ -2,9 +2,7 @@
 
 import contextlib
 import itertools
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +14,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from helpers.disks import full_disk
 
 import paceline
 import paceline.writers.frames
@@ -328,20 +327,14 @@ def test_a_cell_that_comes_later_is_refused_by_name(ending, adk, tmp_path):
 @pytest.mark.parametrize("ending", [".dcd", ".xtc", ".h5md"])
 def test_a_full_disk_leaves_nothing(ending, backend, adk, tmp_path):
     atoms = paceline.Universe(*adk).atoms
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with (
-            loky.ProcessPoolExecutor(1)
-            if backend == "executor"
-            else contextlib.nullcontext(backend) as where,
-            pytest.raises(OSError, match=rf"File too large.*out\{ending}"),
-        ):
-            write(atoms, tmp_path / f"out{ending}", backend=where)
-    finally:
-        signal.signal(signal.SIGXFSZ, ignored)
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        full_disk(100_000),
+        loky.ProcessPoolExecutor(1)
+        if backend == "executor"
+        else contextlib.nullcontext(backend) as where,
+        pytest.raises(OSError, match=rf"File too large.*out\{ending}"),
+    ):
+        write(atoms, tmp_path / f"out{ending}", backend=where)
     assert list(tmp_path.iterdir()) == []
 
 

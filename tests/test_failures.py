@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import pickle
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers import trajectory_bytes
+from helpers.disks import full_disk
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -68,17 +68,6 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
         warnings.showwarning = showing
     out, err = capsys.readouterr()
     return status, out, err.splitlines()
-
-
-@contextlib.contextmanager
-def full_disk(room: int = 64) -> Iterator[None]:
-    """Files may have no more bytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import inspect
 import os
-import resource
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ import MDAnalysis
 import numpy as np
 import pyh5md
 import pytest
+from helpers.disks import full_disk
 from helpers.programs import HDF5_TOOLS, load_filters
 from MDAnalysis.coordinates import H5MD
 from MDAnalysis.coordinates.memory import MemoryReader
@@ -511,15 +510,9 @@ def test_a_closed_file_takes_no_more(moving, tmp_path):
     "layout", [{}, {"compress": "gzip:1"}, {"chunk": "contiguous", "n_frames": 98}], ids=str
 )
 def test_a_full_disk_leaves_nothing(layout, universe, tmp_path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with pytest.raises(OSError, match=r"File too large: '.*/out\.h5md'"):
-            write(universe.atoms, tmp_path / "out.h5md", **layout)
-    finally:
-        signal.signal(signal.SIGXFSZ, ignored)
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = r"File too large: '.*/out\.h5md'"
+    with full_disk(100_000), pytest.raises(OSError, match=message):
+        write(universe.atoms, tmp_path / "out.h5md", **layout)
     assert list(tmp_path.iterdir()) == []
 
 

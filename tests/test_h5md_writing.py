@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import resource
-import signal
 import subprocess
 
 import h5py
@@ -11,6 +9,7 @@ import MDAnalysis
 import numpy as np
 import pyh5md
 import pytest
+from helpers.disks import full_disk
 from helpers.programs import HDF5_TOOLS, load_filters
 
 import paceline
@@ -191,15 +190,8 @@ def test_what_is_no_number_is_refused_by_frame_and_atom(chunk, compress, adk, tm
 @pytest.mark.parametrize(("chunk", "compress"), [("frame", "none"), ("frame", "gzip:1")])
 def test_a_full_disk_leaves_no_file_open(chunk, compress, ca, tmp_path):
     n_open = h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with pytest.raises(OSError, match=r"File too large.*out\.h5md"):
-            write(ca, tmp_path / "out.h5md", chunk=chunk, compress=compress)
-    finally:
-        signal.signal(signal.SIGXFSZ, ignored)
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with full_disk(100_000), pytest.raises(OSError, match=r"File too large.*out\.h5md"):
+        write(ca, tmp_path / "out.h5md", chunk=chunk, compress=compress)
     assert h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE) <= n_open
     assert list(tmp_path.iterdir()) == []
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.disks import full_disk
 from helpers.programs import HDF5_TOOLS, load_filters, without_filters
 
 from paceline import cli
@@ -335,15 +335,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "md.h5md"
     make(path, n_frames=200, n_atoms=300)
     before = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with pytest.raises(OSError, match=r"File too large: '.*/md\.h5md'"):
-            repack(path, compress="gzip:1")
-    finally:
-        signal.signal(signal.SIGXFSZ, ignored)
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = r"File too large: '.*/md\.h5md'"
+    with full_disk(100_000), pytest.raises(OSError, match=message):
+        repack(path, compress="gzip:1")
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["md.h5md"]
 

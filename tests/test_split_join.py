@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from helpers.disks import full_disk
 from helpers.trajectory_bytes import DcdVariant, dcd, plain_xtc_frame, xtc, xtc_with
 from MDAnalysisTests import datafiles
 
@@ -447,17 +447,13 @@ class TestCopying:
 
 
 def test_a_full_disk_leaves_nothing_and_names_the_final_file(water, capsys):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     open_file(water)
     for argv, name in (
         (["split", str(water), "-n", "2"], r"md.00[01].xtc"),
         (["join", str(water), str(water), "-o", f"{water.parent}/all.xtc"], "all.xtc"),
     ):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-        try:
+        with full_disk(100_000):
             status = cli.main(argv)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         out, err = capsys.readouterr()
         assert (status, out) == (1, "")
         *_, line = err.splitlines()

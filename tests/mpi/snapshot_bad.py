@@ -1,12 +1,12 @@
 """What cannot be written: the same error on every rank, and a file that keeps what it had."""
 
 import os
-import resource
 import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
+from helpers.disks import full_disk
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
 
@@ -320,10 +320,8 @@ for kind in ENDINGS:
     options["method"] = "mpiio" if kind == "DCD" else "sorted"
     with Writer(world, path, N_ATOMS, **options) as writer:
         room = len(before) // 2 if kind == "CONFIG" else len(before) + 3000
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
-        found = error_of(lambda writer=writer, given=given: writer.write(**given))
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with full_disk(room):
+            found = error_of(lambda writer=writer, given=given: writer.write(**given))
         assert "OSError" in found, found
         assert "None" not in found, found
         assert str(path) in found, found
