@@ -20,6 +20,7 @@ from paceline.errors import PacelineWarning, TransformError, UnsupportedError
 from paceline.schedule import plan, relay, scheduler, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
+from paceline.transform.jumps import NoJumpScan
 
 N_FRAMES, N_ATOMS = 150, 40
 
@@ -413,19 +414,23 @@ def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch):
         followed(atoms, step=2)
 
 
-def test_blocks_of_the_first_pass_grow_until_there_is_room_for_moves(atoms, tmp_path, monkeypatch):
-    wanted = followed(atoms)
-    prepared = nojump().prepare(np.arange(N_ATOMS), atoms.universe, [])
-    room = 10 * prepared.state_bytes + 3 * prepared.change_bytes
-    monkeypatch.setattr(transform_states, "STATES_BYTES", room)
+def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monkeypatch):
+    wanted, merge = followed(atoms), NoJumpScan.merge
+    sizes = []
+
+    def merge_and_count(self, left, right):
+        found = merge(self, left, right)
+        sizes.append((len(found[5]), found[6].nbytes))
+        return found
+
+    monkeypatch.setattr(NoJumpScan, "merge", merge_and_count)
     series = paceline.TimeSeries(positions, atoms)
     options = {"transforms": [nojump()], "checkpoint": tmp_path / "file"}
     series.run(backend="serial", block_frames=16, **options)
-    assert [block.job for block in series.timings.blocks] == [0] * 3 + [1] * 10
     assert np.array_equal(series.results.timeseries, wanted)
-    monkeypatch.setattr(transform_states, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
-    with pytest.raises(UnsupportedError, match=r"moves of 40 atoms over 10 blocks, 29\.\d kB"):
-        series.run(backend="serial", **options)
+    # Of all blocks but the first, whose images are 0.
+    assert sizes[-1] == (9, 9 * 6 * N_ATOMS)
+    assert max(sizes) == sizes[-1]
 
 
 def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):

@@ -149,9 +149,7 @@ def _late(results: Results) -> Iterator[DuplicateAttempt]:
             yield from late_attempts(result)
 
 
-def _first_error(
-    failure: Failure, scheduler: _SharedScheduler, results: Results
-) -> BaseException:
+def _first_error(failure: Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
     """Find the error of the first block that fails, whichever thread was faster."""
     scheduler.stop()
     if isinstance(failure.error, Exception):

@@ -1,7 +1,6 @@
 """The pass over all frames that a transformation needs which follows atoms from frame to frame."""
 
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 
@@ -10,14 +9,14 @@ from paceline.schedule.frame_pass import FramePass
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.tasks import WorkerAnalysis
 from paceline.schedule.trajectory_run import TrajectoryRun
-from paceline.schedule.transform_states import TransformStates, check_room_for, with_room
+from paceline.schedule.transform_states import TransformStates
 
 
 class ScanRun(FramePass):
     """The pass before the first one, for a transformation that follows atoms from frame to frame.
 
     It passes over all frames, from the trajectory's first one on, and finds the states in which the
-    blocks of the analyses begin, as the first pass of an analysis that scans does.
+    blocks of the analyses begin. States merge exactly, so that neighbours can be merged at once.
     """
 
     def __init__(self, planned: TrajectoryRun, states: TransformStates):
@@ -26,21 +25,14 @@ class ScanRun(FramePass):
         planned.is_first = False
         frames = np.arange(planned.plan.frames[-1] + 1)
         # Blocks as the analyses', which a checkpoint keeps, whatever the number of workers.
-        plan = planned.make_plan(frames, block_frames=planned.plan.block_frames)
-        n_atoms = job.source.n_wanted
-        n_bytes = len(states.frames) * scan.state_bytes
-        self.plan = with_room(plan, scan.change_bytes, n_atoms, besides=n_bytes)
-        n_bytes += len(self.plan) * scan.change_bytes
-        check_room_for(n_bytes, f"moves of {n_atoms} atoms over {len(self.plan)} blocks")
+        self.plan = planned.make_plan(frames, block_frames=planned.plan.block_frames)
         #: True if the blocks are those of the analyses, for which decoded frames can be kept.
-        self._keeps = np.array_equal(frames, planned.plan.frames) and (
-            self.plan.block_frames == planned.plan.block_frames and not any(planned.halo)
-        )
+        self._keeps = np.array_equal(frames, planned.plan.frames) and not any(planned.halo)
         self._scan = scan.scan_of(states.frames)
         self.job = replace(
             job,
             transforms=job.transforms[: job.transforms.index(scan) + 1],
-            analyses=[WorkerAnalysis("nojump", cast(Any, self._scan), None)],
+            analyses=[WorkerAnalysis("nojump", self._scan, None)],
             leaves=self.plan.leaves,
             caching=job.caching if self._keeps else None,
         )
@@ -57,8 +49,8 @@ class ScanRun(FramePass):
 
     def next_stages(self) -> list[FramePass | PartsRun]:
         """Get the first pass of the analyses, from the states that this one found."""
-        [changes] = self.collected.values
-        self._states.found, cells = self._scan.states([changes[k] for k in range(len(changes))])
+        [merged] = self.collected.values
+        self._states.found, cells = self._scan.states(merged)
         told_of_bonds = self._keeps and bool(self.collected.long_bonds)
         self.planned.follow(self.collected.damaged, cells, told_of_bonds)
         return [self.planned]

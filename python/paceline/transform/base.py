@@ -52,19 +52,19 @@ class Follower(Protocol):
 
 
 class TransformScan(Protocol):
-    """Worker's half of the pass that finds states, as of an analysis that scans."""
+    """Worker's half of the pass that finds states: partial results hold those of some frames."""
 
-    def scan(self, block: Block) -> Any:
-        """Compute how the frames of a leaf change the state; at least one is there."""
+    def compute(self, block: Block) -> Any:
+        """Compute the partial result of neighbouring frames; there may be none."""
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Join such changes of neighbours."""
+        """Merge those of neighbours."""
 
-    def states(self, blocks: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Make the states of frames from the changes over all blocks, in order.
+    def states(self, merged: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Make the states of frames from the partial result of all.
 
         Their shape is (n_states, …). Also returns frames whose cell differs by more than half from
-        that of the frame before. None stands for a block of which no frame could be read.
+        that of the frame before.
         """
 
 
@@ -88,10 +88,6 @@ class WorkerScan(WorkerTransform, Protocol):
     @property
     def state_bytes(self) -> int:
         """Bytes of the state in one frame."""
-
-    @property
-    def change_bytes(self) -> int:
-        """Bytes of what `scan_of` finds of a block, but for states in its frames."""
 
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray

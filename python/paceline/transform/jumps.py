@@ -100,11 +100,6 @@ class CoreNoJump:
         """Bytes of the images in one frame."""
         return 6 * len(self._made_of[1])
 
-    @property
-    def change_bytes(self) -> int:
-        """Bytes of what is known of a block: images, and places in its first and last frame."""
-        return 54 * len(self._made_of[1]) + 512
-
     def no_states(self, n: int) -> np.ndarray:
         """Images in `n` frames, int16, shape (n, n_followed, 3): all 0."""
         return np.zeros((n, len(self._made_of[1]), 3), np.int16)
@@ -142,16 +137,16 @@ class NoJumpScan:
     Images are noted in the frames `wanted`.
     """
 
-    returns_new = True
-
     def __init__(self, nojump: CoreNoJump, wanted: np.ndarray):
         self._nojump, self._wanted = nojump, wanted
 
-    def scan(self, block: Block) -> Images:
-        """Count images over neighbouring frames.
+    def compute(self, block: Block) -> Images | None:
+        """Count images over neighbouring frames; None where there are none.
 
         Of a frame that was left out, those in the next one are noted.
         """
+        if len(block) == 0:
+            return None
         frames, dimensions, wanted = block.frames, block.dimensions, self._wanted
         noted = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
         rows = np.searchsorted(frames, noted).astype(np.int64)
@@ -161,41 +156,39 @@ class NoJumpScan:
         found = first, last, moved, noted, images, cells[[0, -1]], changes
         return int(frames[0]), int(frames[-1]), *found
 
-    def merge(self, left: Images, right: Images) -> Images:
+    def merge(self, left: Images | None, right: Images | None) -> Images | None:
         """Join the counts of neighbours, in which whole numbers add up exactly."""
+        if left is None or right is None:
+            return right if left is None else left
         begin, left_end, first, left_last, left_moved, left_noted, left_images = left[:7]
         right_begin, end, right_first, last, right_moved, right_noted, right_images = right[:7]
         between = left_moved - np.rint(right_first - left_last).astype(np.int64)
         crossed = self._wanted[(self._wanted > left_end) & (self._wanted <= right_begin)]
-        found = (
-            left_images,
-            np.broadcast_to(_counted(between), (len(crossed), *between.shape)),
-            _counted(right_images + between),
-        )
         noted = np.concatenate([left_noted, crossed, right_noted])
+        images = self._nojump.no_states(len(noted))
+        images[: len(left_noted)] = left_images
+        images[len(left_noted) : len(noted) - len(right_noted)] = _counted(between)
+        # One by one: of all at once, there would be copies of four times the size.
+        for k in range(len(right_noted)):
+            images[len(noted) - len(right_noted) + k] = _counted(right_images[k] + between)
         moved = _counted(right_moved + between)
         (left_cells, left_changes), (right_cells, right_changes) = left[7:], right[7:]
         met = changed(np.stack([left_cells[1], right_cells[0]]))
         changes = np.concatenate([left_changes, np.array([right_begin])[met], right_changes])
         ends = np.stack([left_cells[0], right_cells[1]])
-        return begin, end, first, last, moved, noted, np.concatenate(found), ends, changes
+        return begin, end, first, last, moved, noted, images, ends, changes
 
-    def states(self, blocks: Sequence[Images | None]) -> tuple[np.ndarray, np.ndarray]:
+    def states(self, merged: Images | None) -> tuple[np.ndarray, np.ndarray]:
         """Images in each frame that is wanted, and frames whose cell changes by more than half.
 
         The images are int16, of shape (n_wanted, n_followed, 3): 0 until the first frame that can
         be read, and after the last one.
         """
         found = self._nojump.no_states(len(self._wanted))
-        before: Images | None = None
-        for block in blocks:
-            if block is None:
-                continue
-            here = block if before is None else self.merge(before, block)
-            found[np.searchsorted(self._wanted, here[5])] = here[6]
-            # Without the images that were noted: the next block has its own.
-            before = *here[:5], here[5][:0], here[6][:0], *here[7:]
-        return found, np.zeros(0, np.int64) if before is None else before[8]
+        if merged is None:
+            return found, np.zeros(0, np.int64)
+        found[np.searchsorted(self._wanted, merged[5])] = merged[6]
+        return found, merged[8]
 
 
 class _Follower:
