@@ -19,14 +19,14 @@ GRACE = 2.0
 
 
 @dataclass
-class Failure:
-    """What a thread raised, and its task; None where it was between two."""
+class _Failure:
+    """Error of a thread, and its task; None where it was between two."""
 
     task: AnyTask | None
     error: BaseException
 
 
-Results = queue.SimpleQueue[BlockResult | Failure]
+Results = queue.SimpleQueue[BlockResult | _Failure]
 
 
 class Threads(ForMDAnalysis):
@@ -60,7 +60,7 @@ class Threads(ForMDAnalysis):
         try:
             while not scheduler.finished:
                 result = results.get()
-                if isinstance(result, Failure):
+                if isinstance(result, _Failure):
                     raise _first_error(result, scheduler, results)
                 if scheduler.complete(result):
                     yield result
@@ -145,18 +145,18 @@ def _late(results: Results) -> Iterator[DuplicateAttempt]:
     """Record what came while the last result that counts was collected."""
     while not results.empty():
         result = results.get()
-        if not isinstance(result, Failure):
+        if not isinstance(result, _Failure):
             yield from late_attempts(result)
 
 
-def _first_error(failure: Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
+def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
     """Find the error of the first block that fails, whichever thread was faster."""
     scheduler.stop()
     if isinstance(failure.error, Exception):
         scheduler.wait_for_earlier(failure.task, GRACE)
     while not results.empty():
         other = results.get()
-        if isinstance(other, Failure) and _place(other.task) < _place(failure.task):
+        if isinstance(other, _Failure) and _place(other.task) < _place(failure.task):
             failure = other
     return failure.error
 
@@ -175,5 +175,5 @@ def _work(jobs: Sequence[AnyJob], scheduler: _SharedScheduler, results: Results)
             results.put(result)
             task = None
     except BaseException as error:
-        results.put(Failure(task, error))
+        results.put(_Failure(task, error))
         scheduler.release(worker.name)
