@@ -33,7 +33,8 @@ def read_warm(path: Path) -> dict[str, dict[str, float]]:
 
 def draw(cases: dict[str, dict[str, float]]) -> Figure:
     """One panel a case, one bar a tool."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(9, 5.2), layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr]
     # Not every tool reads every format.
     names = list(dict.fromkeys(name for times in cases.values() for name in times))
     # Bars grow from below: ours, then the others, the first at the top.
