@@ -655,6 +655,19 @@ def test_damaged_frames_are_nan_for_grace(damaged, tmp_path, run):
     assert np.flatnonzero(np.isnan(found[:, 1])).tolist() == sorted(frames)
 
 
+@pytest.mark.parametrize("given", [("--together",), ("--unwrap", "--together", "protein")])
+def test_complexes_are_put_together(given, tmp_path, run):
+    from MDAnalysisTests.datafiles import TPR, XTC
+
+    path = tmp_path / "gyration.csv"
+    trajectory = shutil.copy(XTC, tmp_path)
+    arguments = "gyration", TPR, trajectory, "--select", "protein", "--end", 2, *given
+    assert run(*arguments, "-o", path)[0] == 0
+    text = path.read_text(encoding="utf-8")
+    selection = "protein or nucleic" if len(given) == 1 else "protein"
+    assert f"transforms: unwrap(together={selection})\n" in text
+
+
 def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run):
     out = tmp_path / "out.trr"
     out.touch()

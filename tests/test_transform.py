@@ -197,6 +197,74 @@ def test_unwrap_needs_only_molecules_that_are_wanted(ours):
     assert np.array_equal(atoms, np.union1d(protein, ion))
 
 
+@pytest.fixture(scope="module", params=CELLS)
+def chains(request, tmp_path_factory):
+    """Two chains side by side, and a ligand at the second, each in any image, from frame to frame.
+
+    An ion is far from them. Without the images, positions are those of the attribute `complex`.
+    """
+    random = np.random.default_rng(7)
+    universe = MDAnalysis.Universe.empty(10, 8, atom_resindex=[0, 1, 2, 3, 4, 5, 6, 6, 6, 7])
+    universe.add_TopologyAttr("bonds", [(0, 1), (1, 2), (3, 4), (4, 5), (6, 7), (7, 8)])
+    universe.add_TopologyAttr("names", ["CA"] * 6 + ["L1", "L2", "L3", "NA"])
+    universe.add_TopologyAttr("resnames", ["ALA"] * 3 + ["GLY"] * 3 + ["LIG", "NA"])
+    universe.add_TopologyAttr("resids", np.arange(1, 9))
+    universe.add_TopologyAttr("masses", np.ones(10))
+    x = np.array([0, 3, 6, 0, 3, 6, 6, 7, 8, 2], float)
+    y = np.array([0, 0, 0, 3, 3, 3, 6.5, 6.5, 6.5, 17], float)
+    whole = np.stack([x, y, np.zeros(10)], axis=1) + random.normal(0, 0.2, (20, 10, 3))
+    vectors = triclinic_vectors(request.param)
+    images = random.integers(-1, 2, (20, 10, 3))
+    images[0] = 0
+    images[0, 3:6, 0] = 1
+    universe.load_new(
+        (whole + images @ vectors).astype(np.float32),
+        dimensions=np.float32([request.param] * 20),
+    )
+    path = str(tmp_path_factory.mktemp("chains") / "chains.trr")
+    universe.atoms.write(path, frames="all")
+    universe.load_new(path)
+    universe.complex = whole
+    return universe
+
+
+def test_unwrap_puts_molecules_of_a_complex_side_by_side(chains):
+    """Whichever of its atoms is analysed, and whatever images molecules are in."""
+    together = transform.unwrap(together="resname ALA GLY LIG")
+    series = paceline.TimeSeries(lambda block: block.positions, chains.atoms[:9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = series.run(transforms=[together]).results.timeseries
+    expected = chains.complex[:, :9]
+    for frame in (found, expected):
+        frame -= frame[:, :1].copy()
+    assert np.abs(found - expected).max() < ROUNDING
+    assert np.array_equal(together.atoms(np.array([4]), chains), np.arange(9))
+    assert np.array_equal(together.atoms(np.array([9]), chains), [9])
+
+
+def test_chains_that_are_apart_are_told_of(chains):
+    one = paceline.TimeSeries(lambda block: block.positions, chains.atoms)
+    words = r"such as those that begin with ALA 1 and GLY 4; .* unwrap\(together=…\)"
+    with pytest.warns(PacelineWarning, match=words):
+        one.run(transforms=[transform.unwrap()])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Only one of them is analysed.
+        other = paceline.TimeSeries(lambda block: block.positions, chains.atoms[:3])
+        other.run(transforms=[transform.unwrap()])
+        one.run(transforms=[transform.unwrap("index 0"), transform.unwrap("resname LIG")])
+
+
+def test_a_molecule_without_neighbours_is_told_of():
+    universe = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
+    universe.add_TopologyAttr("bonds", [(0, 1), (2, 3)])
+    universe.atoms.positions = [[0, 0, 0], [1, 0, 0], [15, 15, 15], [16, 15, 15]]
+    universe.dimensions = [30, 30, 30, 90, 90, 90]
+    with pytest.warns(PacelineWarning, match="2 molecules of together= have no other one .* 0$"):
+        transform.unwrap(together="all").prepare(np.arange(4), universe, [])
+
+
 def test_unwrap_of_a_group_leaves_other_molecules():
     universe = made_up(CELLS[0])
     inside, outside = universe.residues[:4].atoms, universe.residues[4:].atoms

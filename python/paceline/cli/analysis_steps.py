@@ -132,8 +132,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
 def transforms_of(args: argparse.Namespace) -> list[Any]:
     """Make the transformations asked for, in the order in which they make sense."""
     chosen: list[Any] = []
-    if args.unwrap:
-        chosen.append(transform.unwrap())
+    if args.unwrap or args.together is not None:
+        chosen.append(transform.unwrap(together=args.together))
     if args.nojump:
         chosen.append(transform.nojump())
     if args.center is not None:

@@ -513,7 +513,7 @@ def _universe(args: argparse.Namespace) -> Any:
         return system_of(args)
     # Groups of an index file are numbers of atoms: these need no topology.
     numbered = () if args.index is None else ("select",)
-    for option in ("select", "unwrap", "nojump", "center", "wrap", "fit"):
+    for option in ("select", "unwrap", "together", "nojump", "center", "wrap", "fit"):
         if getattr(args, option) not in (None, False) and option not in numbered:
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
     if args.index is None:

@@ -356,6 +356,14 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add = parser.section("transformations").add_argument
     add("--unwrap", action="store_true", help="make molecules whole along their bonds")
     add(
+        "--together",
+        nargs="?",
+        const="protein or nucleic",
+        metavar="TEXT",
+        help="so, too, complexes of these molecules, by their contacts in the first frame; "
+        "--unwrap is then implied [%(const)s]",
+    )
+    add(
         "--nojump",
         action="store_true",
         help="then keep atoms from jumping across the cell, from the first frame of the file on",

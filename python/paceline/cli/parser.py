@@ -34,7 +34,8 @@ OPTIONS_OF_GROMACS = {
     "-nt": "--n-workers N",
     "-ntmpi": "--n-workers N",
     "-ntomp": "--n-workers N",
-    "-pbc": "--unwrap makes molecules whole, --nojump undoes jumps, --wrap puts them into the cell",
+    "-pbc": "--unwrap makes molecules whole, --together complexes, --nojump undoes jumps, --wrap "
+    "puts them into the cell",
     "-rmax": "--range 0 15 is from 0 to 15 Å",
     "-sel": "--select TEXT",
     "-skip": "--step N takes every Nth frame",

@@ -8,7 +8,14 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError, with_script_advice
+from paceline.errors import (
+    DamagedFileError,
+    MissingDataError,
+    SelectionError,
+    UnsupportedError,
+    with_script_advice,
+)
+from paceline.performance.number_format import many
 from paceline.trajectory.open import warn
 from paceline.transform.base import (
     CoreTransform,
@@ -89,7 +96,7 @@ def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> n
     return members[~np.isin(compounds, compounds[~np.isin(members, atoms)])]
 
 
-def unwrap(atomgroup: Any = None) -> Transform:
+def unwrap(atomgroup: Any = None, *, together: Any = None) -> Transform:
     """Make molecules whole along their bonds.
 
     The first atom of a molecule stays where it is, and from bond to bond every other atom takes
@@ -101,13 +108,19 @@ def unwrap(atomgroup: Any = None) -> Transform:
     atomgroup : AtomGroup or str, optional
         Molecules of which to make whole those that have an atom in it, or a selection; by default
         all molecules.
+    together : AtomGroup or str, optional
+        Molecules that lie side by side, such as the chains of a complex: those that have an atom in
+        it. The two atoms by which two of them are nearest in the first frame of the trajectory
+        count as bonded, so that each complex comes as one whole into each frame. By default each
+        molecule is made whole by itself, and may be in another image than its neighbours.
 
     Returns
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. In the run, it raises `UnsupportedError` where the
         topology has no bonds, or none for a residue of several atoms that is analysed. A residue
-        whose atoms belong to several molecules is named in a warning. Another one, at the end of
+        whose atoms belong to several molecules is named in a warning, and so are chains that are in
+        contact in the first frame, but not in the images that they get. Another one, at the end of
         the run, counts bonds that are longer than half the cell afterwards.
 
     Examples
@@ -115,19 +128,25 @@ def unwrap(atomgroup: Any = None) -> Transform:
     >>> from paceline.transform import unwrap
     >>> unwrap("protein").parameters()
     "unwrap('protein')"
+    >>> unwrap(together="protein or resname LIG").parameters()
+    'unwrap(together=protein or resname LIG)'
     """
-    return _Unwrap(atomgroup)
+    return _Unwrap(atomgroup, together)
 
 
 @dataclass(frozen=True)
 class _Unwrap:
     atomgroup: Any
+    together: Any = None
     turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        fragments = fragments_of(universe, bonds_of(universe, "unwrap"))
+        bonds = bonds_of(universe, "unwrap")
+        fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
-        touched = with_any(members, fragments[members], wanted)
+        # Molecules of a complex are needed for each other.
+        complexes = fragments_of(universe, self._with_contacts(bonds, fragments, universe))
+        touched = with_any(members, complexes[members], wanted)
         _check_residues(universe, fragments, np.intersect1d(wanted, touched))
         return np.union1d(wanted, touched)
 
@@ -138,7 +157,11 @@ class _Unwrap:
         fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
         whole = with_all(members, fragments[members], atoms)
-        bonds = bonds[np.isin(bonds[:, 0], whole)]
+        if self.together is None:
+            _warn_of_chains_apart(universe, fragments, whole, bonds)
+        else:
+            bonds = self._with_contacts(bonds, fragments, universe, tell=True)
+        bonds = bonds[np.isin(bonds, whole).all(axis=1)]
         return CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
 
     def _members(self, universe: Any, fragments: np.ndarray) -> np.ndarray:
@@ -148,8 +171,148 @@ class _Unwrap:
         group = select(self.atomgroup, universe, "unwrap")
         return np.flatnonzero(np.isin(fragments, fragments[group.indices]))
 
+    def _with_contacts(
+        self, bonds: np.ndarray, fragments: np.ndarray, universe: Any, *, tell: bool = False
+    ) -> np.ndarray:
+        """Add a bond to each molecule of `together` but the first of each complex.
+
+        With `tell`, warn of molecules that are near no other one.
+        """
+        if self.together is None:
+            return bonds
+        group = select(self.together, universe, "unwrap")
+        of_complex = np.isin(fragments, fragments[group.indices])
+        members = np.intersect1d(np.flatnonzero(of_complex), self._members(universe, fragments))
+        added, alone = _nearest_contacts(universe, members, fragments[members])
+        if tell and len(alone):
+            warn(
+                f"unwrap: {many(len(alone), 'molecule')} of together= have no other one within "
+                "half the cell in the first frame, and stay where they are; the first has atom "
+                f"{alone[0]}"
+            )
+        return np.concatenate([bonds, added])
+
     def parameters(self) -> str:
-        return describe("unwrap", self.atomgroup)
+        together = self.together
+        if together is not None and not isinstance(together, str):
+            together = describe("atoms", together)
+        return describe("unwrap", self.atomgroup, together=together)
+
+
+#: Pair of atoms in contact, as in `paceline.analysis.neighbors`.
+_PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+#: Distance at which molecules are in contact, Å; where none is, twice as far, and so on.
+CONTACT = 4.0
+#: Largest number of chains of which contacts are looked for unasked, and residues of the least one.
+CHAINS, CHAIN_RESIDUES = 64, 3
+
+
+def _contacts(
+    positions: np.ndarray, cell: np.ndarray, molecules: np.ndarray, cutoff: float
+) -> np.ndarray:
+    """Find pairs of atoms of different molecules within `cutoff` (Å), as nearest images.
+
+    Their rows in `positions`, and distances.
+    """
+    rows = np.arange(len(positions))
+    labels = np.ascontiguousarray(molecules, dtype=np.int64)
+    pairs = _core.NearPairs(None, rows, None, cutoff, True, (rows, rows), (labels, labels))
+    _, records, _ = pairs.find(positions[np.newaxis], cell)
+    return records.view(_PAIR)
+
+
+def _first_frame(universe: Any, atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Read positions of atoms in the first frame, and the cell, shape (1, 6); zeros for none."""
+    trajectory = universe.trajectory
+    current = trajectory.ts.frame
+    try:
+        ts = trajectory[0]
+        cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
+        return ts.positions[atoms], np.array([cell], np.float32)
+    finally:
+        trajectory[current]
+
+
+def _nearest_contacts(
+    universe: Any, atoms: np.ndarray, molecules: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Connect molecules by the nearest pairs of their atoms in the first frame.
+
+    Returns the pairs, shape (n_pairs, 2), and the first atom of each molecule that has no other one
+    within half the cell.
+    """
+    positions, cell = _first_frame(universe, atoms)
+    parent = {int(one): int(one) for one in np.unique(molecules)}
+    n_left, found = len(parent), list[tuple[int, int]]()
+
+    def root(one: int) -> int:
+        while parent[one] != one:
+            one = parent[one]
+        return one
+
+    vectors = _core.cell_vectors(cell)[0]
+    volume = abs(np.linalg.det(vectors))
+    sides = np.cross(np.roll(vectors, -1, axis=0), np.roll(vectors, -2, axis=0))
+    areas = np.linalg.norm(sides, axis=1)
+    farthest = float((volume / areas).min() / 2) if volume > 0 else np.inf
+    cutoff = min(CONTACT, farthest)
+    while n_left > 1:
+        pairs = _contacts(positions, cell, molecules, cutoff)
+        order = np.lexsort([pairs["second"], pairs["first"], pairs["distance"]])
+        for first, second in zip(pairs["first"][order], pairs["second"][order], strict=True):
+            ends = root(int(molecules[first])), root(int(molecules[second]))
+            if ends[0] != ends[1]:
+                parent[max(ends)] = min(ends)
+                found.append((int(atoms[first]), int(atoms[second])))
+                n_left -= 1
+        if cutoff >= farthest or cutoff > np.ptp(positions, axis=0).sum():
+            break
+        cutoff = min(2 * cutoff, farthest)
+    connected = {int(one) for pair in found for one in molecules[np.searchsorted(atoms, pair)]}
+    alone = np.array([one for one in parent if one not in connected and len(parent) > 1], np.int64)
+    return np.array(found, np.int64).reshape(-1, 2), alone
+
+
+def _warn_of_chains_apart(
+    universe: Any, fragments: np.ndarray, whole: np.ndarray, bonds: np.ndarray
+) -> None:
+    """Warn of chains in contact in the first frame, of which one is in another image if whole."""
+    chains = _chains(universe, fragments, whole)
+    if not 1 < len(chains) <= CHAINS:
+        return
+    atoms = whole[np.isin(fragments[whole], chains)]
+    try:
+        positions, cell = _first_frame(universe, atoms)
+    except (DamagedFileError, MissingDataError):
+        return  # which the run says, or leaves out
+    inner = bonds[np.isin(bonds, atoms).all(axis=1)]
+    made_whole = positions[np.newaxis].copy()
+    if CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, inner)).apply(made_whole, cell):
+        return  # without a cell, which the run says
+    pairs = _contacts(positions, cell, fragments[atoms], CONTACT)
+    first, second = pairs["first"], pairs["second"]
+    lengths = np.linalg.norm(made_whole[0][first] - made_whole[0][second], axis=1)
+    ends = np.sort(np.stack([fragments[atoms][first], fragments[atoms][second]], axis=1), axis=1)
+    touching, which = np.unique(ends, axis=0, return_inverse=True)
+    near = np.zeros(len(touching), bool)
+    near[which.reshape(-1)[lengths < 2 * CONTACT]] = True
+    if near.all():
+        return
+    atoms_of_both = universe.atoms[touching[~near][0]]
+    names = [_name(residue) for residue in atoms_of_both.residues]
+    warn(
+        "unwrap: chains that are in contact are in different images in the first frame, such as "
+        f"those that begin with {' and '.join(names)}; what is computed of both together, such as "
+        "the radius of gyration, is not of their complex: unwrap(together=…), or --together in the "
+        "command line, puts them side by side"
+    )
+
+
+def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Find the molecules of several residues, by their first atoms."""
+    both = np.stack([fragments[atoms], universe.atoms.resindices[atoms]])
+    numbers, n_residues = np.unique(np.unique(both, axis=1)[0], return_counts=True)
+    return numbers[n_residues >= CHAIN_RESIDUES]
 
 
 def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> None:
@@ -179,12 +342,15 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
 
 def _names(universe: Any, resindices: np.ndarray) -> str:
     """Describe residues: their number, and the first of them by name."""
-    residues = universe.residues[resindices[:3]]
-    columns = [getattr(residues, name, None) for name in ("resnames", "resids")]
-    columns = [column for column in columns if column is not None]
-    names = [" ".join(str(value) for value in row) for row in zip(*columns, strict=True)]
+    names = [_name(residue) for residue in universe.residues[resindices[:3]]]
     more = ", …" if len(resindices) > 3 else ""
-    return f"{len(resindices)} residues ({', '.join(names)}{more})"
+    return f"{many(len(resindices), 'residue')} ({', '.join(names)}{more})"
+
+
+def _name(residue: Any) -> str:
+    """Describe a residue by what the topology knows of it."""
+    known = [getattr(residue, name, None) for name in ("resname", "resid")]
+    return " ".join(str(value) for value in known if value is not None)
 
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")
