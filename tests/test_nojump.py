@@ -306,6 +306,22 @@ def test_frames_without_any_position_are_left_out(backend, walk, tmp_path):
     np.testing.assert_allclose(series.results.timeseries, same, atol=1e-3)
 
 
+@pytest.mark.parametrize("options", [{"n_workers": 2}, {"backend": "processes"}])
+def test_frames_without_positions_change_no_cell(options, walk, tmp_path):
+    """As where GROMACS writes velocities more often than positions."""
+    universe, path = MDAnalysis.Universe(*walk[0]), str(tmp_path / "velocities.trr")
+    with MDAnalysis.Writer(path, N_ATOMS) as writer:
+        for ts in universe.trajectory[:32]:
+            ts.velocities = np.ones((N_ATOMS, 3))
+            ts.has_positions = ts.frame % 4 == 0
+            writer.write(universe.atoms)
+    series = paceline.TimeSeries(positions, paceline.Universe(walk[0][0], path).atoms)
+    with pytest.warns(PacelineWarning) as told:
+        series.run(transforms=[nojump()], on_error="skip", block_frames=8, **options)
+    assert "24 frames left out" in str(told[0].message)
+    assert not any("changes by more than half" in str(one.message) for one in told)
+
+
 @pytest.mark.parametrize("block_frames", [1, 16, 150])
 def test_cells_that_change_by_more_than_half_are_named(block_frames, walk, tmp_path):
     universe, path = MDAnalysis.Universe(*walk[0]), str(tmp_path / "leaning.trr")

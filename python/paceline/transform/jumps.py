@@ -205,7 +205,9 @@ class _Follower:
     ) -> tuple[list[tuple[int, str]], np.ndarray]:
         """Move atoms in the next frames; those that cannot be followed, and the first images."""
         refused, images = self._core.move_on(positions, dimensions)
-        gone = [row for row, _ in refused]
+        # Frames that could not be read are NaN.
+        gone = np.isnan(dimensions).any(axis=1)
+        gone[[row for row, _ in refused]] = True
         frames = np.delete(np.arange(self._n_frames, self._n_frames + len(positions)), gone)
         cells = np.delete(_core.cell_vectors(dimensions), gone, axis=0)
         known = np.concatenate([self._cells, cells])
