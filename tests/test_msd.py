@@ -1,5 +1,6 @@
 """Mean squared displacements and diffusion coefficients."""
 
+import warnings
 from pathlib import Path
 
 import MDAnalysis
@@ -248,6 +249,26 @@ def test_cells_that_change_by_more_than_half_are_named(tmp_path):
             PacelineWarning, match=f"more than half an edge at {words}; unwrap='{scheme}'"
         ):
             EinsteinMSD(universe, unwrap=scheme).run()
+
+
+@pytest.mark.parametrize("cell", [[30, 40, 50, 90, 90, 90], [40, 40, 40, 60, 60, 90]])
+def test_particles_that_jump_are_told_of(cell, tmp_path):
+    """Once across a face of the cell; not if they move that far step by step, or are followed."""
+    positions = np.cumsum(np.full((40, 3, 3), 0.4), axis=0)
+    free = made(tmp_path, positions, cells=[cell] * 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = EinsteinMSD(free).run().results.timeseries
+    positions[25:, 1] -= triclinic_vectors(cell)[2]
+    universe = made(tmp_path, positions, cells=[cell] * 40)
+    with pytest.warns(PacelineWarning, match="1 particle of 3 .* frame 25: .*unwrap='tor'"):
+        EinsteinMSD(universe).run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        EinsteinMSD(universe).run(stop=25)
+        EinsteinMSD(universe).run(transforms=[nojump()])
+        found = EinsteinMSD(universe, unwrap="tor").run().results.timeseries
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
 def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):

@@ -22,6 +22,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.number_format import many
+from paceline.trajectory.open import warn
 from paceline.transform.base import choose_atoms
 from paceline.transform.jumps import changed, warn_of_jumps
 
@@ -36,6 +38,8 @@ FITTED = 0.1, 0.5
 ROUNDED = 1e-6
 #: Reason for which a frame is refused or left out.
 NO_CELL = "it has no cell, which unwrap= needs"
+#: Positions that are looked at for jumps across the cell.
+JUMP_VALUES = 2**21
 #: Bytes of particles whose slopes are fitted at a time.
 FIT_BYTES = 2**26
 
@@ -100,8 +104,8 @@ class EinsteinMSD(AnalysisBase):
         particle must move by less than half a cell between two of them. "tor" adds up shortest
         steps, right for diffusion also where the cell varies (von Bülow, Bullerjahn & Hummer 2020,
         J. Chem. Phys. 153, 021101); of molecules take centers (`compound`). "lattice" is as
-        MDAnalysis's `NoJump`. By default positions are taken as they are. A warning names frames
-        that were left out between.
+        MDAnalysis's `NoJump`. By default positions are taken as they are, with a warning where
+        particles jump across the cell. A warning names frames that were left out between.
     fit_range : pair of float or None, optional
         First and last time between frames, ps, of a straight line that is fitted, as by
         `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
@@ -237,9 +241,38 @@ class EinsteinMSD(AnalysisBase):
             changes = np.delete(self.frames, gaps)[1:][changes]
             scheme = f"unwrap={self.unwrap!r}"
             warn_of_jumps(self.name, scheme, "a particle", self.frames[gaps], changes)
+        elif not any(getattr(one, "scans", False) for one in self.transforms):
+            self._warn_of_jumping(value, gaps)
         return SeriesParts(
             *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
         )
+
+    def _warn_of_jumping(self, positions: np.ndarray, gaps: np.ndarray) -> None:
+        """Warn of particles that jump across the present cell from one frame to the next.
+
+        Of long series, only in some pairs of frames.
+        """
+        dimensions = self.ag.universe.trajectory.ts.dimensions
+        vectors = np.zeros((3, 3))
+        if dimensions is not None:
+            vectors = _core.cell_vectors(np.array([dimensions], np.float32))[0]
+        if not np.linalg.det(vectors):
+            return
+        pairs = np.arange(1, len(positions))
+        pairs = pairs[~np.isin(pairs, gaps) & ~np.isin(pairs - 1, gaps)]
+        n_pairs = max(1, JUMP_VALUES // self.n_particles)
+        by_cell = np.linalg.inv(vectors)
+        for row in pairs[:: -(-len(pairs) // n_pairs) or 1].tolist():
+            steps = (positions[row].astype(np.float64) - positions[row - 1]) @ by_cell
+            n_jumps = int((np.abs(steps) > 0.5).any(axis=1).sum())
+            if n_jumps:
+                warn(
+                    f"{self.name}: {many(n_jumps, 'particle')} of {self.n_particles:,} move by "
+                    f"more than half the cell up to frame {self.frames[row]}: they jump across its "
+                    "faces, and the displacements are those of the jumps; undo them with "
+                    "unwrap='tor', or --unwrap-particles tor in the command line"
+                )
+                return
 
     def _leave_out(self, rows: np.ndarray) -> None:
         """List frames without a cell among those that were left out."""
