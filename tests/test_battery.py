@@ -20,11 +20,13 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline.analysis.battery import DEFAULTS, NAMES, Battery
+from paceline.analysis.base import WATER_OXYGENS
+from paceline.analysis.battery import DEFAULTS, LIPIDS, NAMES, TAILS, Battery
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
+from paceline.cli.analysis_commands import RDF_SELECT
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 
 FILE = """
@@ -141,7 +143,11 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     assert "contact-map" in protein.analyses
     rna = Battery.default(paceline.Universe(RNA_PSF, RNA_PDB)).run(stop=2)
     nucleic = {"rmsd-nucleic", "rmsf-nucleic", "gyration-nucleic"}
-    assert set(rna.analyses) == nucleic | {"rdf-water"}
+    assert set(rna.analyses) == nucleic | {"hbonds-nucleic", "rdf-water"}
+    donors = rna.universe.atoms[
+        np.unique(rna.analyses["hbonds-nucleic"].results.hbonds[:, 1].astype(int))
+    ]
+    assert {"N1", "N3"} <= set(donors.names)
     assert all(np.isfinite(rna.analyses["gyration-nucleic"].results.rg))
     membrane = Battery.default(paceline.Universe(GRO_MEMPROT, XTC_MEMPROT))
     assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"}
@@ -150,6 +156,22 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     salt = paceline.Universe.empty(3, trajectory=True)
     with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor lipids"):
         Battery.default(salt)
+
+
+def test_the_default_knows_water_and_lipids_of_other_programs():
+    """Amber's and OpenMM's water has oxygens of the name O, and Amber's headgroups are residues."""
+    assert RDF_SELECT == WATER_OXYGENS
+    water = paceline.Universe(PRM7, NCDFtruncoct)
+    found = Battery.default(water).analyses["rdf-water"].run(stop=1).results.rdf
+    assert found[:10].sum() == 0
+    assert found.max() > 2
+    lipid = MDAnalysis.Universe.empty(8, 3, atom_resindex=[0, 1, 2, 2, 2, 2, 2, 2], trajectory=True)
+    lipid.add_TopologyAttr("names", ["P31", "CA", "P", "C22", "H2R", "C23", "C1", "H1A"])
+    lipid.add_TopologyAttr("resnames", ["PC", "PA", "POPC"])
+    lipid.add_TopologyAttr("masses", [31, 12, 31, 12, 1, 12, 12, 1])
+    lipid.add_TopologyAttr("bonds", [(3, 4), (3, 5), (6, 7)])
+    assert lipid.select_atoms(LIPIDS).indices.tolist() == [0, 2]
+    assert lipid.select_atoms(TAILS).indices.tolist() == [3]
 
 
 def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, tmp_path):

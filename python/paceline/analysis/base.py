@@ -37,6 +37,8 @@ SHARED = {
 }
 #: Hydrogens that may be donated, as a selection by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
+#: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
+WATER_OXYGENS = "name OW OH2 or (water and name O)"
 
 
 class AnalysisBase:

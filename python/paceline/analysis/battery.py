@@ -12,7 +12,12 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
-from paceline.analysis.base import POLAR_HYDROGENS, AnalysisBase, describe_frames
+from paceline.analysis.base import (
+    POLAR_HYDROGENS,
+    WATER_OXYGENS,
+    AnalysisBase,
+    describe_frames,
+)
 from paceline.analysis.results import further_results, kind_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import STYLE, need_matplotlib
@@ -67,8 +72,16 @@ ATOMS = (
 )
 #: Parameters that take atoms which are selected anew in each frame.
 UPDATING = ("group",)
-#: Headgroups of lipids.
-LIPIDS = "resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4"
+#: Headgroups of lipids; Amber's are residues of their own.
+LIPIDS = (
+    "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
+    "or (resname PC PE PS PGR and name P31)"
+)
+#: Carbons of their tails, by the names of CHARMM, that have hydrogens.
+TAILS = (
+    "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
+    "and bonded (name H* [1-9]H* and mass 0.5 to 3)"
+)
 #: What a system may hold, by selections that find one atom of it, and what is then computed.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "protein and name CA": {
@@ -91,13 +104,21 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "rmsf-nucleic": {"analysis": "rmsf", "select": "nucleic and name P", "align": True},
         "gyration-nucleic": {"analysis": "gyration", "select": "nucleic"},
     },
+    f"nucleic and {POLAR_HYDROGENS}": {
+        "hbonds-nucleic": {
+            "analysis": "hbonds",
+            "select": "nucleic",
+            "hydrogens_sel": POLAR_HYDROGENS,
+        }
+    },
     # Headgroups of lipids by the names of force fields, such as POPC and DPPE.
     LIPIDS: {"leaflets": {"select": LIPIDS}},
-    "name OW OH2": {
+    TAILS: {"order": {"select": TAILS}},
+    WATER_OXYGENS: {
         "rdf-water": {
             "analysis": "rdf",
-            "g1": "name OW OH2",
-            "g2": "name OW OH2",
+            "g1": WATER_OXYGENS,
+            "g2": WATER_OXYGENS,
             "exclusion_block": [1, 1],
         },
     },

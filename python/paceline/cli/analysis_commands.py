@@ -57,8 +57,8 @@ examples:
   paceline align md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png
 """
 
-#: Atoms of the first group of pairs by default: the oxygens of water.
-RDF_SELECT = "name OW OH2"
+#: Atoms of the first group of pairs by default: `paceline.analysis.base.WATER_OXYGENS`.
+RDF_SELECT = "name OW OH2 or (water and name O)"
 
 SURFACE_EXAMPLES = """\
 examples:
