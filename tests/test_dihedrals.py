@@ -242,6 +242,7 @@ def test_an_impossible_cell_is_an_error(tmp_path):
     ("make", "error", "words"),
     [
         (lambda u: Dihedral([]), SelectionError, "at least one group"),
+        (lambda u: Dihedral(u.atoms[:4]), SelectionError, "a list of groups .* found one group"),
         (lambda u: Dihedral([u.atoms[:4], u.atoms[:3]]), ValueError, "must contain 4 .* has 3"),
         (lambda u: Dihedral([u.atoms[:4], u.copy().atoms[:4]]), UnsupportedError, "same Universe"),
         (
