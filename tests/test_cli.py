@@ -315,6 +315,31 @@ def test_damaged_files_end_with_status_1(damaged, run):
     assert err.count("paceline: left out frame ") == len(frames)
 
 
+def test_many_damaged_frames_are_counted(tmp_path, run):
+    """As those of a TRR file that has velocities more often than positions."""
+    from MDAnalysis import Universe, Writer
+
+    universe = Universe.empty(3, trajectory=True, velocities=True)
+    universe.add_TopologyAttr("names", ["C1", "C2", "C3"])
+    universe.dimensions = [20, 20, 20, 90, 90, 90]
+    topology, path = tmp_path / "three.gro", tmp_path / "velocities.trr"
+    universe.atoms.positions = np.eye(3)
+    universe.atoms.write(topology)
+    with Writer(str(path), 3) as writer:
+        for frame in range(60):
+            universe.trajectory.ts.has_positions = frame % 2 == 0
+            if frame % 2 == 0:
+                universe.atoms.positions = np.eye(3)
+            writer.write(universe.atoms)
+    status, out, err = run("gyration", topology, path, "--select", "all", "--on-error", "skip")
+    assert status == 0
+    assert np.isnan(table(out)[1::2, 2]).all()
+    assert err.count("paceline: left out frame ") == 20
+    assert err.endswith(
+        "left out 10 further frames, 41 to 59: 'damaged frames' of the table lists them\n"
+    )
+
+
 def test_debug_shows_where(damaged, run):
     status, _, err = run("rmsd", *damaged[0], "--debug")
     assert status == 1

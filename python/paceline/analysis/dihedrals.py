@@ -128,8 +128,8 @@ class Dihedral(_Dihedrals):
     def __init__(self, atomgroups: Sequence[Any], *, verbose: bool = False):
         if hasattr(atomgroups, "atoms"):
             raise SelectionError(
-                "Dihedral: expected a list of groups of four atoms each, found one group; in a file "
-                'of a battery they are a list of selections, atomgroups = ["…", "…"]'
+                "Dihedral: expected a list of groups of four atoms each, found one group; in a "
+                'file of a battery they are a list of selections, atomgroups = ["…", "…"]'
             )
         if len(atomgroups) == 0:
             raise SelectionError("Dihedral: expected at least one group of four atoms, found none")

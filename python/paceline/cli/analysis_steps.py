@@ -16,6 +16,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
+from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
     from paceline.cli.atom_groups import GroupUniverse
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 STRUCTURES = (".pdb", ".xyz")
 #: Endings of further tables.
 FURTHER = (".csv", ".tsv")
+#: Frames that were left out, of which each has a line.
+MOST_LEFT_OUT = 20
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
 
@@ -287,8 +290,12 @@ def run_analysis(
     )
     for one in getattr(analysis, "analyses", {"": analysis}).values():
         one.results.provenance["command"] = args.command_line
-    for frame, reason in analysis.damaged:
+    for frame, reason in analysis.damaged[:MOST_LEFT_OUT]:
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
+    if len(analysis.damaged) > MOST_LEFT_OUT:
+        further = [frame for frame, _ in analysis.damaged[MOST_LEFT_OUT:]]
+        text = f"paceline: left out {many(len(further), 'further frame')}, {further[0]} to"
+        print(f"{text} {further[-1]}: 'damaged frames' of the table lists them", file=sys.stderr)
     if args.timings:
         print(analysis.timings, file=sys.stderr)
 
