@@ -517,3 +517,32 @@ def test_frames_come_at_least_five_times_as_fast(tmp_path):
     ratios = np.array(taken[1::2]) / taken[::2]
     print("times as fast:", ratios)
     assert np.median(ratios) >= 5
+
+
+@pytest.mark.parametrize(
+    ("style", "columns", "charge"),
+    [("atomic", "{0} 2", None), ("charge", "{0} 2 -0.5", -0.5), ("sphere", "{0} 2 1.0 3.0", None)],
+)
+@pytest.mark.parametrize("images", ["", " 0 0 -1"])
+def test_columns_of_atoms_are_those_of_the_style_that_is_named(
+    style, columns, charge, images, tmp_path
+):
+    """`write_data` names it; MDAnalysis would take a type for a residue's number."""
+    data, dump = tmp_path / "one.data", tmp_path / "one.lammpstrj"
+    lines = [f"{columns.format(k)} {k}.5 2 3{images}" for k in (1, 2, 3)]
+    box = "0 9 xlo xhi\n0 9 ylo yhi\n0 9 zlo zhi\n"
+    data.write_text(
+        f"LAMMPS data file\n\n3 atoms\n2 atom types\n\n{box}\nMasses\n\n1 4.0\n2 7.0\n\n"
+        f"Atoms # {style}\n\n" + "\n".join(lines) + "\n"
+    )
+    atoms = "".join(f"{k} 2 {k}.5 2 3\n" for k in (1, 2, 3))
+    dump.write_text(
+        "ITEM: TIMESTEP\n5\nITEM: NUMBER OF ATOMS\n3\nITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\n"
+        f"ITEM: ATOMS id type x y z\n{atoms}"
+    )
+    for files in ((data,), (data, dump)):
+        universe = paceline.Universe(*map(str, files))
+        assert universe.atoms.types.tolist() == ["2"] * 3
+        assert universe.atoms.masses.tolist() == [7.0] * 3
+        assert universe.atoms.positions[:, 0].tolist() == [1.5, 2.5, 3.5]
+        assert (getattr(universe.atoms, "charges", [None])[0]) == charge

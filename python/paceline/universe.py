@@ -1,5 +1,6 @@
 """A genuine MDAnalysis Universe on our reader."""
 
+import itertools
 import os
 import time
 from typing import Any
@@ -67,6 +68,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
+        if style := _atom_style_of_lammps(topology, kwargs):
+            kwargs["atom_style"] = style
         name, given = None, kwargs
         if _is_hdf5_topology(topology, kwargs.get("topology_format")):
             # HDF5's library is loaded for such a file only.
@@ -175,6 +178,35 @@ def _dl_poly_format(topology: Any, format: Any) -> str | None:
     if found == "HISTORY":
         _check_uncompressed(topology)
     return found if found in ("HISTORY", "CONFIG") else None
+
+
+#: Lines of a data file of LAMMPS before its atoms, at most.
+MOST_HEADER_LINES = 100_000
+#: Columns of atoms in LAMMPS's data files, by the atom style that they name. MDAnalysis takes those
+#: of "molecular" and "full" for granted: an atom's type is then a residue's number, and so on.
+_ATOM_STYLES = {
+    b"atomic": "id type x y z",
+    b"charge": "id type charge x y z",
+    b"dipole": "id type charge x y z",
+    b"sphere": "id type diameter density x y z",
+}
+
+
+def _atom_style_of_lammps(topology: Any, options: dict[str, Any]) -> str | None:
+    """Find the columns of atoms in a data file of LAMMPS, where MDAnalysis would take others."""
+    known = options.get("topology_format") in (None, "DATA") and "atom_style" not in options
+    if not known or not is_name(topology) or not os.fspath(topology).lower().endswith(".data"):
+        return None
+    try:
+        with open(topology, "rb") as file:
+            # The section of atoms begins behind some lines for each type.
+            for line in itertools.islice(file, MOST_HEADER_LINES):
+                title, _, style = line.partition(b"#")
+                if title.split() == [b"Atoms"]:
+                    return _ATOM_STYLES.get(style.strip())
+    except OSError:
+        pass  # which MDAnalysis says
+    return None
 
 
 def _check_uncompressed(history: str | os.PathLike) -> None:
