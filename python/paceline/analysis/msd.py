@@ -270,7 +270,7 @@ class EinsteinMSD(AnalysisBase):
                     f"{self.name}: {many(n_jumps, 'particle')} of {self.n_particles:,} move by "
                     f"more than half the cell up to frame {self.frames[row]}: they jump across its "
                     "faces, and the displacements are those of the jumps; undo them with "
-                    "unwrap='tor', or --unwrap-particles tor in the command line"
+                    "unwrap='tor' (--unwrap-particles tor)"
                 )
                 return
 

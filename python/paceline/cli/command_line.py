@@ -64,17 +64,21 @@ BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 #: Keywords of functions that messages name, and the options that set them.
 KEYWORDS = {
     **{"group": "--particles", "for_": "--for", "ref_frame": "--ref", "dt": "--dt"},
+    # Of displacements; other analyses have no option of this name.
+    "unwrap": "--unwrap-particles",
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("backend", "n_workers", "on_error", "continuous", "units", "dataset", "external"),
             *("overwrite", "precision", "chunk", "align", "compress", "checkpoint"),
             *("max_memory", "donors_sel", "hydrogens_sel", "acceptors_sel", "exclude_same"),
+            "together",
         )
     },
 }
 _KEYWORD = re.compile(
-    rf"\b({'|'.join(KEYWORDS)})=(True\b|\"[^\"]*\"|'[^']*'|[0-9][\w.]*)?( \(--[\w-]+\)|, --[\w-]+)?"
+    rf"\b(?!unwrap=[^'])({'|'.join(KEYWORDS)})=(True\b|\"[^\"]*\"|'[^']*'|[0-9][\w.]*)?"
+    r"( \(--[\w-]+( [^)]*)?\)|, --[\w-]+)?"
 )
 
 EXAMPLES = """\
@@ -235,6 +239,8 @@ def in_options(message: str) -> str:
     'frame 3 has no velocities (--on-error skip)'
     >>> in_options("continuous=True (--continuous) leaves them out")
     '--continuous leaves them out'
+    >>> in_options("undo them with unwrap='tor' (--unwrap-particles tor)")
+    'undo them with --unwrap-particles tor'
     >>> in_options("where the trajectory is opened (dt=2)")
     'where the trajectory is opened (--dt 2ps)'
     """

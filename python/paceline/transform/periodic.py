@@ -303,8 +303,8 @@ def _warn_of_chains_apart(
     warn(
         "unwrap: chains that are in contact are in different images in the first frame, such as "
         f"those that begin with {' and '.join(names)}; what is computed of both together, such as "
-        "the radius of gyration, is not of their complex: unwrap(together=…), or --together in the "
-        "command line, puts them side by side"
+        "the radius of gyration, is not of their complex: put them side by side with together= "
+        "(--together)"
     )
 
 
