@@ -152,6 +152,11 @@ def test_vibrations(tmp_path):
     trapezoids = np.trapezoid(found.timeseries[:31], dx=0.01) / 3
     assert found.integral[30] == pytest.approx(trapezoids)
     assert found.integral[0] == 0
+    # Å²/ps are 10 times 10⁻⁵ cm²/s.
+    table = found.to_dataframe()
+    assert table.columns[-1] == "diffusion coefficient up to this time (10⁻⁵ cm²/s)"
+    np.testing.assert_allclose(table.iloc[:, -1], 10 * found.integral)
+    assert len(found.plot().lines[0].get_xdata()) == 100 < len(found.timeseries)
 
 
 def ions(*arguments, charges=(1.0, -1.0)):

@@ -1,7 +1,7 @@
 """Autocorrelations of series that one pass over the frames has collected, cut by particles."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,8 @@ from paceline.schedule.parts import allocate_results
 from paceline.schedule.result_arrays import put_rows
 from paceline.transform.jumps import unwrapped
 
+#: Times between frames that figures of velocities and currents have at least, if there are as many.
+DRAWN = 100
 #: Title of the times between frames.
 LAG = "lag time (ps)"
 #: Particles of a part, at most.
@@ -437,14 +439,19 @@ class VelocityAutocorrelation(AnalysisBase):
         dt = self._delta_t[1] if n > 1 else np.nan
         weighted = mean * (1 - np.arange(n) / n)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
+        integral = running_integral(mean, self._delta_t) / 3
         title = "velocity autocorrelation (Å²/ps²)"
+        columns = {LAG: self._delta_t, title: mean}
+        shown = Table(_beginning(columns), LAG, {title: "velocities"}, title)
+        # 1 Å²/ps is 10⁻⁴ cm²/s.
+        columns["diffusion coefficient up to this time (10⁻⁵ cm²/s)"] = 10 * integral
         self.results = Results(
-            table=Table({LAG: self._delta_t, title: mean}, LAG, {title: "velocities"}, title),
+            table=Table(columns, LAG, {title: "velocities"}, title, shown),
             provenance=self.record(),
             timeseries=mean,
             by_atom=value.by_particle.T,
             delta_t_values=self._delta_t,
-            integral=running_integral(mean, self._delta_t) / 3,
+            integral=integral,
             frequencies=np.arange(n + 1) / (2 * n * dt),
             spectrum=np.fft.rfft(even).real * dt,
         )
@@ -564,7 +571,8 @@ class CurrentAutocorrelation(AnalysisBase):
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
         columns = {LAG: self._delta_t, title: total, label: mean}
-        drawn = Table({LAG: self._delta_t, label: mean}, LAG, {label: "conductivity"}, label)
+        beginning = _beginning({LAG: self._delta_t, label: mean})
+        drawn = Table(beginning, LAG, {label: "conductivity"}, label)
         self.results = Results(
             table=Table(columns, LAG, {title: "current"}, title, drawn),
             provenance={**self.record(), "mean volume": f"{self.volume:.6g} Å³"},
@@ -575,6 +583,15 @@ class CurrentAutocorrelation(AnalysisBase):
             conductivity_by_axis=along_axes,
             currents=self._currents,
         )
+
+
+def _beginning(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Take the times of a figure: the first tenth, behind which noise hides what there is.
+
+    All of them, if they are few.
+    """
+    n = max(len(next(iter(columns.values()))) // 10, DRAWN)
+    return {title: column[:n] for title, column in columns.items()}
 
 
 class _Currents:

@@ -248,9 +248,9 @@ COMMANDS = (
         "velocity-autocorrelation",
         "all",
         "autocorrelation of velocities, and its spectrum",
-        "Autocorrelation of the velocities (Å²/ps²) of atoms against the time between frames; as "
-        ".npz also its spectrum (Å²/ps) against frequencies (THz), and its integral. The "
-        "trajectory must hold velocities.",
+        "Autocorrelation of the velocities (Å²/ps²) of atoms against the time between frames, "
+        "and the diffusion coefficient (10⁻⁵ cm²/s) by the integral up to there; as .npz also the "
+        "spectrum (Å²/ps) against frequencies (THz). The trajectory must hold velocities.",
         ('md.tpr md.trr --select "name OW" -o velocities.csv --plot velocities.png',),
     ),
     Command(
