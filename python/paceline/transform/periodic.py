@@ -144,8 +144,9 @@ class _Unwrap:
         bonds = bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
-        # Molecules of a complex are needed for each other.
-        complexes = fragments_of(universe, self._with_contacts(bonds, fragments, universe))
+        complexes = fragments
+        if self.together is not None:  # molecules of a complex are needed for each other
+            complexes = fragments_of(universe, self._with_contacts(bonds, fragments, universe))
         touched = with_any(members, complexes[members], wanted)
         _check_residues(universe, fragments, np.intersect1d(wanted, touched))
         return np.union1d(wanted, touched)
@@ -178,8 +179,6 @@ class _Unwrap:
 
         With `tell`, warn of molecules that are near no other one.
         """
-        if self.together is None:
-            return bonds
         group = select(self.together, universe, "unwrap")
         of_complex = np.isin(fragments, fragments[group.indices])
         members = np.intersect1d(np.flatnonzero(of_complex), self._members(universe, fragments))
