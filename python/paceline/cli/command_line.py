@@ -243,6 +243,8 @@ def in_options(message: str) -> str:
     'undo them with --unwrap-particles tor'
     >>> in_options("where the trajectory is opened (dt=2)")
     'where the trajectory is opened (--dt 2ps)'
+    >>> in_options('for instance units="Angstrom, ps" (--units "Angstrom, ps")')
+    'for instance --units "Angstrom, ps"'
     """
     return _KEYWORD.sub(_option, message)
 
@@ -252,6 +254,8 @@ def _option(found: re.Match) -> str:
     value = (found[2] or "").strip("\"'")
     if found[1] == "dt" and value:
         value += "ps"
+    if " " in value:
+        value = f'"{value}"'
     return KEYWORDS[found[1]] + (f" {value}" if value not in ("", "True") else "")
 
 
