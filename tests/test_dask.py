@@ -248,7 +248,9 @@ def test_what_workers_that_cannot_be_sent_to_lack_is_said_where_it_is_known(erro
         raise error
 
     tries = []
-    client = SimpleNamespace(status="running", scatter=scatter, cancel=lambda futures: None)
+    client = SimpleNamespace(
+        status="running", nthreads=dict, scatter=scatter, cancel=lambda futures: None
+    )
     with pytest.raises(WorkerError, match=advice) as caught:
         list(DaskRun(client, 1, [FunctionJob("len", b"")]).run([]))
     assert type(error).__name__ in str(caught.value)
@@ -315,6 +317,57 @@ def test_workers_may_be_killed(trial, mortal, long_job):
     killer.join()
     assert all(np.array_equal(ours, those) for ours, those in zip(found, wanted, strict=True))
     until(lambda: not any(psutil.pid_exists(victim) for victim in victims))
+
+
+def test_jobs_whose_only_worker_dies_while_they_are_sent_are_sent_again(
+    dask_client, atoms, monkeypatch
+):
+    """The client then has a future that is finished, of a key that the scheduler has forgotten."""
+
+    def send(jobs, **options):
+        sent.append(list(jobs))
+        if len(sent) > 1:
+            return scatter(jobs, **options)
+        futures = {name: distributed.Future(name, dask_client) for name in jobs}
+        for future in futures.values():
+            dask_client.futures[future.key].finish()
+        return futures
+
+    sent, scatter = [], dask_client.scatter
+    monkeypatch.setattr(dask_client, "scatter", send)
+    rmsd = RMSD(atoms).run(backend=dask_client, block_frames=16)
+    assert len(sent) == 2
+    assert np.array_equal(rmsd.results.rmsd, RMSD(atoms).run().results.rmsd)
+
+
+def test_a_worker_that_dies_while_jobs_are_sent_holds_nobody(dask_client, atoms, monkeypatch):
+    """Dask tries to reach it until the jobs are cancelled."""
+
+    def send(jobs, **options):
+        sent.append(list(jobs))
+        if len(sent) > 1:
+            return scatter(jobs, **options)
+        assert cancelled.wait(PATIENCE)
+        return {name: distributed.Future(name, dask_client) for name in jobs}
+
+    def count():
+        return threads() if sent else {**threads(), "tcp://127.0.0.1:1": 1}
+
+    def stop(futures):
+        if [future.key for future in futures] == sent[0]:
+            cancelled.set()
+        return cancel(futures)
+
+    sent, cancelled = [], threading.Event()
+    scatter, threads, cancel = dask_client.scatter, dask_client.nthreads, dask_client.cancel
+    monkeypatch.setattr(dask_client, "scatter", send)
+    monkeypatch.setattr(dask_client, "nthreads", count)
+    monkeypatch.setattr(dask_client, "cancel", stop)
+    monkeypatch.setattr(dask_backend, "LOOK", 0.05)
+    rmsd = RMSD(atoms).run(backend=dask_client, block_frames=16)
+    assert len(sent) == 2
+    assert sent[0] != sent[1]
+    assert np.array_equal(rmsd.results.rmsd, RMSD(atoms).run().results.rmsd)
 
 
 def test_frames_that_kill_their_workers_are_named(mortal, atoms):
@@ -443,7 +496,7 @@ def test_a_client_that_is_closed_midway_is_told(mortal, atoms, tmp_path):
 
 
 def test_a_client_that_is_closed_while_it_cleans_up_raises_nothing():
-    client = SimpleNamespace(status="running")
+    client = SimpleNamespace(status="running", nthreads=dict)
 
     def cancel(futures):
         client.status = "closed"

@@ -166,7 +166,7 @@ class DaskRun:
         self._ended: queue.Queue[Any] = queue.Queue()
         self._pending: dict[Any, tuple[Any, TaskBatch, int]] = {}
         self._scattered: list[Any] = []
-        self._n_submitted = 0
+        self._n_submitted = self._n_sent = 0
         self._duplicates: list[DuplicateAttempt] = []
         self._names = ThreadNames()
 
@@ -216,12 +216,11 @@ class DaskRun:
 
     def _scatter(self) -> None:
         """Send the jobs to every worker; a worker that comes later gets them from the others."""
-        names = [f"paceline-job-{self._id}-{k}-{self._n_submitted}" for k in range(len(self._jobs))]
-        jobs = dict(zip(names, self._shared, strict=True))
         for last_try in (False, False, True):
             try:
-                scattered = self._ask(self._client.scatter, jobs, broadcast=True, timeout=WAIT)
-                break
+                if (scattered := self._broadcast()) is not None:
+                    self._scattered = scattered
+                    return
             except TimeoutError as error:
                 raise WorkerError(
                     f"the Dask cluster has had no workers for {WAIT:.0f} s that take work"
@@ -232,7 +231,43 @@ class DaskRun:
             except Exception as error:  # of any type: Dask sends it as text
                 if last_try or self._closed or "No module named" in str(error):
                     raise _not_taken(error) from error
-        self._scattered = [scattered[name] for name in names]
+        raise WorkerError(
+            "the Dask workers cannot take an analysis: some died each time that it was sent to all"
+        )
+
+    def _broadcast(self) -> list[Any] | None:
+        """Send the jobs once; None if a worker died, which Dask would try to reach without end."""
+        self._n_sent += 1
+        names = [f"paceline-job-{self._id}-{k}-{self._n_sent}" for k in range(len(self._jobs))]
+        jobs = dict(zip(names, self._shared, strict=True))
+        workers, n_looks_without = set(self._ask(self._client.nthreads)), 0
+
+        def look() -> None:
+            nonlocal n_looks_without
+            if self._client.status == "running":
+                n_looks_without += not workers <= set(self._ask(self._client.nthreads))
+            if n_looks_without == 2:  # what is on its way may still end by itself
+                from distributed import Future
+
+                n_looks_without += 1
+                self._cancel([Future(name, self._client) for name in names])
+
+        scattered = self._ask(
+            self._client.scatter, jobs, broadcast=True, timeout=WAIT, meanwhile=look
+        )
+        return [scattered[name] for name in names] if n_looks_without < 2 else None
+
+    def _jobs_are_there(self) -> bool:
+        """Ask the scheduler if workers have all jobs.
+
+        The client takes those for finished whose only worker died while they were sent.
+        """
+        if not all(job.status == "finished" for job in self._scattered):
+            return False
+        try:
+            return all(self._ask(self._client.who_has, self._scattered).values())
+        except CancelledError:  # in between
+            return False
 
     def _fill(self) -> None:
         """Submit as many batches as keep the cluster's threads busy."""
@@ -278,7 +313,7 @@ class DaskRun:
         if fetched is None:
             # Its result was lost, or what had been scattered, with the last worker that had it.
             self._scheduler.return_lost(batch)
-            if not all(job.status == "finished" for job in self._scattered):
+            if not self._jobs_are_there():
                 self._scatter()
             return None
         address, result = fetched
@@ -333,8 +368,17 @@ class DaskRun:
         """True once the client cannot be used any more."""
         return self._client.status in ("closing", "closed")
 
-    def _ask(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call a method of the client's, which never returns if it is closed at that moment."""
+    def _ask(
+        self,
+        method: Callable[..., Any],
+        *args: Any,
+        meanwhile: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> Any:
+        """Call a method of the client's, which never returns if it is closed at that moment.
+
+        `meanwhile` is called now and then until it does.
+        """
         answer: Future[Any] = Future()
 
         def ask() -> None:
@@ -347,6 +391,7 @@ class DaskRun:
         while wait([answer], LOOK).not_done:
             if self._closed:
                 raise ConnectionError
+            meanwhile()
         return answer.result()
 
 
