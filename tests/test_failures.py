@@ -299,7 +299,8 @@ def test_a_function_that_fails_is_named(backend, function, message, atoms):
     assert analysis.results == {}
 
 
-def test_the_first_of_frames_that_fail_is_named(atoms):
+def test_the_first_of_frames_that_fail_is_named(atoms, monkeypatch):
+    monkeypatch.setattr(threads, "GRACE", PATIENCE)
     failed = threading.Event()
 
     def fail(block):

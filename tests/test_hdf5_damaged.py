@@ -580,7 +580,7 @@ class TestSandbox:
         monkeypatch.setattr(sandbox, "_HELPER", f"{soon}s.serve(int(sys.argv[1]))")
         sandbox._helper.end()
         sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
-        assert sandbox._helper._process.wait(timeout=30) == 0
+        assert sandbox._helper._process.wait(timeout=120) == 0
 
     def test_no_file_stays_open(self, tmp_path):
         # HDF5 would take the next file of that name for the one that is open.
@@ -588,7 +588,7 @@ class TestSandbox:
         for frame in range(N_FRAMES):
             patch(path, chunk_of(path, frame)[0], b"\xff" * 30)
         open_file(path)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 120
         while is_open(path, sandbox._helper._process.pid):
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -178,7 +178,7 @@ def test_workers_that_wait_are_released(atoms, monkeypatch):
     with pytest.raises(Interrupted):
         followed(atoms, n_workers=4, block_frames=16)
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), thread
 
 

@@ -508,15 +508,25 @@ def slow(monkeypatch):
     return begun
 
 
-def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys):
+def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys, monkeypatch):
+    # When all threads are there: one that starts may turn it into an error.
+    all_started, wait = threading.Event(), split_join.wait
+
+    def waited(*arguments, **options):
+        all_started.set()
+        return wait(*arguments, **options)
+
     def interrupt():
         slow.wait()
-        time.sleep(0.2)  # until all threads are there: one that starts may turn it into an error
+        all_started.wait()
+        time.sleep(0.2)
         signal.raise_signal(signal.SIGINT)
 
+    monkeypatch.setattr(split_join, "wait", waited)
     for argv in (["split", str(water), "-n", "4"], ["join", *[str(water)] * 3, "-o", "all.xtc"]):
         argv = [word.replace("all.xtc", f"{water.parent}/all.xtc") for word in argv]
         slow.clear()
+        all_started.clear()
         threading.Thread(target=interrupt).start()
         assert cli.main(argv) == INTERRUPTED
         assert capsys.readouterr().err.splitlines()[-1] == "paceline: interrupted"

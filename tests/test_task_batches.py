@@ -11,6 +11,7 @@ import pytest
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends import threads
 from paceline.backends.executor import run_batches
 from paceline.backends.threads import Threads
 from paceline.schedule import scheduler
@@ -230,6 +231,7 @@ def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch, nothing_over
 
 def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatch):
     first, released, ended = threading.Lock(), threading.Event(), threading.Event()
+    late, assign = [], threads._SharedScheduler.assign
 
     class Hanging:
         def __init__(self, job_of):
@@ -237,11 +239,17 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
 
         def run(self, task):
             if task.number == 1 and first.acquire(blocking=False):
+                late.append(self.name)
                 released.wait(60)
-                threading.Timer(0.5, ended.set).start()
             return SimpleNamespace(job=0, level=0, number=task.number, timings=["its timing"])
 
-    monkeypatch.setattr("paceline.backends.threads.Worker", Hanging)
+    def assigned(scheduler, worker):
+        if released.is_set() and worker in late:  # its result has come
+            ended.set()
+        return assign(scheduler, worker)
+
+    monkeypatch.setattr(threads, "Worker", Hanging)
+    monkeypatch.setattr(threads._SharedScheduler, "assign", assigned)
     monkeypatch.setattr("paceline.schedule.scheduler.SHORTEST", 0.05)
     found = []
     for result in Threads(2).run([None], map(SimpleBlock, range(2))):

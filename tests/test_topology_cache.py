@@ -527,7 +527,8 @@ def test_the_second_open_is_faster(tmp_path):
     u.atoms.write(tmp_path / "water.xtc")
     taken = []
     for _ in range(4):
-        begun = time.perf_counter()
+        # Of this thread alone: on a busy machine the same work may take ten times as long.
+        begun = time.thread_time()
         paceline.Universe(tmp_path / "water.gro", tmp_path / "water.xtc")
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.thread_time() - begun)
     assert min(taken[1:]) < taken[0] / 4
