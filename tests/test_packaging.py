@@ -53,6 +53,15 @@ def test_addresses_are_those_of_pyproject():
         assert set(found) <= {home, manual}, name
 
 
+def test_an_image_is_built_without_what_git_ignores():
+    left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split():
+        # Without a leading slash git means every folder, and an image the one at the top.
+        pattern = line.strip("/") if line.startswith("/") else f"**/{line.strip('/')}"
+        assert pattern in left_out, f"{line} of .gitignore"
+    assert ".git" in left_out
+
+
 def test_versions_are_those_of_the_crates():
     version = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["workspace"]["package"]
     for name, pattern in FILES_WITH_VERSIONS.items():
