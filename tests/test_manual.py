@@ -45,6 +45,7 @@ OTHERS += (
     "conda ",
     "grep ",
     "podman ",
+    "apptainer ",
     "CARGO_TARGET_",
     "python -m paceline.selftest",
 )

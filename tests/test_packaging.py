@@ -62,6 +62,17 @@ def test_an_image_is_built_without_what_git_ignores():
     assert ".git" in left_out
 
 
+def test_an_image_is_built_from_what_a_wheel_needs():
+    lines = (ROOT / "packaging/containers/Containerfile").read_text(encoding="utf-8").splitlines()
+    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ")]
+    sources = {one for names in copies for one in names if not names[0].startswith("--from")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {"Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "python"}
+    assert sources == needed | {project["readme"], *project["license-files"]}
+    # Wheels in a mount of a stage were not those of its last step where the stage was in a cache.
+    assert not any("--mount=from" in line for line in lines)
+
+
 def test_versions_are_those_of_the_crates():
     version = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["workspace"]["package"]
     for name, pattern in FILES_WITH_VERSIONS.items():
