@@ -3,8 +3,13 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from MDAnalysisTests.datafiles import H5MD_xvf
+
+import paceline
+from paceline import _core
 
 #: All that `import paceline` may load, beside NumPy and the standard library.
 ALLOWED = {"paceline", "paceline._core"}
@@ -36,6 +41,28 @@ def test_workers_load_no_mdanalysis():
     packages = {name.partition(".")[0] for name in loaded_by(probe)}
     heavy = {"MDAnalysis", "h5py", "loky", "matplotlib", "pandas", "scipy", "tqdm"}
     assert not packages & heavy
+
+
+def test_an_older_python_is_refused():
+    older = (
+        "import sys; sys.hexversion, sys.version_info = 0x030A0DF0, (3, 10, 13); import paceline"
+    )
+    done = subprocess.run([sys.executable, "-c", older], capture_output=True, text=True)
+    sentence = "paceline needs Python 3.11 or newer, found 3.10: install it with a newer one"
+    assert done.stderr.endswith(f"ImportError: {sentence}\n")
+
+
+@pytest.mark.parametrize("content", [None, b"\x7fELF of another processor"])
+def test_a_core_for_another_machine_is_named(content, tmp_path):
+    (tmp_path / "paceline").mkdir()
+    shutil.copy(paceline.__file__, tmp_path / "paceline")
+    if content is not None:
+        (tmp_path / "paceline" / Path(_core.__file__).name).write_bytes(content)
+    command = [sys.executable, "-c", "import sys; sys.path.insert(0, ''); import paceline"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr.count("Traceback") == 1
+    assert "paceline's compiled core cannot be loaded (" in done.stderr
+    assert "install it again on this one, with the Python that runs it" in done.stderr
 
 
 #: As where matplotlib is not installed: MDAnalysis without its analyses needs none either.

@@ -3,10 +3,22 @@
 Names are imported when they are first used, so that a worker process pays only for what it needs.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from paceline._core import __version__
+if sys.hexversion < 0x030B0000:
+    found = ".".join(map(str, sys.version_info[:2]))
+    raise ImportError(
+        f"paceline needs Python 3.11 or newer, found {found}: install it with a newer one"
+    )
+try:
+    from paceline._core import __version__
+except ImportError as error:
+    raise ImportError(
+        f"paceline's compiled core cannot be loaded ({error}): paceline was installed for another "
+        "kind of machine, or not built; install it again on this one, with the Python that runs it"
+    ) from None
 
 if TYPE_CHECKING:
     from paceline.advice import advise
