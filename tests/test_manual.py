@@ -95,7 +95,7 @@ NOT_RUN = {
 
 
 def pages() -> list[str]:
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [ROOT / "README.md", ROOT / "packaging/pypi.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [str(path.relative_to(ROOT)) for path in found if BLOCK.search(path.read_text("utf-8"))]
 
 
@@ -331,7 +331,7 @@ def test_times_on_the_first_pages_are_the_measured_ones():
             shown = cell.strip("*").replace(",", "")
             decimals = len(shown.partition(".")[2])
             assert shown == (f"{times[case]:.{decimals}f}" if case in times else "–"), (tool, case)
-    for page in ("docs/index.md", "paper/paper.md"):
+    for page in ("docs/index.md", "packaging/pypi.md", "paper/paper.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         for tool, case in itertools.product(("paceline", "MDAnalysis"), ("adk.xtc", "water.xtc")):
             time = measured()[tool][case]

@@ -53,6 +53,18 @@ def test_addresses_are_those_of_pyproject():
         assert set(found) <= {home, manual}, name
 
 
+def test_the_page_of_pypi_is_the_readme_s_in_short_with_links_that_work_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (ROOT / project["readme"]).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((.*?)\)", page)
+    assert links
+    # PyPI shows the page alone, without the files that a relative link means.
+    assert all(link.startswith(tuple(project["urls"].values())) for link in links), links
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert page.split("\n\n")[:2] == readme.split("\n\n")[:2]
+    assert f"pip install \"{project['name']}[" in page
+
+
 def test_an_image_is_built_without_what_git_ignores():
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split():
