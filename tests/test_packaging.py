@@ -1,6 +1,7 @@
 """What is published beside the code: licences, metadata, templates, workflows."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -62,7 +63,7 @@ def test_the_page_of_pypi_is_the_readme_s_in_short_with_links_that_work_there():
     assert all(link.startswith(tuple(project["urls"].values())) for link in links), links
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert page.split("\n\n")[:2] == readme.split("\n\n")[:2]
-    assert f"pip install \"{project['name']}[" in page
+    assert f'pip install "{project["name"]}[' in page
 
 
 def test_an_image_is_built_without_what_git_ignores():
@@ -175,3 +176,26 @@ def test_commands_that_install_packages_say_what_to_do_without_a_network():
     installing = [line for line in lines if installs.search(line)]
     assert len(installing) >= 8
     assert all(line.endswith("$(OR_SAY)") for line in installing), installing
+
+
+#: pip-audit where its database is out of reach: a failure only if it must be one.
+WITHOUT_DATABASE = """#!/bin/sh
+case "$*" in *--strict*) exit 1;; esac
+"""
+
+
+@pytest.mark.skipif(os.name == "nt" or not shutil.which("make"), reason="there is no make")
+def test_an_audit_without_its_database_fails(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    programs = {"cargo": "#!/bin/sh\n", "python": "#!/bin/sh\n", "pip-audit": WITHOUT_DATABASE}
+    (tmp_path / "crates").mkdir()
+    folder = tmp_path / ".venv/bin"
+    folder.mkdir(parents=True)
+    for name, program in programs.items():
+        (folder / name).write_text(program, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    variables = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    command = ["make", "-C", tmp_path, "audit"]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables)
+    assert done.returncode == 2
+    assert "Python packages have known weaknesses, or PyPI's database of them" in done.stderr
