@@ -187,6 +187,36 @@ def test_without_mpi4py(tmp_path):
     assert err.count('pip install "paceline[mpi]" mpich') == 1
 
 
+#: mpi4py on an Open MPI whose library alone is installed, as other packages bring it.
+LIBRARY_ALONE = """
+import os
+import types
+
+rc = types.SimpleNamespace()
+MPI = types.ModuleType("mpi4py.MPI")
+MPI.Is_initialized = lambda: False
+MPI.Get_library_version = lambda: "Open MPI v4.1.4, package: Debian OpenMPI\\0"
+MPI.Init_thread = lambda: os._exit(1)
+"""
+
+
+def test_the_library_of_an_mpi_without_its_programs_is_refused(adk, tmp_path):
+    (tmp_path / "mpi4py.py").write_text(LIBRARY_ALONE)
+    variables = {
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "PATH": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "rmsd", *adk, "--backend", "mpi"],
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mpi4py's MPI (Open MPI v4.1.4) there is the library alone" in done.stderr
+    assert done.stderr.endswith("or another MPI: pip install mpich\n")
+
+
 def test_the_mpi_of_another_launcher_is_refused():
     theirs = "OMPI_COMM_WORLD" if "Open MPI" not in library() else "PMI"
     told = {f"{theirs}_SIZE": "3", f"{theirs}_RANK": "0", "MPI_LOCALRANKID": "0"}

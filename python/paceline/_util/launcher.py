@@ -1,6 +1,7 @@
 """Detect what launched this process (`mpirun`, `srun`, nothing), and load the MPI that fits."""
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ _LAUNCHERS = (
 )
 #: Variables that only the mpirun of Open MPI sets, and only that of MPICH, Intel's and MVAPICH.
 _OF_OPEN_MPI, _OF_MPICH = "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"
+#: Programs that Open MPI needs even for one process that no launcher started, until 4 and from 5.
+_DAEMONS = ("orted", "prted")
+_START = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Init_thread()"
 INSTALL = (
     'install mpi4py and an MPI: pip install "paceline[mpi]" mpich, or on a cluster '
     '"paceline[mpi]" beside the MPI that its mpirun belongs to'
@@ -47,8 +51,8 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 def world() -> "MPI.Intracomm":
     """Return COMM_WORLD.
 
-    Raises `UnsupportedError` where there is no mpi4py or no MPI, where it is not the one that the
-    launcher belongs to, and on Windows.
+    Raises `UnsupportedError` where there is no mpi4py or no MPI, or only the library of one, where
+    it is not the one that the launcher belongs to, and on Windows.
     """
     if WINDOWS:
         raise UnsupportedError(
@@ -65,8 +69,15 @@ def world() -> "MPI.Intracomm":
         raise UnsupportedError(f"backend 'mpi' cannot be used: {reason}; {INSTALL}") from None
     size, _ = launched()
     if not MPI.Is_initialized():
-        if size > 1 and not _is_launchers(MPI.Get_library_version()):
+        library = MPI.Get_library_version()
+        if size > 1 and not _is_launchers(library):
             raise _of_another(size)
+        if not _is_complete(library):
+            raise UnsupportedError(
+                f"backend 'mpi' cannot be used: of mpi4py's MPI ({_name(library)}) there is the "
+                "library alone, which does not start without its programs, such as mpirun; install "
+                "them (Debian: apt install openmpi-bin), or another MPI: pip install mpich"
+            )
         MPI.Init_thread()
     if size > 1 and MPI.COMM_WORLD.Get_size() == 1:
         raise _of_another(size)
@@ -79,10 +90,27 @@ def _is_launchers(library: str, environment: Mapping[str, str] = os.environ) -> 
     return (_OF_MPICH not in environment) if is_open_mpi else (_OF_OPEN_MPI not in environment)
 
 
+def _is_complete(library: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Check that Open MPI starts in this process, which it would end otherwise."""
+    import shutil
+    import subprocess  # not at the top: `paceline --help` loads this module
+
+    if not library.startswith("Open MPI") or any(map(shutil.which, _DAEMONS)):
+        return True
+    if any(name in environment for name in ("PMIX_RANK", *(rank for _, rank in _LAUNCHERS))):
+        return True  # started by a launcher
+    return not subprocess.run([sys.executable, "-c", _START], capture_output=True).returncode
+
+
+def _name(library: str) -> str:
+    """Return name and version of an MPI, from what it says of itself."""
+    return library.splitlines()[0].split(",")[0].strip("\0 ")
+
+
 def _of_another(size: int) -> UnsupportedError:
     from mpi4py import MPI
 
-    library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\0 ")
+    library = _name(MPI.Get_library_version())
     slurm = "; with srun, give --mpi=pmi2 for MPICH or Intel MPI, --mpi=pmix for Open MPI"
     return UnsupportedError(
         f"{size} processes were launched together, but mpi4py's MPI ({library}) is not the "
