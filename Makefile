@@ -190,7 +190,7 @@ check-packaging: $(VENV)/packaging-tools ## validate workflows, issue forms, cit
 
 # Without --strict, pip-audit leaves out what the database does not answer for, and passes.
 audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates and Python packages; needs a network
-	cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny $(OR_SAY)
 	cargo deny check bans licenses sources
 	$(PIP) 'pip-audit>=2.7' $(OR_SAY)
 	cargo deny check advisories || { echo "crates have known weaknesses, or RustSec's database of them, \
@@ -201,7 +201,7 @@ audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates a
 # What it finds new is kept in fuzz/corpus. libdeflate holds its tables once for each kind of processor,
 # under one name, which AddressSanitizer would report.
 fuzz: cargo ## let the fuzzer make files for FUZZ_SECONDS, shared by all targets
-	cargo fuzz --version > /dev/null 2>&1 || cargo install --locked cargo-fuzz
+	cargo fuzz --version > /dev/null 2>&1 || cargo install --locked cargo-fuzz $(OR_SAY)
 	for one in $(FUZZ_TARGETS); do mkdir -p fuzz/corpus/$$one; ASAN_OPTIONS=detect_odr_violation=0 \
 	  cargo +nightly fuzz run $$one fuzz/corpus/$$one $$(find fuzz/seeds/$$one -maxdepth 0 2> /dev/null) -- \
 	  -max_total_time=$$(( $(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)) )) -timeout=20 -print_final_stats=1 \

@@ -172,9 +172,9 @@ def test_targets_that_cannot_be_made_say_what_to_do(target, program, sentence, t
 
 def test_commands_that_install_packages_say_what_to_do_without_a_network():
     lines = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    installs = re.compile(r"^\t.*(\$\(PIP\)|\$\(QUICK_INSTALL\)|pip install)")
+    installs = re.compile(r"^\t.*(\$\(PIP\)|\$\(QUICK_INSTALL\)|pip install|cargo install)")
     installing = [line for line in lines if installs.search(line)]
-    assert len(installing) >= 8
+    assert len(installing) >= 10
     assert all(line.endswith("$(OR_SAY)") for line in installing), installing
 
 
