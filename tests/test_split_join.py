@@ -560,31 +560,48 @@ def test_copying_takes_one_worker_at_least(n_workers, water):
     assert temporaries(water.parent) == []
 
 
-#: Has children that do the work again and again, and kills each when it is told, in units of the
-#: time that the work takes, from when it has begun.
+#: Prints how many calls that copy some bytes the work takes. Then has children that do it again and
+#: again, and kills each when it has come to a call of which it is told: "copy 3", or "name 1", the
+#: first that gives a file its final name.
 NURSERY = """
-import os, signal, sys, time
+import collections, os, signal, sys, threading, time
 from paceline.trajectory import split_join
 from paceline.trajectory.split_join import join, split
 split_join._CALL = split_join._BUFFER = 10_000
-begun = time.perf_counter()
+calls, last, lock = collections.Counter(), (None, 0), threading.Lock()
+
+def counted(kind, function):
+    def count(*operands):
+        with lock:
+            calls[kind] += 1
+            if (kind, calls[kind]) == last:
+                os.write(told, b"!")
+                time.sleep(3600)  # no other thread comes to its next call
+        return function(*operands)
+    return count
+
+split_join.copy_in_kernel = counted("copy", split_join.copy_in_kernel)
+split_join._through_memory = counted("copy", split_join._through_memory)
+os.replace = counted("name", os.replace)
 {work}
-unit = time.perf_counter() - begun
-print(flush=True)
+print(calls["copy"], flush=True)
 for line in sys.stdin:
-    begun, begins = os.pipe()
+    come, told = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(begins, b"!")
+        kind, number = line.split()
+        calls.clear()
+        last = kind, int(number)
         while True:
             {work}
-    os.read(begun, 1)
-    time.sleep(unit * float(line))
+    os.close(told)
+    os.read(come, 1)
+    os.close(come)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     print(flush=True)
 """
-#: Moments at which each command is killed.
+#: Copies at which each command is killed.
 KILLS = 12
 
 
@@ -615,16 +632,25 @@ def test_a_killed_process_leaves_no_part_under_a_final_name(what, water):
             (folder / name).unlink()
         return len(names)
 
-    nursery.stdout.readline()
-    assert n_whole() == {"split": 3, "join": 1}[what]
-    for moment in np.random.default_rng(17).uniform(0, 2, KILLS):
-        nursery.stdin.write(f"{moment}\n")
+    n_copies = int(nursery.stdout.readline())
+    n_files = {"split": 3, "join": 1}[what]
+    assert n_whole() == n_files
+    assert temporaries(folder) == []
+    # While the work is done for the first time, and while it replaces what it made.
+    calls = [f"name {k}" for k in range(1, 2 * n_files + 1)]
+    calls += [f"copy {k}" for k in np.linspace(1, 2 * n_copies, KILLS, dtype=int)]
+    found, n_left = set(), 0
+    for call in calls:
+        nursery.stdin.write(f"{call}\n")
         nursery.stdin.flush()
-        nursery.stdout.readline()
-        n_whole()
+        assert nursery.stdout.readline() == "\n"
+        found.add(n_whole())
+        # What has no name yet stays.
+        assert len(temporaries(folder)) > n_left
+        n_left = len(temporaries(folder))
     nursery.communicate()
     assert nursery.returncode == 0
-    assert len(temporaries(folder)) > 0
+    assert found == set(range(n_files + 1))
 
 
 @pytest.mark.parametrize("command", ["split", "join"])
