@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from helpers.barrier import meet
+from helpers.waiting import PATIENCE
 
 import paceline
 import paceline._util.machine
@@ -66,7 +67,7 @@ class Filling:
         # Another thread may have begun another block in between.
         if self.wait is not None and self.filled[0] == first and self.filled.count(first) == 1:
             rows[:] = -1
-            self.wait.wait(60)
+            self.wait.wait(PATIENCE)
             rows[:] = -2
             self.late.set()
         else:
@@ -110,7 +111,7 @@ def test_a_late_attempt_writes_to_no_result(universe, monkeypatch):
         rows = one.results.rows.tolist()
     finally:
         released.set()
-    half.late.wait(60)
+    assert half.late.wait(PATIENCE)
     assert rows == one.results.rows.tolist() == list(range(98))
 
 

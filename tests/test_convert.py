@@ -15,6 +15,7 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.disks import full_disk
+from helpers.waiting import PATIENCE
 
 import paceline
 import paceline.writers.frames
@@ -274,7 +275,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
         if first == 32:
             times.append(len(times))
             if times[-1] == 0:  # until another has done it and the file has its name
-                released.wait(60)
+                released.wait(PATIENCE)
                 try:
                     return compute(self, block, first)
                 finally:
@@ -286,7 +287,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     write(ca, found, n_workers=2, block_frames=16)
     assert found.read_bytes() == expected
     released.set()
-    assert left.wait(60)
+    assert left.wait(PATIENCE)
     assert len(times) == 2
     assert found.read_bytes() == expected
     assert {path.suffix for path in tmp_path.iterdir()} == {ending}

@@ -8,6 +8,7 @@ import MDAnalysis
 import MDAnalysis.analysis.rms
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 from MDAnalysis.coordinates.memory import MemoryReader
 
 import paceline
@@ -57,7 +58,7 @@ def test_timings_tell_the_trajectories_apart(ensemble):
 
 def test_one_pool_is_busy_over_all_of_them(adk):
     # With a pool for each, the two workers would meet within every Universe, never across two.
-    meeting = threading.Barrier(2, timeout=60)
+    meeting = threading.Barrier(2, timeout=PATIENCE)
     seen = []
 
     def meet(block):

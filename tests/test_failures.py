@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 from helpers import trajectory_bytes
 from helpers.disks import full_disk
+from helpers.waiting import PATIENCE, until
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -40,8 +40,6 @@ from paceline.schedule.worker import thread_name
 from paceline.trajectory.open import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
-#: What must happen soon is waited for so long, seconds: a block that hangs takes ten times that.
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -769,13 +767,6 @@ class Started:
                 if int(group) == self._process.pid and state != "Z":
                     living.append(stat.parent.name)
         return living
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")

@@ -10,6 +10,7 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -353,7 +354,7 @@ def test_copies_go_to_other_processes(adk_xtc):
     first = next(blocks).positions
     child = context.Process(target=_rest_of, args=(blocks, queue))
     child.start()
-    rest = queue.get(timeout=60)
+    rest = queue.get(timeout=PATIENCE)
     child.join()
     for others in (rest, np.concatenate([block.positions for block in blocks])):
         np.testing.assert_array_equal(np.concatenate([first, others]), expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import mutations, trials
-from helpers.mpi import needs_mpi
+from helpers.mpi import LONGEST, needs_mpi
 from helpers.trials import Forbidden, TrajectoryTrial
 
 from paceline.trajectory import open as opening
@@ -20,7 +20,7 @@ HUNT = Path(__file__).with_name("hunt.py")
 def hunt(*words):
     """Run a part of it in a process of its own, which forks others; it finds nothing."""
     command = [sys.executable, "-W", "ignore", str(HUNT), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     first, *rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert first[:2] == ["kind", "runs"]
@@ -112,7 +112,7 @@ class Bad(TrajectoryTrial):
         numbers = range(3)
         [number] = [k for k in numbers if mutations.mutation("dcd", self.sound, 1, k) == content]
         if number == 0:
-            time.sleep(60)
+            time.sleep(600)
         if number == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return "unseen", str(len(bytes(b"1" * 2 * mutations.MEMORY)))
@@ -122,6 +122,6 @@ class Bad(TrajectoryTrial):
 def test_crashes_hangs_and_memory_are_found(monkeypatch):
     monkeypatch.setitem(mutations.TRIALS, "dcd", Bad)
     monkeypatch.setattr(mutations, "MEMORY", 64 << 20)
-    monkeypatch.setattr(mutations, "PATIENCE", 5.0)
+    monkeypatch.setattr(mutations, "PATIENCE", 30.0)
     found = [one.outcome for one in mutations.survey(1, 3, ("dcd",))]
     assert found == ["hang", "crash", "memory"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 from MDAnalysisTests import datafiles
 
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -262,6 +263,6 @@ def test_ctrl_c_ends_a_long_scan(path):
         time.sleep(1)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        *_, last = process.communicate(timeout=60)[0].splitlines()
+        *_, last = process.communicate(timeout=PATIENCE)[0].splitlines()
         assert last == "interrupted"
     assert not index_of(path).exists()

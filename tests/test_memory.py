@@ -10,6 +10,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 from test_failures import full_disk
 
 import paceline
@@ -146,7 +147,7 @@ def test_series_go_when_the_run_ends(backend, transforms, adk_in_water):
         one = WatchedMSD(water).run(backend=backend, transforms=transforms)
         for thread in threading.enumerate():
             if re.fullmatch(r"paceline-\d+", thread.name):
-                thread.join(timeout=60)  # its last task has a part of the series
+                thread.join(timeout=PATIENCE)  # its last task has a part of the series
         assert one.series() is None
     finally:
         gc.enable()
@@ -168,7 +169,7 @@ def test_frames_and_results_count_together(atoms):
 @pytest.mark.parametrize(("shape", "backend"), [("sums", "serial"), ("rows", "threads")])
 def test_longer_runs_take_no_more_memory_than_their_rows(shape, backend, adk_xtc):
     command = [sys.executable, "-c", GROWTH, *adk_xtc, shape, backend]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < SLACK
 
 

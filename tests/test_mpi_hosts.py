@@ -4,22 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from helpers.mpi import MPIEXEC, SCRIPTS, environment, needs_mpi
+from helpers.mpi import LONGEST, MPIEXEC, SCRIPTS, environment, needs_mpi
 from helpers.programs import needs_program
+from helpers.waiting import until
 
 pytestmark = [needs_mpi, needs_program("ip")]
 HYDRA = Path(shutil.which(MPIEXEC[0]) or "mpiexec").resolve().with_name("mpiexec.hydra")
-
-
-def until(true):
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def ip(*words):
@@ -55,7 +48,7 @@ def hosts():
             ip("netns", "delete", space)
 
 
-def on_both(hosts, *arguments, timeout):
+def on_both(hosts, *arguments):
     """Run Python on two ranks of each host."""
     command = [
         *("ip", "netns", "exec", f"{hosts}-1", HYDRA, "-launcher", "ssh", "-iface", "veth"),
@@ -67,13 +60,13 @@ def on_both(hosts, *arguments, timeout):
         env=environment() | {"PACELINE_HOSTS": hosts},
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=LONGEST,
     )
 
 
 def test_two_hosts(hosts, adk, tmp_path):
     script = ("-m", "paceline.mpi", SCRIPTS / "hosts.py")
-    done = on_both(hosts, *script, *adk, tmp_path, timeout=300)
+    done = on_both(hosts, *script, *adk, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     # The first host is this one, under its own name.
     assert f"{hosts}-2" in done.stdout.split()
@@ -81,12 +74,12 @@ def test_two_hosts(hosts, adk, tmp_path):
 
 
 def test_results_are_shared_on_each_host(hosts, adk):
-    done = on_both(hosts, SCRIPTS / "shared_results.py", *adk, "shared", timeout=300)
+    done = on_both(hosts, SCRIPTS / "shared_results.py", *adk, "shared")
     assert (done.returncode, done.stdout, done.stderr) == (0, "shared\n", "")
 
 
 def test_snapshots_of_two_hosts(hosts, tmp_path):
-    done = on_both(hosts, "-m", "mpi4py", SCRIPTS / "snapshot_hosts.py", tmp_path, timeout=300)
+    done = on_both(hosts, "-m", "mpi4py", SCRIPTS / "snapshot_hosts.py", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{hosts}-2" in done.stdout.split()
     assert len(done.stdout.split()) == 2

@@ -8,6 +8,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.scans import PathLength, path_lengths
+from helpers.waiting import PATIENCE
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysis.transformations import NoJump
 from MDAnalysis.transformations import unwrap as unwrap_of_mdanalysis
@@ -152,7 +153,7 @@ def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
     def hanging(self, task):
         begun.append(task.number)
         if begun.count(task.number) == 1 and task.number in (2, 3):
-            never.wait(60)
+            never.wait(PATIENCE)
         return read(self, task)
 
     monkeypatch.setattr(Worker, "_read", hanging)
@@ -178,7 +179,7 @@ def test_workers_that_wait_are_released(atoms, monkeypatch):
     with pytest.raises(Interrupted):
         followed(atoms, n_workers=4, block_frames=16)
     for thread in set(threading.enumerate()) - before:
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), thread
 
 

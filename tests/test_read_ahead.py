@@ -7,12 +7,12 @@ import os
 import random
 import shutil
 import threading
-import time
 from pathlib import Path
 
 import MDAnalysis as mda
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE, until
 from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, PRMncdf
 
 import paceline
@@ -161,7 +161,7 @@ def test_copies_pickles_and_forks_read_by_themselves(folder: Path) -> None:
             queue = context.Queue()
             child = context.Process(target=_frames_of, args=(universe, queue))
             child.start()
-            assert queue.get(timeout=60) == list(range(51, 80))
+            assert queue.get(timeout=PATIENCE) == list(range(51, 80))
             child.join()
         assert round(float(ts.positions[0, 0])) == ts.frame
 
@@ -208,11 +208,8 @@ def test_open_files_are_few(folder: Path) -> None:
             if ts.frame == 30:
                 break
     most = source.OPEN_READERS * (read_ahead._n_threads() + 1)
-    until = time.monotonic() + 60
     # Threads that read ahead let go of theirs later, on a busy machine.
-    while (n_open := _n_open(folder / "md.xtc")) > most and time.monotonic() < until:
-        time.sleep(0.05)
-    assert n_open <= most
+    until(lambda: _n_open(folder / "md.xtc") <= most)
     for universe in universes[::13]:
         assert [ts.frame for ts in universe.trajectory[31:60]] == list(range(31, 60))
 
@@ -228,11 +225,12 @@ def test_a_universe_that_is_gone_leaves_no_file_open(backend: str, tmp_path: Pat
             break
     assert _n_open(path) > 0
     del universe, ts
-    until = time.monotonic() + 60
-    while _n_open(path) and time.monotonic() < until:
+
+    def is_closed():
         gc.collect()
-        time.sleep(0.05)
-    assert _n_open(path) == 0
+        return _n_open(path) == 0
+
+    until(is_closed)
 
 
 @pytest.mark.parametrize(("topology", "trajectory"), [(GRO, XTC), (GRO, TRR), (PRMncdf, NCDF)])

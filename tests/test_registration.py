@@ -533,7 +533,6 @@ def run(*command: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
 

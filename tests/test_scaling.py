@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.scaling_runs import MS, Pretended, block
+from helpers.waiting import PATIENCE
 
 from paceline._util.system import cached_share, drop_from_cache
 from paceline.cli import bench, main
@@ -315,7 +316,7 @@ def test_a_real_interrupt_ends_the_run_that_goes_on(adk, tmp_path):
     )
     told = "".join(itertools.takewhile(lambda line: "1 of 1000" not in line, process.stderr))
     process.send_signal(2)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     ended = process.returncode, err.endswith("paceline: interrupted\n")
     assert ended == (130, True), told + err
     assert "not counted" in told

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
@@ -240,7 +241,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
         def run(self, task):
             if task.number == 1 and first.acquire(blocking=False):
                 late.append(self.name)
-                released.wait(60)
+                released.wait(PATIENCE)
             return SimpleNamespace(job=0, level=0, number=task.number, timings=["its timing"])
 
     def assigned(scheduler, worker):
@@ -256,7 +257,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
         found.append(result)
         if len(found) == 2:
             released.set()
-            assert ended.wait(60)
+            assert ended.wait(PATIENCE)
     assert found[2:] == [DuplicateAttempt("its timing", came=True)]
 
 

@@ -27,6 +27,7 @@ from MDAnalysisTests.datafiles import DCD, PSF
 import paceline
 from helpers.mpi import SCRIPTS, start
 from helpers.scans import PathLength
+from helpers.waiting import PATIENCE
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main as command_line
@@ -40,8 +41,6 @@ from paceline.trajectory.open import open_file
 ALLOWED = ("nothing", "as before", "whole", "some")
 #: A process may be killed so often before the next one is left alone.
 MOST_KILLS = 3
-#: Seconds of one piece of work.
-PATIENCE = 120.0
 N_SNAPSHOTS = 30
 SNAPSHOTS = {"HISTORY": ".HISTORY", "H5MD": ".h5md", "NetCDF": ".nc", "DCD": ".dcd"} | {
     "CONFIG": ".CONFIG"

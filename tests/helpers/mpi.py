@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+#: Seconds that a program on ranks may take: where they are more than the cores, and other tests
+#: run, it takes ten times as long as alone.
+LONGEST = 1200.0
 #: Programs that tests run on ranks.
 SCRIPTS = Path(__file__).parents[1] / "mpi"
 
@@ -62,7 +65,7 @@ def mpirun(n_ranks, *arguments, **options):
     """Status, output and errors of Python on so many ranks."""
     process = start(n_ranks, *arguments, **options)
     try:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=LONGEST)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

@@ -25,13 +25,12 @@ import numpy as np
 
 from helpers.sound_files import MAKERS, SoundFile
 from helpers.trials import ALLOWED, CheckpointTrial, Forbidden, IndexTrial, TrajectoryTrial
+from helpers.waiting import PATIENCE
 from paceline.hdf5 import sandbox
 
 #: Memory that a file of some kB may take beyond that of the process, bytes: the process that calls
 #: HDF5's library has a limit of its own.
 MEMORY = 1200 << 20
-#: Seconds that one file may take; the library of HDF5 may compute for 5 s and wait for 120.
-PATIENCE = 60.0
 #: Changes that keep the size of a file, and the others.
 IN_PLACE = ("flip", "flip", "byte", "number", "zero")
 SHIFTING = ("insert", "delete", "cut", "twice")
