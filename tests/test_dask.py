@@ -18,6 +18,7 @@ import distributed
 import numpy as np
 import psutil
 import pytest
+from helpers.waiting import PATIENCE, until
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -41,8 +42,6 @@ from paceline.timing import BlockTiming, DuplicateAttempt
 
 #: Workers are killed at so many random moments.
 KILLS = 3
-#: What must happen soon is waited for so long, seconds.
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -53,24 +52,18 @@ def atoms(universe):
 @pytest.fixture
 def mortal(dask_client):
     """The client, for tests that kill workers; others come in their place."""
-    dask_client.wait_for_workers(2, timeout=PATIENCE)
+
+    def all_live():
+        answering = dask_client.run(os.getpid, on_error="ignore").keys()
+        return len(answering) == 2 and answering == dask_client.nthreads().keys()
+
+    until(all_live)
     yield dask_client
-    dask_client.wait_for_workers(2, timeout=PATIENCE)
-
-
-def worker_processes(client):
-    return list(client.run(os.getpid).values())
+    until(all_live)
 
 
 def tasks_on(client):
     return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-
-
-def until(true):
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_client_is_taken_as_it_is(dask_client, atoms):
@@ -304,7 +297,7 @@ def test_workers_may_be_killed(trial, mortal, long_job):
     run, wanted = long_job
     chance = random.Random(trial)
     # Of the last trial all workers, and with them what had been scattered.
-    victims = worker_processes(mortal)[: 2 if trial == KILLS - 1 else 1]
+    victims = list(mortal.run(os.getpid).values())[: 2 if trial == KILLS - 1 else 1]
 
     def kill():
         time.sleep(chance.uniform(0.05, 0.6))
@@ -390,14 +383,18 @@ def test_frames_that_kill_their_workers_are_named(mortal, atoms):
 
 def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path):
     hanging, released = str(tmp_path / "hanging"), str(tmp_path / "released")
+    begun = tmp_path / "begun"
+    begun.mkdir()
 
     def hang_once(block):
-        if block.frames[0] == 32:
+        own = begun / thread_name()
+        if own.exists():  # it has done a block, by which its thread is known
             with contextlib.suppress(FileExistsError):
                 with open(hanging, "x", encoding="utf-8") as file:
-                    file.write(thread_name())
+                    file.write(f"{thread_name()} {block.frames[0] // 16}")
                 while not os.path.exists(released):
                     time.sleep(0.02)
+        own.touch()
         return block.times
 
     series = paceline.TimeSeries(hang_once, atoms)
@@ -411,8 +408,7 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
     assert series.timings.n_frames == 98
     # On a busy machine others may look as if they hung.
     hung = [one.timing for one in series.timings.abandoned if not one.came]
-    named = {timing.worker for timing in hung if timing.block == 2}
-    assert Path(hanging).read_text() in named
+    assert Path(hanging).read_text() in {f"{timing.worker} {timing.block}" for timing in hung}
     # Of the hanging one, too, there is one row, by the name that its blocks have.
     assert len(series.timings.workers()) == 2
     assert report_of(series.timings).n_hosts == 1
