@@ -369,11 +369,17 @@ def test_millions_of_frames_are_judged_quickly():
     rows["cell"], rows["broken"], rows["reach"] = CELL, -1, 50
     rows["reach"][::1000] = 5000
     times = np.arange(n) % 1000.0
-    begun = time.process_time()
-    found = list(check_frames(np.arange(n), times, rows))
-    # 2.5 million in ten seconds would be 1.2; a loop over frames takes far longer.
-    assert time.process_time() - begun < 3
-    assert len(found) == 300 + 299
+    ratios = []
+    for _ in range(3):
+        begun = time.thread_time()
+        found = list(check_frames(np.arange(n), times, rows))
+        judged_in = time.thread_time() - begun
+        begun = time.thread_time()
+        _ = [row["reach"] for row in rows]
+        ratios.append(judged_in / (time.thread_time() - begun))
+        assert len(found) == 300 + 299
+    # A loop that looks at one number of each frame takes as long; one that judges takes far longer.
+    assert min(ratios) < 8
 
 
 def test_nothing_is_judged_where_no_frame_is_sound():
