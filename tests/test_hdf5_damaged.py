@@ -20,6 +20,7 @@ import pytest
 from helpers import sandbox_calls
 from helpers.netcdf_files import values, write_netcdf4
 from helpers.programs import load_filters
+from helpers.waiting import PATIENCE, until
 
 import paceline
 from paceline.errors import (
@@ -558,9 +559,23 @@ def is_open(path, process):
     return False
 
 
+def helper_with(**changed):
+    """Program of a helper, for `sandbox._HELPER`, whose module has other constants."""
+    changes = "".join(f"s.{name} = {value}; " for name, value in changed.items())
+    imports = "import sys; from paceline.hdf5 import sandbox as s"
+    return f"{imports}; {changes}s.serve(int(sys.argv[1]))"
+
+
 class TestSandbox:
-    def test_a_file_that_keeps_hdf5_busy(self, monkeypatch):
-        monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.2)
+    @pytest.fixture
+    def little_computing(self, monkeypatch):
+        """Half a second of computing, which may take long where others compute, too."""
+        monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.5)
+        monkeypatch.setattr(sandbox, "_HELPER", helper_with(_WAITING=10_000))
+        sandbox._helper.end()
+
+    @pytest.mark.usefixtures("little_computing")
+    def test_a_file_that_keeps_hdf5_busy(self):
         with pytest.raises(DamagedFileError, match=r"md.h5: .* busy without end"):
             sandbox.run_in_sandbox(sandbox_calls.hang, "md.h5")
 
@@ -576,11 +591,10 @@ class TestSandbox:
 
     def test_it_ends_after_a_minute_without_use(self, monkeypatch):
         assert sandbox._IDLE == 60
-        soon = "import sys; from paceline.hdf5 import sandbox as s; s._IDLE = 0.1; "
-        monkeypatch.setattr(sandbox, "_HELPER", f"{soon}s.serve(int(sys.argv[1]))")
+        monkeypatch.setattr(sandbox, "_HELPER", helper_with(_IDLE=0.5))
         sandbox._helper.end()
         sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
-        assert sandbox._helper._process.wait(timeout=120) == 0
+        assert sandbox._helper._process.wait(timeout=PATIENCE) == 0
 
     def test_no_file_stays_open(self, tmp_path):
         # HDF5 would take the next file of that name for the one that is open.
@@ -588,10 +602,7 @@ class TestSandbox:
         for frame in range(N_FRAMES):
             patch(path, chunk_of(path, frame)[0], b"\xff" * 30)
         open_file(path)
-        end = time.monotonic() + 120
-        while is_open(path, sandbox._helper._process.pid):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: not is_open(path, sandbox._helper._process.pid))
 
     def test_a_helper_that_is_ended(self):
         with pytest.raises(WorkerError, match="status 3"):
@@ -635,10 +646,15 @@ class TestSandbox:
         assert sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5") != first
 
     def test_ctrl_c_ends_what_keeps_hdf5_busy(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(sandbox, "TIME_LIMIT", 20.0)
-        monkeypatch.setattr(Hdf5File, "_opened", sandbox_calls.hang)
+        monkeypatch.setattr(sandbox, "TIME_LIMIT", PATIENCE)
+        monkeypatch.setattr(Hdf5File, "_opened", sandbox_calls.hang_visibly)
         path = write(tmp_path / "a.h5md")
-        interrupting = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
+
+        def interrupt():
+            until((tmp_path / "hanging").exists)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupting = threading.Thread(target=interrupt)
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             open_file(path)
@@ -655,13 +671,13 @@ class TestSandbox:
         )
         subprocess.run([sys.executable, script], cwd=tmp_path, check=True)
 
-    def test_a_real_file_that_keeps_hdf5_busy(self, tmp_path, monkeypatch):
+    @pytest.mark.usefixtures("little_computing")
+    def test_a_real_file_that_keeps_hdf5_busy(self, tmp_path):
         path = write(tmp_path / "a.h5md", libver="latest")
         content = bytearray(path.read_bytes())
         heap = content.index(b"GCOL")
         # The first object of a heap that keeps text: number 0, which is free space, of no size.
         content[heap + 16 : heap + 32] = bytes(16)
         path.write_bytes(content)
-        monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.5)
         with pytest.raises(DamagedFileError, match=r"a.h5md: .* busy without end"):
             Reader(path)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 from paceline.errors import UnsupportedError
 
@@ -9,6 +10,12 @@ from paceline.errors import UnsupportedError
 def hang(path, options=None):
     while True:
         pass
+
+
+def hang_visibly(path, options=None):
+    """Leave a file `hanging` beside it when it begins."""
+    Path(path).with_name("hanging").touch()
+    hang(path)
 
 
 def crash(path):
