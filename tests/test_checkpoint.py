@@ -21,6 +21,7 @@ from itertools import pairwise
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE, until
 from MDAnalysis.coordinates.memory import MemoryReader
 
 import paceline
@@ -596,7 +597,8 @@ def test_objects_of_ones_own_are_kept(atoms, tmp_path):
     assert count.run(checkpoint=path).results.n == 98
 
 
-#: A command that comes to no end after four of its blocks, which are kept at once.
+#: A command that comes to no end after four of its blocks, which are kept at once. It makes a file
+#: when some are.
 SLOW = """
 import sys, time
 from paceline import checkpoint, cli
@@ -608,7 +610,14 @@ def slowly(self, block, *rows):
     time.sleep(0 if block.frames[0] < 64 else 600)
     return compute(self, block, *rows)
 
+write = checkpoint.Checkpoint._write
+
+def write_visibly(self):
+    write(self)
+    open({marker!r}, "w").close()
+
 kernels.CoreRows.compute = slowly
+checkpoint.Checkpoint._write = write_visibly
 checkpoint.INTERVAL, checkpoint.SHARE = 0.0, 0
 sys.argv = ["/usr/bin/paceline", *{argv!r}]
 sys.exit(cli.main())
@@ -622,21 +631,18 @@ sys.exit(cli.main())
 def test_a_command_that_is_stopped_says_how_to_go_on(
     number, status, last, adk_xtc, tmp_path, capsys
 ):
-    path = tmp_path / "run 1.checkpoint"
+    path, marker = tmp_path / "run 1.checkpoint", tmp_path / "kept"
     argv = ["rmsd", *adk_xtc, "--n-workers", "2", "--checkpoint", str(path)]
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW.format(argv=argv)],
+        [sys.executable, "-c", SLOW.format(argv=argv, marker=str(marker))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        end = time.monotonic() + 60
-        while not (path.exists() and path.stat().st_size > 3000):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(marker.exists)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert (process.returncode, out) == (status, "")

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from helpers import shipped
 from helpers.h5md_files import numbers, write_simple
-from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi, start
+from helpers.mpi import LONGEST, SCRIPTS, environment, mpirun, needs_mpi, start
 
 import paceline
 from paceline._util.launcher import launched, world
@@ -149,10 +149,10 @@ def test_the_end_of_a_script_is_that_of_all_ranks(adk):
 
 def test_interrupting_ends_all(adk):
     process = start(3, *script("endless"), *adk, "sleep")
-    assert process.stdout.readline() == "begun\n"
-    time.sleep(0.5)
+    said = [process.stdout.readline() for _ in range(4)]
+    assert said == ["begun\n", *["at work\n"] * 3]
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=LONGEST)
     assert process.returncode != 0
     assert err.count("Traceback") == 0
     # Where they are all at the same thing, the first rank cannot leave it alone.

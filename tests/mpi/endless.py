@@ -19,7 +19,9 @@ def work(block):
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "exit":
             os._exit(3)
-    time.sleep(600)
+    if how == "sleep":
+        print("at work", flush=True)
+    time.sleep(3600)
     return block.times
 
 
@@ -37,4 +39,4 @@ print("begun", flush=True)
 if how == "interrupt":
     coordinator.gather = interrupted
     paceline.TimeSeries(lambda block: block.times, universe.atoms).run()
-paceline.TimeSeries(work, universe.atoms).run(progress=False)
+paceline.TimeSeries(work, universe.atoms).run(progress=False, block_frames=16)
