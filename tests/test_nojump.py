@@ -283,6 +283,19 @@ def test_frames_that_are_left_out_are_passed_over(block_frames, walk, tmp_path):
         assert np.array_equal(again, found, equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    "frames", [{"step": 2}, {"start": 10, "step": 3}, {"frames": [3, *range(15, 60), 99]}], ids=str
+)
+def test_several_frames_in_turn_may_be_left_out(frames, walk, tmp_path):
+    atoms = without_cells(walk, tmp_path, [*range(20, 29), 60, 64])
+    series = paceline.TimeSeries(positions, atoms)
+    with pytest.warns(PacelineWarning, match="11 frames left out"):
+        whole = followed(atoms, on_error="skip")
+    with pytest.warns(PacelineWarning, match="frames left out"):
+        series.run(transforms=[nojump()], on_error="skip", **frames)
+    np.testing.assert_array_equal(series.results.timeseries, whole[series.frames])
+
+
 @pytest.mark.parametrize("backend", ["serial", "processes"])
 def test_frames_without_any_position_are_left_out(backend, walk, tmp_path):
     universe = MDAnalysis.Universe(*walk[0])

@@ -141,7 +141,7 @@ impl NoJump {
     }
 
     /// Count images over frames that [`Transform::apply`] did not refuse; note them in some rows,
-    /// which increase.
+    /// which do not decrease: of frames that were left out, the row of the next one is given.
     ///
     /// # Errors
     /// [`Error::Argument`] where the slices do not hold the same number of whole frames, there is
@@ -152,7 +152,7 @@ impl NoJump {
         check_len("lengths and angles", dimensions.len(), n_frames * 6)?;
         let (cells, _) = dimensions.as_chunks();
         let step = |(row, (frame, &cell)): (usize, (&[f32], &[f32; 6]))| match Cell::new(cell) {
-            Ok(cell) => Ok(Step::new(row, cell, largest_of(frame))),
+            Ok(cell) => Ok(Step::new(row, cell, self.largest(frame))),
             Err(no_cell) => Err(refusal(&no_cell.reason("nojump"))),
         };
         let frames = positions.chunks_exact(frame_len).zip(cells);
@@ -302,6 +302,17 @@ impl NoJump {
         format!("atom {atom} moves by more cells than can be counted, 32,767")
     }
 
+    /// The largest coordinate of a frame, Å, or of the atoms that are followed where others are not
+    /// finite.
+    fn largest(&self, frame: &[f32]) -> f32 {
+        let largest = largest_of(frame);
+        if !largest.is_nan() {
+            return largest;
+        }
+        let followed = self.atoms.iter().flat_map(|&atom| position(frame, atom));
+        followed.fold(0.0, |most, x| most.max(x.abs()))
+    }
+
     /// Require a cell, and positions that are finite; the cell, and the largest coordinate.
     fn check(
         &self,
@@ -315,7 +326,7 @@ impl NoJump {
         }
         let lost = |atom: &&usize| !position(frame, **atom).iter().all(|x| x.is_finite());
         match self.atoms.iter().find(lost) {
-            None => Ok((cell, largest)),
+            None => Ok((cell, self.largest(frame))),
             Some(atom) => {
                 let [x, y, z] = position(frame, *atom);
                 Err(format!(
@@ -508,7 +519,7 @@ by_widest! {
                 if let Some(atom) = go_on(atoms, frame, last, step, roughly, before, now) {
                     return Some(PIECE * number + atom);
                 }
-                if notes.steps.get(noted) == Some(&k) {
+                while notes.steps.get(noted) == Some(&k) {
                     let begin = noted * n_atoms + PIECE * number;
                     note(&now.images, &mut notes.images[begin..][..atoms.len()]);
                     noted += 1;
@@ -560,7 +571,9 @@ fn go_on(
     };
     // A rough difference that is off a whole number by less is nearest to that.
     let surely = (0.5 - last.off() - step.off()) as f32;
-    if roughly && count_roughly(&step.fractions, before, now, surely) {
+    // Always, since the next frame goes on from these rough places.
+    let is_sure = count_roughly(&step.fractions, before, now, surely);
+    if roughly && is_sure {
         return None;
     }
     (0..PIECE).step_by(LANES).find_map(|begin| {
@@ -809,6 +822,65 @@ mod tests {
         let refused = task.move_to(&[[0; 3]], &mut positions, &cells);
         assert!(refused.expect("frames").is_empty());
         assert_eq!(positions[6], 11.0);
+    }
+
+    #[test]
+    fn a_row_may_be_noted_for_several_frames() {
+        let task = NoJump::new(1, &[0]).expect("an atom");
+        let (positions, cells) = one_atom(&[8.0, 9.5, 1.0, 3.0, 9.0]);
+        let scan = task.scan(&positions, &cells, &[1, 2, 2, 2, 3, 4, 4]);
+        let along_x: Vec<i16> = (scan.expect("frames").noted.iter())
+            .map(|images| images[0])
+            .collect();
+        assert_eq!(along_x, [0, 1, 1, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn an_atom_that_was_far_away_is_followed_from_where_it_is() {
+        // The second atom is not followed: where it is, numbers of single precision do not suffice.
+        let task = NoJump::new(2, &[0]).expect("an atom");
+        for (x, other) in [
+            ([1.0, 200_001.0, 9.0, 9.0, 1.0], [0.0; 5]),
+            ([1.0, 9.0, 9.0, 9.0, 1.0], [0.0, 4e5, 4e5, 0.0, 0.0]),
+            ([1.0, 9.0, 9.0, 9.0, 1.0], [0.0, f32::NAN, 0.0, 0.0, 0.0]),
+        ] {
+            let frame = |(&x, &other): (&f32, &f32)| [x, 2.0, 2.0, other, 2.0, 2.0];
+            let positions: Vec<f32> = x.iter().zip(&other).flat_map(frame).collect();
+            let cells = CUBE.repeat(x.len());
+            let scan = task
+                .scan(&positions, &cells, &[0, 1, 2, 3, 4])
+                .expect("frames");
+            let mut follower = Follower::new(task.clone());
+            for (row, frame) in positions.chunks(6).enumerate() {
+                let (refused, images) = follower.move_on(&mut frame.to_vec(), &CUBE).expect("one");
+                assert!(refused.is_empty(), "{refused:?}");
+                assert_eq!(images, [scan.noted[row]], "{x:?} {other:?}: frame {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn atoms_that_are_not_followed_may_be_anywhere() {
+        let task = NoJump::new(2, &[0]).expect("an atom");
+        // Beyond what can be counted, while the other atom is nowhere.
+        let positions = [
+            0.0,
+            5.0,
+            5.0,
+            f32::NAN,
+            5.0,
+            5.0,
+            1e6,
+            5.0,
+            5.0,
+            f32::NAN,
+            5.0,
+            5.0,
+        ];
+        let error = task
+            .scan(&positions, &CUBE.repeat(2), &[])
+            .expect_err("too far");
+        assert!(error.to_string().contains("more cells than"), "{error}");
     }
 
     #[test]
