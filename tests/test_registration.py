@@ -1,6 +1,7 @@
 """`paceline.register` and ``python -m paceline``: scripts written for MDAnalysis, unchanged."""
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import shutil
@@ -450,15 +451,54 @@ def test_functions_that_keep_something_see_all_frames_in_order(kept, tmp_path, m
     assert why in registration.runs[0][1]
 
 
-def test_a_named_backend_warns_of_functions_that_keep_something() -> None:
+def test_functions_that_change_their_arguments_see_all_frames_in_order(monkeypatch) -> None:
+    monkeypatch.setattr(processes, "SAMPLE", 0.0)
+    monkeypatch.setattr(processes, "WORTH", 0.0)
+
+    def count(group, seen, *, more):
+        seen.append(1)
+        more["seen"] = len(seen)
+        return len(seen)
+
+    found = []
+    with paceline.register(n_workers=2) as registration:
+        group = atoms(mda.Universe(PSF, DCD))
+        found += [AnalysisFromFunction(count, group, [], more={}).run()]
+        assert "changes what it keeps" in registration.runs[0][1]
+        found += paceline.run([AnalysisFromFunction(count, group, [], more={}) for _ in range(2)])
+    for one in found:
+        assert one.results.timeseries.tolist() == [*range(1, 99)]
+
+
+@pytest.mark.parametrize("selection", ["name CA", "same residue as around 4 resid 1"])
+def test_functions_that_keep_nothing_are_sent(selection, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "SAMPLE", 0.0)
+    monkeypatch.setattr(processes, "WORTH", 0.0)
+
+    def size(group, start, *, of):
+        return len(group), len(of), np.abs(group.center_of_mass() - start).max()
+
+    with paceline.register(n_workers=2) as registration:
+        universe = mda.Universe(PSF, DCD)
+        group = universe.select_atoms(selection, updating=True)
+        start = universe.atoms.center_of_mass()
+        AnalysisFromFunction(size, group, start, of=universe.residues).run()
+    assert registration.runs == [("AnalysisFromFunction", "on 2 processes")]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_named_backend_warns_of_functions_that_keep_something(together) -> None:
     seen: list[int] = []
 
     def count(group):
         seen.append(1)
         return len(seen)
 
-    with paceline.register(), pytest.warns(PacelineWarning, match="changes what it keeps"):
-        AnalysisFromFunction(count, atoms(mda.Universe(PSF, DCD))).run(backend="threads")
+    one = AnalysisFromFunction(count, atoms(mda.Universe(PSF, DCD)))
+    with paceline.register():
+        run = functools.partial(paceline.run, [one]) if together else one.run
+        with pytest.warns(PacelineWarning, match="changes what it keeps"):
+            run(backend="threads")
 
 
 def test_errors_are_the_users_own() -> None:

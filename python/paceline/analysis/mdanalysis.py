@@ -21,7 +21,14 @@ from MDAnalysis.coordinates.memory import MemoryReader
 
 from paceline._util.progress import Progress
 from paceline.backends import Adaptive, is_client, make_backend
-from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError, is_foreign
+from paceline.backends.mdanalysis import (
+    ForMDAnalysis,
+    NotPicklableError,
+    OrderedError,
+    is_foreign,
+    part_of,
+    state_of,
+)
 from paceline.backends.mpi import active_session
 from paceline.block import FIELDS
 from paceline.errors import SelectionError, UnsupportedError
@@ -271,7 +278,7 @@ def _run_pass(
         try:
             function = partial(_compute_together, analyses)
             done = workers.call_parts(function, name, parts, show)
-        except NotPicklableError:
+        except (NotPicklableError, OrderedError):
             if type(workers) is not Adaptive:
                 raise
     if done is None:
@@ -295,7 +302,7 @@ def _compute_together(
     """Compute frames, each read once; `indexed` are rows of a number in the result and a frame."""
     trajectory = analyses[0]._trajectory
     given, moved = trajectory.ts.frame, _values(trajectory.ts)
-    frames = indexed[:, 1]
+    states, frames = [state_of(one) for one in analyses], indexed[:, 1]
     for analysis in analyses:
         analysis._prepare_sliced_trajectory(slicer=frames)
         analysis._prepare()
@@ -312,9 +319,7 @@ def _compute_together(
             analysis._single_frame()
         if report:
             report(1)
-    return [
-        SimpleNamespace(frames=one.frames, times=one.times, results=one.results) for one in analyses
-    ]
+    return [part_of(one, state) for one, state in zip(analyses, states, strict=True)]
 
 
 def _values(ts: Any) -> dict[str, Any]:

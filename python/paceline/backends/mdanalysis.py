@@ -123,8 +123,11 @@ class _Unpickler(pickle.Unpickler):
         return self._large[number]
 
 
-def _state_of(analysis: Any) -> bytes | None:
-    """Pickle the function of an `AnalysisFromFunction`, with what it keeps, Universes apart."""
+def state_of(analysis: Any) -> bytes | None:
+    """Pickle the function of an `AnalysisFromFunction`, its arguments and what it keeps.
+
+    Universes are left out. None of other analyses, and of what cannot be pickled.
+    """
     from MDAnalysis import Universe
     from MDAnalysis.analysis.base import AnalysisFromFunction
     from MDAnalysis.coordinates.base import ProtoReader
@@ -132,7 +135,8 @@ def _state_of(analysis: Any) -> bytes | None:
     if not isinstance(analysis, AnalysisFromFunction):
         return None
     try:
-        return _dumps(analysis.function, {}, (Universe, ProtoReader))
+        called = analysis.function, analysis.args, analysis.kwargs
+        return _dumps(called, {}, (Universe, ProtoReader))
     except Exception:  # pickling runs code of every object's own
         return None
 
@@ -215,9 +219,7 @@ class ForMDAnalysis:
         if len(parts[0]) == 0:
             return [compute(parts[0])]
         name, show = type(analysis).__name__, compute.keywords["verbose"]
-        done = self.call_parts(partial(_part, compute), name, parts, show)
-        if any(one.keeps_state for one in done):
-            self.found_state(name)
+        done = [one for (one,) in self.call_parts(partial(_part, compute), name, parts, show)]
         # As after MDAnalysis's own loop over frames; what concludes may look at the first.
         analysis._trajectory.rewind()
         return done
@@ -233,11 +235,17 @@ class ForMDAnalysis:
 
     def call_parts(
         self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
-    ) -> list[Any]:
-        """Call a function with each of as many parts of the frames as suit the workers."""
+    ) -> list[list[SimpleNamespace]]:
+        """Call a function with each of as many parts of the frames as suit the workers.
+
+        It returns what `part_of` makes, of each analysis that it computes.
+        """
         parts = _cut(parts, self.n_workers)
         with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
-            return self._call_all(function, name, list(_calls(parts)), bar)
+            done = self._call_all(function, name, list(_calls(parts)), bar)
+        if any(map(keep_state, done)):
+            self.found_state(name)
+        return done
 
     def _call_all(
         self, function: Callable, name: str, calls: Sequence[FunctionTask], bar: Progress
@@ -353,20 +361,35 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
         yield FunctionTask(0, number, int(first), int(first_frame), len(part), what, part)
 
 
-def _part(compute: partial, indexed_frames: np.ndarray) -> SimpleNamespace:
-    """Compute a part of the frames; return what MDAnalysis needs of the analysis."""
+def part_of(analysis: Any, state: bytes | None) -> SimpleNamespace:
+    """Collect what MDAnalysis needs of an analysis of a part of the frames, and if it keeps state.
+
+    `state` is what `state_of` found before.
+    """
+    return SimpleNamespace(
+        frames=analysis.frames,
+        times=analysis.times,
+        results=analysis.results,
+        keeps_state=state_of(analysis) != state,
+    )
+
+
+def keep_state(found: Any) -> bool:
+    """True if one of the analyses of a part has changed what its function keeps."""
+    of_parts = found if isinstance(found, list) else []
+    return any(getattr(one, "keeps_state", False) for one in of_parts)
+
+
+def _part(compute: partial, indexed_frames: np.ndarray) -> list[SimpleNamespace]:
+    """Compute a part of the frames of one analysis."""
     if parent_process() is not None:
         from MDAnalysis.lib.log import ProgressBar
 
         # Its own is a semaphore, which a process that is ended leaves behind.
         ProgressBar.set_lock(threading.RLock())
-    state = _state_of(_analysis_of(compute))
+    state = state_of(_analysis_of(compute))
     # Bars of several workers would write over one another.
-    done = compute(indexed_frames, verbose=False)
-    keeps = _state_of(done) != state
-    return SimpleNamespace(
-        frames=done.frames, times=done.times, results=done.results, keeps_state=keeps
-    )
+    return [part_of(compute(indexed_frames, verbose=False), state)]
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from paceline.backends.mdanalysis import (
     OrderedError,
     RemoteCall,
     changed_by,
+    keep_state,
 )
 from paceline.errors import PacelineWarning
 from paceline.performance.records import DuplicateAttempt
@@ -177,7 +178,7 @@ class Adaptive(ForMDAnalysis):
         begun, may_send = time.monotonic(), self.n_workers > 1
         for number, call in enumerate(calls, start=1):
             done.append(remote.receive(remote(call.item)))
-            if getattr(done[-1], "keeps_state", False):
+            if keep_state(done[-1]):
                 self.found_state(name)
             bar.add(call.n_frames)
             n_done, n_left = n_done + call.n_frames, n_left - call.n_frames
