@@ -87,6 +87,27 @@ def test_bits_depend_neither_on_blocks_nor_on_memory(block_frames, max_memory, a
     assert run(atoms, **options)[0] == alone[0]
 
 
+@pytest.mark.parametrize("block_frames", [16, 64])
+def test_functions_may_fill_the_same_array_again(block_frames, atoms, positions):
+    total, rows = np.empty(3), np.empty((64, 3))
+
+    def add_up(block):
+        return np.sum(block.positions.astype(float), axis=(0, 1), out=total)
+
+    def add(left, right):
+        left += right
+        return left
+
+    def so_far(block, before):
+        found = np.cumsum(block.positions.astype(float).sum(axis=1), axis=0, out=rows[: len(block)])
+        return found if before is None else np.add(found, before, out=found)
+
+    one = paceline.Scan(add_up, add, so_far, atoms)
+    one.run(backend="serial", block_frames=block_frames)
+    expected = positions.astype(float).sum(axis=1).cumsum(axis=0)
+    np.testing.assert_allclose(one.results.timeseries, expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("n", range(1, 20))
 def test_states_are_those_of_the_tree(n):
     """Of any block, as of all values at once; joined as in a loop, whatever the brackets."""

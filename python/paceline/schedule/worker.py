@@ -268,7 +268,7 @@ class Worker:
             if analysis.per_block:
                 return {task.number: computation.compute_block(_readable(block), task.first)}
             if analysis.finds_states:
-                changes = [_change_over(computation, leaf) for leaf in self._leaves_of(block, task)]
+                changes = [_change_over(analysis, leaf) for leaf in self._leaves_of(block, task)]
                 return {task.number: tree_reduce(changes, analysis.merge_states)}
             if analysis.reduces:
                 leaves = map(_readable, self._leaves_of(block, task))
@@ -371,10 +371,12 @@ def _records_of(computation: Any, block: Block, where: str) -> Records:
     return Records(counts, records if _returns_new(computation) else records.copy())
 
 
-def _change_over(computation: Any, leaf: Block) -> Any:
+def _change_over(analysis: WorkerAnalysis, leaf: Block) -> Any:
     """Compute how a leaf changes the state; None if no frame of it could be read."""
+    computation: Any = analysis.computation
     readable = _readable(leaf)
-    return computation.scan(readable) if len(readable) else None
+    # A copy: the function may fill the same array again for the next leaf.
+    return analysis.own_state(computation.scan(readable)) if len(readable) else None
 
 
 def _rows_from(
@@ -382,7 +384,7 @@ def _rows_from(
 ) -> list[np.ndarray]:
     """Compute the rows of each leaf of a block, from the state before the first of them on."""
     computation: Any = analysis.computation
-    changes = (_change_over(computation, leaf) for leaf in leaves[:-1])
+    changes = (_change_over(analysis, leaf) for leaf in leaves[:-1])
     states = tree_accumulate(changes, analysis.merge_states, state)
     parts: list[np.ndarray] = []
     for leaf, before in zip(leaves, states, strict=True):
