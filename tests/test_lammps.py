@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import pickle
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -546,3 +547,5 @@ def test_columns_of_atoms_are_those_of_the_style_that_is_named(
         assert universe.atoms.masses.tolist() == [7.0] * 3
         assert universe.atoms.positions[:, 0].tolist() == [1.5, 2.5, 3.5]
         assert (getattr(universe.atoms, "charges", [None])[0]) == charge
+    other = shutil.copy(data, tmp_path / "one.lmp")
+    assert paceline.Universe(other, topology_format="data").atoms.types.tolist() == ["2"] * 3

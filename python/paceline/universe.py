@@ -194,8 +194,10 @@ _ATOM_STYLES = {
 
 def _atom_style_of_lammps(topology: Any, options: dict[str, Any]) -> str | None:
     """Find the columns of atoms in a data file of LAMMPS, where MDAnalysis would take others."""
-    known = options.get("topology_format") in (None, "DATA") and "atom_style" not in options
-    if not known or not is_name(topology) or not os.fspath(topology).lower().endswith(".data"):
+    if "atom_style" in options or not is_name(topology):
+        return None
+    ending = os.path.splitext(os.fspath(topology))[1][1:]
+    if str(options.get("topology_format") or ending).upper() != "DATA":
         return None
     try:
         with open(topology, "rb") as file:
