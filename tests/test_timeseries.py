@@ -96,6 +96,19 @@ def test_several_numbers_a_frame_are_arrays_of_xarray(universe):
         results.to_dataframe()
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_arrays_of_xarray_can_be_netcdf(universe, several, tmp_path):
+    row = 0 if not several else slice(2)
+    series = paceline.TimeSeries(
+        lambda block: block.positions[:, row, 0].astype(np.float16), universe.atoms, label="a/b"
+    )
+    results = series.run(stop=3).results
+    dataset = results.to_xarray()
+    assert dataset["a_b"].dtype == np.float32
+    np.testing.assert_array_equal(dataset["a_b"], results.timeseries)
+    dataset.to_netcdf(tmp_path / "series.nc")
+
+
 @pytest.mark.parametrize(("label", "unit"), [("time", "ns"), ("time", None), ("frame", "µs")])
 @pytest.mark.parametrize("several", [False, True])
 def test_columns_that_differ_by_their_units_are_all_kept(universe, label, unit, several):

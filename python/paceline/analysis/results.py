@@ -150,6 +150,7 @@ class Results(dict[str, Any]):
             numbers a frame have more dimensions, `axis_1`, `axis_2` and so on. Rows that stand on a
             grid, such as pairs of residues, make variables of two dimensions, NaN where no row is.
             Of two columns that differ by their units alone the second keeps its unit in its name.
+            As netCDF has no names with "/" and no float16, "_" and float32 take their places.
 
         Raises
         ------
@@ -172,12 +173,14 @@ class Results(dict[str, Any]):
             # Residues of several chains may have the same numbers.
             if not keys or len(places) < len(columns[table.x]):
                 keys = [table.x]
-        names = _names_and_units(columns)
+        names = _without_slashes(_names_and_units(columns))
         dimensions = [names[key][0] for key in keys]
         rows = dimensions[0] if len(keys) == 1 else "rows"
         variables = {}
         for title, values in columns.items():
             name, unit = names[title]
+            if np.asarray(values).dtype == np.float16:
+                values = np.asarray(values, np.float32)
             axes = (rows, *(f"axis_{k}" for k in range(1, np.ndim(values))))
             variables[name] = (axes, values, {"units": unit} if unit else {})
         attributes = {key: str(value) for key, value in self.provenance.items()}
@@ -491,6 +494,18 @@ def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:
             continue
         found[title] = title if name in taken else name, unit[:-1]
         taken.add(name)
+    return found
+
+
+def _without_slashes(names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Put "_" in the place of "/" in names, unless another has that name."""
+    taken, found = {name for name, _ in names.values()}, {}
+    for title, (name, unit) in names.items():
+        plain = name.replace("/", "_")
+        while plain != name and plain in taken:
+            plain += "_"
+        taken.add(plain)
+        found[title] = plain, unit
     return found
 
 
