@@ -24,6 +24,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
+from paceline.transform import periodic
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -263,6 +264,80 @@ def test_a_molecule_without_neighbours_is_told_of():
     universe.dimensions = [30, 30, 30, 90, 90, 90]
     with pytest.warns(PacelineWarning, match="2 molecules of together= have no other one .* 0$"):
         transform.unwrap(together="all").prepare(np.arange(4), universe, [])
+
+
+def lattices(*corners, n=12):
+    """A Universe of cubes of atoms 3 Å apart, each a molecule along a line, in a cell of 400 Å."""
+    plane = np.stack(np.unravel_index(np.arange(n**3), (n,) * 3), axis=1)
+    plane[:, 1] = np.where(plane[:, 0] % 2, n - 1 - plane[:, 1], plane[:, 1])
+    plane[:, 2] = np.where(np.arange(n**3) // n % 2, n - 1 - plane[:, 2], plane[:, 2])
+    cubes = np.concatenate([3.0 * plane + corner for corner in corners])
+    residues = np.arange(len(cubes)) // n
+    universe = MDAnalysis.Universe.empty(
+        len(cubes), residues[-1] + 1, atom_resindex=residues, trajectory=True
+    )
+    universe.add_TopologyAttr("resnames", ["ALA"] * (residues[-1] + 1))
+    universe.add_TopologyAttr("resids", 1 + np.arange(residues[-1] + 1))
+    bonded = np.arange(len(cubes)).reshape(len(corners), -1)
+    pairs = np.stack([bonded[:, :-1].ravel(), bonded[:, 1:].ravel()], axis=1)
+    universe.add_TopologyAttr("bonds", [*map(tuple, pairs.tolist())])
+    universe.atoms.positions, universe.dimensions = cubes % 400, [400, 400, 400, 90, 90, 90]
+    return universe
+
+
+def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
+    """Not by all pairs within that distance, nor by those of molecules that are joined already."""
+    universe = lattices((0, 0, 0), (36, 0, 0), (0, 0, 100))
+    found, core = [], periodic._core.NearPairs
+
+    class NearPairs:
+        def __init__(self, *args):
+            self._core = core(*args)
+
+        def find(self, *args):
+            counts, records, refused = self._core.find(*args)
+            found.append(int(counts.sum()))
+            return counts, records, refused
+
+    monkeypatch.setattr(periodic._core, "NearPairs", NearPairs)
+    atoms = np.arange(len(universe.atoms))
+    fragments = periodic.fragments_of(universe, periodic.bonds_of(universe, "unwrap"))
+    pairs, alone = periodic._nearest_contacts(universe, atoms, fragments)
+    places = universe.atoms.positions[pairs]
+    lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
+    np.testing.assert_allclose(lengths, [3, 67])
+    assert fragments[pairs].tolist() == [[0, 12**3], [0, 2 * 12**3]]
+    assert len(alone) == 0
+    assert max(found) < 12**6 / 10
+
+
+def test_contacts_that_cannot_be_found_are_refused():
+    universe = lattices((0, 0, 0), (36, 0, 0), n=3)
+    universe.atoms[4].position = [np.nan] * 3
+    with pytest.raises(TransformError, match="contacts of together= are those of the first frame"):
+        transform.unwrap(together="all").prepare(np.arange(54), universe, [])
+
+
+@pytest.mark.parametrize(
+    ("corners", "apart"),
+    [
+        ([(0, 0, 0), (36, 0, 0)], False),
+        ([(300, 0, 0), (336, 0, 0), (300, 36, 0)], False),  # the first atoms are in one cell
+        ([(360, 0, 0), (396, 0, 0)], False),
+        ([(366, 0, 0), (402, 0, 0)], True),
+        ([(0, 0, 0), (0, 364, 0)], True),
+        ([(0, 0, 0), (0, 350, 0)], False),  # not in contact
+        ([(0, 0, 0), (364, 0, 0), (364, 36, 0)], True),
+    ],
+)
+def test_only_chains_in_contact_across_faces_are_told_of(corners, apart):
+    universe = lattices(*corners)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        transform.unwrap().prepare(np.arange(len(universe.atoms)), universe, [])
+    assert len(told) == apart
+    if apart:
+        assert "begin with ALA 1 and ALA 145;" in str(told[0].message)
 
 
 def test_unwrap_of_a_group_leaves_other_molecules():

@@ -1,7 +1,8 @@
 """Transformations in periodic cells: unwrap molecules, center a group, wrap atoms."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from paceline.errors import (
     DamagedFileError,
     MissingDataError,
     SelectionError,
+    TransformError,
     UnsupportedError,
     with_script_advice,
 )
@@ -200,24 +202,32 @@ class _Unwrap:
 
 #: Pair of atoms in contact, as in `paceline.analysis.neighbors`.
 _PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
-#: Distance at which molecules are in contact, Å; where none is, twice as far, and so on.
-CONTACT = 4.0
+#: Distance at which molecules are in contact, Å; where none is, so many times as far, and so on.
+CONTACT, FARTHER = 4.0, 1.25
 #: Largest number of chains of which contacts are looked for unasked, and residues of the least one.
 CHAINS, CHAIN_RESIDUES = 64, 3
 
 
 def _contacts(
-    positions: np.ndarray, cell: np.ndarray, molecules: np.ndarray, cutoff: float
-) -> np.ndarray:
+    positions: np.ndarray,
+    cell: np.ndarray,
+    molecules: np.ndarray,
+    cutoff: float,
+    some: np.ndarray | None = None,
+) -> tuple[np.ndarray, str | None]:
     """Find pairs of atoms of different molecules within `cutoff` (Å), as nearest images.
 
-    Their rows in `positions`, and distances.
+    Their rows in `positions`, and distances; with `some` rows, pairs of one of these and any other
+    one. Also returns why none can be found.
     """
-    rows = np.arange(len(positions))
-    labels = np.ascontiguousarray(molecules, dtype=np.int64)
-    pairs = _core.NearPairs(None, rows, None, cutoff, True, (rows, rows), (labels, labels))
-    _, records, _ = pairs.find(positions[np.newaxis], cell)
-    return records.view(_PAIR)
+    rows, labels = np.arange(len(positions)), np.ascontiguousarray(molecules, dtype=np.int64)
+    first = rows if some is None else some
+    second = None if some is None else rows
+    given = cutoff, True, (first, rows), (labels[first], labels)
+    _, records, refused = _core.NearPairs(None, first, second, *given).find(
+        positions[np.newaxis], cell
+    )
+    return records.view(_PAIR), refused and refused[1]
 
 
 def _first_frame(universe: Any, atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -241,35 +251,66 @@ def _nearest_contacts(
     within half the cell.
     """
     positions, cell = _first_frame(universe, atoms)
-    parent = {int(one): int(one) for one in np.unique(molecules)}
-    n_left, found = len(parent), list[tuple[int, int]]()
+    farthest = float(_widths(cell).min() / 2)
+    spread = float(np.ptp(positions, axis=0).sum()) if len(positions) else 0.0
+    labels, firsts = np.unique(molecules, return_index=True)
+    complexes, some, found = molecules, None, []
+    cutoff = min(CONTACT, farthest)
+    while len(np.unique(complexes[firsts])) > 1:
+        pairs, refused = _contacts(positions, cell, complexes, cutoff, some)
+        if refused:
+            raise TransformError(
+                f"unwrap: contacts of together= are those of the first frame, and {refused}"
+            )
+        joined, complexes = _join(pairs, complexes)
+        found.append(joined)
+        if cutoff >= farthest or cutoff > spread:
+            break
+        cutoff = min(FARTHER * cutoff, farthest)
+        # Of what is connected by now, there would be ever more pairs.
+        numbers, sizes = np.unique(complexes, return_counts=True)
+        some = np.flatnonzero(complexes != numbers[sizes.argmax()])
+    numbers, sizes = np.unique(complexes[firsts], return_counts=True)
+    is_alone = np.isin(complexes[firsts], numbers[sizes == 1]) & (len(labels) > 1)
+    rows = np.concatenate([np.empty((0, 2), np.int64), *found])
+    return atoms[rows], labels[is_alone]
+
+
+def _widths(cell: np.ndarray) -> np.ndarray:
+    """Compute the distances of a cell's opposite faces, Å: shape (3,), infinite without a cell."""
+    vectors = _core.cell_vectors(cell)[0]
+    volume = abs(np.linalg.det(vectors))
+    if not volume > 0:
+        return np.full(3, np.inf)
+    sides = np.cross(np.roll(vectors, -1, axis=0), np.roll(vectors, -2, axis=0))
+    return volume / np.linalg.norm(sides, axis=1)
+
+
+def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join complexes by the nearest pairs of atoms.
+
+    Returns the rows of the pairs that join two, and the complex of each atom then.
+    """
+    rows = np.sort(np.stack([pairs["first"], pairs["second"]], axis=1).astype(np.int64), axis=1)
+    rows = rows[np.lexsort([rows[:, 1], rows[:, 0], pairs["distance"]])]
+    numbers, places = np.unique(complexes, return_inverse=True)
+    ends = np.sort(places[rows], axis=1)
+    # Of each two of them, the nearest pair.
+    nearest = np.sort(np.unique(ends[:, 0] * len(numbers) + ends[:, 1], return_index=True)[1])
+    parent, joining = list(range(len(numbers))), []
 
     def root(one: int) -> int:
         while parent[one] != one:
             one = parent[one]
         return one
 
-    vectors = _core.cell_vectors(cell)[0]
-    volume = abs(np.linalg.det(vectors))
-    sides = np.cross(np.roll(vectors, -1, axis=0), np.roll(vectors, -2, axis=0))
-    areas = np.linalg.norm(sides, axis=1)
-    farthest = float((volume / areas).min() / 2) if volume > 0 else np.inf
-    cutoff = min(CONTACT, farthest)
-    while n_left > 1:
-        pairs = _contacts(positions, cell, molecules, cutoff)
-        order = np.lexsort([pairs["second"], pairs["first"], pairs["distance"]])
-        for first, second in zip(pairs["first"][order], pairs["second"][order], strict=True):
-            ends = root(int(molecules[first])), root(int(molecules[second]))
-            if ends[0] != ends[1]:
-                parent[max(ends)] = min(ends)
-                found.append((int(atoms[first]), int(atoms[second])))
-                n_left -= 1
-        if cutoff >= farthest or cutoff > np.ptp(positions, axis=0).sum():
-            break
-        cutoff = min(2 * cutoff, farthest)
-    connected = {int(one) for pair in found for one in molecules[np.searchsorted(atoms, pair)]}
-    alone = np.array([one for one in parent if one not in connected and len(parent) > 1], np.int64)
-    return np.array(found, np.int64).reshape(-1, 2), alone
+    for row, two in zip(nearest.tolist(), ends[nearest].tolist(), strict=True):
+        low, high = sorted(map(root, two))
+        if low != high:
+            parent[high] = low
+            joining.append(row)
+    roots = np.array([root(one) for one in parent], np.int64)
+    return rows[joining], numbers[roots[places]]
 
 
 def _warn_of_chains_apart(
@@ -288,30 +329,49 @@ def _warn_of_chains_apart(
     made_whole = positions[np.newaxis].copy()
     if CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, inner)).apply(made_whole, cell):
         return  # without a cell, which the run says
-    pairs = _contacts(positions, cell, fragments[atoms], CONTACT)
-    first, second = pairs["first"], pairs["second"]
-    lengths = np.linalg.norm(made_whole[0][first] - made_whole[0][second], axis=1)
-    ends = np.sort(np.stack([fragments[atoms][first], fragments[atoms][second]], axis=1), axis=1)
-    touching, which = np.unique(ends, axis=0, return_inverse=True)
-    near = np.zeros(len(touching), bool)
-    near[which.reshape(-1)[lengths < 2 * CONTACT]] = True
-    if near.all():
-        return
-    atoms_of_both = universe.atoms[touching[~near][0]]
-    names = [_name(residue) for residue in atoms_of_both.residues]
-    warn(
-        "unwrap: chains that are in contact are in different images in the first frame, such as "
-        f"those that begin with {' and '.join(names)}; what is computed of both together, such as "
-        "the radius of gyration, is not of their complex: put them side by side with together= "
-        "(--together)"
-    )
+    for two in _across_faces(made_whole[0], cell, fragments[atoms]):
+        pairs, _ = _contacts(positions[two], cell, fragments[atoms[two]], CONTACT)
+        ends = made_whole[0][two][np.stack([pairs["first"], pairs["second"]])]
+        if len(pairs) and np.linalg.norm(ends[0] - ends[1], axis=1).min() >= 2 * CONTACT:
+            firsts = universe.atoms[np.unique(fragments[atoms[two]])]
+            names = [_name(residue) for residue in firsts.residues]
+            warn(
+                "unwrap: chains that are in contact are in different images in the first frame, "
+                f"such as those that begin with {' and '.join(names)}; what is computed of both "
+                "together, such as the radius of gyration, is not of their complex: put them side "
+                "by side with together= (--together)"
+            )
+            return
+
+
+def _across_faces(
+    positions: np.ndarray, cell: np.ndarray, molecules: np.ndarray
+) -> Iterator[np.ndarray]:
+    """Yield the rows of each two whole molecules that may be in contact across faces of the cell.
+
+    Boxes around them, along the vectors of the cell, come as near as that in other images.
+    """
+    order = np.argsort(molecules, kind="stable")
+    firsts = np.unique(molecules[order], return_index=True)[1]
+    places = (positions @ np.linalg.inv(_core.cell_vectors(cell)[0]))[order]
+    low, high = np.minimum.reduceat(places, firsts), np.maximum.reduceat(places, firsts)
+    margin = CONTACT / _widths(cell)
+    of_molecules = np.split(order, firsts[1:])
+    for one, other in combinations(range(len(firsts)), 2):
+        least = np.ceil(low[one] - high[other] - margin)
+        most = np.floor(high[one] - low[other] + margin)
+        if (least <= most).all() and (least.any() or most.any()):
+            yield np.concatenate([of_molecules[one], of_molecules[other]])
 
 
 def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     """Find the molecules of several residues, by their first atoms."""
-    both = np.stack([fragments[atoms], universe.atoms.resindices[atoms]])
-    numbers, n_residues = np.unique(np.unique(both, axis=1)[0], return_counts=True)
-    return numbers[n_residues >= CHAIN_RESIDUES]
+    residues = universe.atoms.resindices
+    # Without the first residue of each, which is the only one of most, such as water.
+    atoms = atoms[residues[atoms] != residues[fragments[atoms]]]
+    others = np.unique(fragments[atoms] * len(universe.residues) + residues[atoms])
+    numbers, n_others = np.unique(others // len(universe.residues), return_counts=True)
+    return numbers[n_others + 1 >= CHAIN_RESIDUES]
 
 
 def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> None:
