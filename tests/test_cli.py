@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
@@ -691,6 +692,79 @@ def test_complexes_are_put_together(given, tmp_path, run):
     text = path.read_text(encoding="utf-8")
     selection = "protein or nucleic" if len(given) == 1 else "protein"
     assert f"transforms: unwrap(together={selection})\n" in text
+
+
+@pytest.fixture(scope="module")
+def drifting(tmp_path_factory):
+    """AdK in water, three frames: whole in the first ones, and broken in the last."""
+    from MDAnalysisTests.datafiles import TPR, XTC
+
+    folder = tmp_path_factory.mktemp("drifting")
+    path = folder / "drifting.xtc"
+    universe = paceline.Universe(TPR, shutil.copy(XTC, folder))
+    protein = universe.select_atoms("protein")
+    protein.unwrap()
+    with MDAnalysis.Writer(str(path), len(universe.atoms)) as writer:
+        writer.write(universe.atoms)
+        writer.write(universe.atoms)
+        protein.translate(-protein.positions.mean(axis=0))
+        protein.wrap()
+        writer.write(universe.atoms)
+    return TPR, path
+
+
+BROKEN = "a molecule is broken across the cell in frame "
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (["gyration"], "Gyration needs"),
+        (["rmsd", "--center"], "RMSD and --center need"),
+        (["distances", "--between", "centers", "--select-2", "resid 1"], "CenterDistance needs"),
+        (["contact-map", "--fit", "protein"], "--fit needs"),
+    ],
+)
+def test_molecules_that_are_broken_are_told_of(command, names, drifting, run):
+    select = () if command[0] == "contact-map" else ("--select", "protein and name CA")
+    err = run(command[0], *drifting, *select, *command[1:], "--end", 1)[2]
+    found = re.search(rf"{BROKEN}2: atoms (\d+) and (\d+) are bonded, and (\S+) Å apart; (.*)", err)
+    assert found, err
+    universe = MDAnalysis.Universe(*drifting)
+    first, second = universe.atoms[[int(found[1]), int(found[2])]]
+    assert second in first.bonded_atoms
+    universe.trajectory[2]
+    length = np.linalg.norm(first.position - second.position)
+    assert length > universe.dimensions[0] / 2
+    assert found[3] == f"{length:.1f}"
+    assert found[4] == f"{names} whole molecules: --unwrap makes them so"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["gyration", "--select", "protein", "--unwrap"],
+        ["gyration", "--select", "protein", "--together"],
+        # Whole in the first frame, and followed from there.
+        ["gyration", "--select", "protein", "--nojump"],
+        ["gyration", "--select", "name OW"],
+        ["msd", "--select", "name CA", "--fit-range", 0, 1],
+        ["contact-map"],
+    ],
+)
+def test_nothing_is_said_of_molecules_that_need_not_be_whole(command, drifting, run):
+    assert BROKEN not in run(command[0], *drifting, *command[1:], "--end", 1)[2]
+
+
+def test_replicas_are_told_of_broken_molecules_once(drifting, tmp_path, run):
+    topology, path = drifting
+    battery = tmp_path / "battery.toml"
+    battery.write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'protein'\n")
+    again = shutil.copy(path, tmp_path / "again.xtc")
+    files = battery, topology, path, again, "--replicas", "-o", tmp_path / "out", "--end", 1
+    status, _, err = run("run", *files)
+    assert (status, err.count(BROKEN)) == (0, 1)
+    assert "RMSD and Gyration need whole molecules" in err
 
 
 def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run):

@@ -654,6 +654,32 @@ def test_divided_residues_are_named(ours):
         transform.unwrap().atoms(np.arange(10), ours)
 
 
+def ring(places, edge, *, closed):
+    """Atoms along x, 1 Å apart, in a cell; the last one is bonded to the first if `closed`."""
+    n = len(places)
+    universe = MDAnalysis.Universe.empty(n, trajectory=True)
+    universe.atoms.positions = np.array([[x % edge, 1, 1] for x in places], dtype=float)
+    universe.dimensions = [edge, 20, 20, 90, 90, 90]
+    universe.add_TopologyAttr("bonds", [(k, (k + 1) % n) for k in range(n if closed else n - 1)])
+    return universe
+
+
+def test_a_broken_molecule_is_found():
+    chain = ring(range(16, 24), 20, closed=False)
+    every = [chain.atoms.indices]
+    assert periodic.find_broken(chain, every, [0]) == (0, (3, 4), 19.0)
+    # Each group counts by itself, and by its own atoms.
+    assert periodic.find_broken(chain, [np.array([2]), np.array([6])], [0]) is None
+    assert periodic.find_broken(chain, [np.arange(4), np.arange(4, 8)], [0]) is None
+    assert periodic.find_broken(chain, [np.arange(4), np.array([7, 2])], [0]) == (0, (3, 4), 19.0)
+    # As are a molecule within the cell, one through it, bonded to its own image, and no cell.
+    assert periodic.find_broken(ring(range(8), 20, closed=False), every, [0]) is None
+    assert periodic.find_broken(ring(range(20), 20, closed=True), [np.arange(20)], [0]) is None
+    chain.dimensions = None
+    assert periodic.find_broken(chain, every, [0]) is None
+    assert periodic.find_broken(MDAnalysis.Universe.empty(8, trajectory=True), every, [0]) is None
+
+
 def test_guessed_bonds_will_do(ours):
     universe = MDAnalysis.Universe(datafiles.PDB_small)
     start = universe.select_atoms("resid 1-3")

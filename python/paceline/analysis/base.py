@@ -74,6 +74,9 @@ class AnalysisBase:
     row_bytes : int
         Bytes of a frame's row, where it is larger than the frame: blocks have fewer frames then,
         and the run is refused if there is no room for all rows.
+    needs_whole : bool
+        True if molecules that are broken across the cell make the results wrong: the command line
+        warns of them.
     transforms : sequence of Transform
         Transformations of the present run; set before `prepare`.
     skip_damaged : bool
@@ -123,6 +126,7 @@ class AnalysisBase:
     frames_together: int = 1
     halo: tuple[int, int] = (0, 0)
     row_bytes: int = 0
+    needs_whole: bool = False
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
     frames: np.ndarray

@@ -107,6 +107,7 @@ class Clustering(AnalysisBase):
     array([0, 1])
     """
 
+    needs_whole = True
     stages = 2
     over_parts = True
 

@@ -99,6 +99,7 @@ class DistanceMatrix(AnalysisBase):
            [6.68, 3.3 , 0.  ]])
     """
 
+    needs_whole = True
     SHARED_RESULTS = ("dist_matrix",)
     SHARED_ATTRIBUTES = ("_calculated",)
     stages = 2

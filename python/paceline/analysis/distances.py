@@ -369,6 +369,8 @@ class CenterDistance(GroupsAnalysis):
     array([17.87, 17.88, 17.9 ])
     """
 
+    needs_whole = True
+
     def __init__(
         self,
         ag1: Any,

@@ -98,6 +98,8 @@ class Gyration(AnalysisBase):
     array([16.67, 16.67, 16.73])
     """
 
+    needs_whole = True
+
     def __init__(
         self,
         atomgroup: Any,

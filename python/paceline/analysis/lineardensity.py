@@ -127,6 +127,7 @@ class LinearDensity(AnalysisBase):
                 "'segments' or 'fragments'"
             )
         self.grouping, self.binsize = grouping, binsize
+        self.needs_whole = grouping != "atoms"
         columns = [self._of_atoms(name) for name in ("masses", "charges")]
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
         self._numbers = None if grouping == "atoms" else self._of_atoms(COMPOUNDS[grouping])

@@ -87,6 +87,7 @@ class PCA(AnalysisBase):
            [-39.4]])
     """
 
+    needs_whole = True
     SHARED_RESULTS = ("p_components", "variance", "cumulated_variance")
     SHARED_ATTRIBUTES = (
         *("mean", "cov", "_n_atoms", "_atoms", "_reference", "_xmean"),

@@ -83,6 +83,8 @@ class RMSD(AnalysisBase):
            [0.59, 1.01]])
     """
 
+    needs_whole = True
+
     def __init__(
         self,
         atomgroup: Any,
@@ -242,6 +244,7 @@ class RMSF(AnalysisBase):
     array([1.64, 1.02, 0.89])
     """
 
+    needs_whole = True
     SHARED_RESULTS = ("rmsf",)
     SHARED_ATTRIBUTES = ("mean", "sumsquares")
 

@@ -16,7 +16,9 @@ from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
-from paceline.performance.number_format import many
+from paceline.performance.number_format import joined, many
+from paceline.trajectory.open import warn
+from paceline.transform.periodic import find_broken
 
 if TYPE_CHECKING:
     from paceline.cli.atom_groups import GroupUniverse
@@ -269,6 +271,32 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     print(args.output / "index.html")
 
 
+def warn_of_broken(args: argparse.Namespace, analyses: Sequence[Any]) -> None:
+    """Warn of molecules that are broken across the cell, but must be whole for what is asked."""
+    if args.unwrap or args.together is not None:
+        return
+    wanted = [one for one in analyses if getattr(one, "needs_whole", False)]
+    moved = {f"--{name}": getattr(args, name) for name in ("center", "fit")}
+    moved = {name: text for name, text in moved.items() if text is not None}
+    universes = {id(one.atomgroup.universe): one.atomgroup.universe for one in wanted or analyses}
+    for universe in universes.values() if wanted or moved else ():
+        of_this = [one for one in wanted if one.atomgroup.universe is universe]
+        groups = [one.indices for one in of_this]
+        groups += [universe.select_atoms(text).indices for text in moved.values()]
+        # With --nojump, molecules that begin whole stay so.
+        last = 0 if args.nojump else universe.trajectory.n_frames - 1
+        found = find_broken(universe, groups, sorted({0, last // 2, last}))
+        if found is not None:
+            names = list(dict.fromkeys([*(one.name for one in of_this), *moved]))
+            first, second = found.atoms
+            warn(
+                f"a molecule is broken across the cell in frame {found.frame}: atoms {first} and "
+                f"{second} are bonded, and {found.length:.1f} Å apart; {joined(names)} "
+                f"{'needs' if len(names) == 1 else 'need'} whole molecules: --unwrap makes them so"
+            )
+            return
+
+
 def run_analysis(
     args: argparse.Namespace,
     analysis: Any,
@@ -280,6 +308,9 @@ def run_analysis(
 
     `options` are further ones of `paceline.run`.
     """
+    analyses = getattr(analysis, "analyses", {"": analysis})
+    if most_frames is None:
+        warn_of_broken(args, list(analyses.values()))
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
@@ -288,7 +319,7 @@ def run_analysis(
         on_error=args.on_error,
         **options,
     )
-    for one in getattr(analysis, "analyses", {"": analysis}).values():
+    for one in analyses.values():
         one.results.provenance["command"] = args.command_line
     for frame, reason in analysis.damaged[:MOST_LEFT_OUT]:
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -230,16 +230,40 @@ def _contacts(
     return records.view(_PAIR), refused and refused[1]
 
 
-def _first_frame(universe: Any, atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Read positions of atoms in the first frame, and the cell, shape (1, 6); zeros for none."""
+def _read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Read positions of atoms in a frame, and the cell, shape (1, 6); zeros for none."""
     trajectory = universe.trajectory
     current = trajectory.ts.frame
     try:
-        ts = trajectory[0]
+        ts = trajectory[number]
         cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
         return ts.positions[atoms], np.array([cell], np.float32)
     finally:
         trajectory[current]
+
+
+class _MadeWhole(NamedTuple):
+    """Positions of atoms in a frame, and in whole molecules, with the cell, shape (1, 6)."""
+
+    positions: np.ndarray
+    whole: np.ndarray
+    cell: np.ndarray
+    #: Bonds are longer than half the cell still.
+    in_vain: bool
+
+
+def _make_whole_in(
+    universe: Any, number: int, atoms: np.ndarray, bonds: np.ndarray
+) -> _MadeWhole | None:
+    """Make molecules whole in a frame; None where it is damaged, or without positions or a cell."""
+    try:
+        positions, cell = _read_frame(universe, atoms, number)
+    except (DamagedFileError, MissingDataError):
+        return None  # which the run says, or leaves out
+    whole = positions[np.newaxis].copy()
+    unwrapping = CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
+    refused, long = unwrapping.apply_noting(whole, cell)
+    return None if refused else _MadeWhole(positions, whole[0], cell, bool(long))
 
 
 def _nearest_contacts(
@@ -250,7 +274,7 @@ def _nearest_contacts(
     Returns the pairs, shape (n_pairs, 2), and the first atom of each molecule that has no other one
     within half the cell.
     """
-    positions, cell = _first_frame(universe, atoms)
+    positions, cell = _read_frame(universe, atoms)
     farthest = float(_widths(cell).min() / 2)
     spread = float(np.ptp(positions, axis=0).sum()) if len(positions) else 0.0
     labels, firsts = np.unique(molecules, return_index=True)
@@ -321,17 +345,12 @@ def _warn_of_chains_apart(
     if not 1 < len(chains) <= CHAINS:
         return
     atoms = whole[np.isin(fragments[whole], chains)]
-    try:
-        positions, cell = _first_frame(universe, atoms)
-    except (DamagedFileError, MissingDataError):
-        return  # which the run says, or leaves out
-    inner = bonds[np.isin(bonds, atoms).all(axis=1)]
-    made_whole = positions[np.newaxis].copy()
-    if CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, inner)).apply(made_whole, cell):
-        return  # without a cell, which the run says
-    for two in _across_faces(made_whole[0], cell, fragments[atoms]):
-        pairs, _ = _contacts(positions[two], cell, fragments[atoms[two]], CONTACT)
-        ends = made_whole[0][two][np.stack([pairs["first"], pairs["second"]])]
+    found = _make_whole_in(universe, 0, atoms, bonds[np.isin(bonds, atoms).all(axis=1)])
+    if found is None:
+        return
+    for two in _across_faces(found.whole, found.cell, fragments[atoms]):
+        pairs, _ = _contacts(found.positions[two], found.cell, fragments[atoms[two]], CONTACT)
+        ends = found.whole[two][np.stack([pairs["first"], pairs["second"]])]
         if len(pairs) and np.linalg.norm(ends[0] - ends[1], axis=1).min() >= 2 * CONTACT:
             firsts = universe.atoms[np.unique(fragments[atoms[two]])]
             names = [_name(residue) for residue in firsts.residues]
@@ -362,6 +381,63 @@ def _across_faces(
         most = np.floor(high[one] - low[other] + margin)
         if (least <= most).all() and (least.any() or most.any()):
             yield np.concatenate([of_molecules[one], of_molecules[other]])
+
+
+class BrokenBond(NamedTuple):
+    """Bond across the cell: a frame, the indices of two atoms, and their distance there, Å."""
+
+    frame: int
+    atoms: tuple[int, int]
+    length: float
+
+
+def find_broken(
+    universe: Any, groups: Sequence[np.ndarray], frames: Sequence[int]
+) -> BrokenBond | None:
+    """Find a molecule of which atoms of a group are in different images in a frame.
+
+    Returns its bond that `unwrap` shortens most; None where nothing is known to be broken: without
+    bonds or a cell, or in a frame that cannot be read. What `unwrap` cannot make whole, such as a
+    sheet that is bonded to its own image, does not count.
+    """
+    try:
+        bonds = bonds_of(universe, "unwrap")
+    except UnsupportedError:
+        return None
+    fragments = fragments_of(universe, bonds)
+    several = np.zeros(len(fragments), bool)
+    for group in groups:
+        several |= np.bincount(fragments[np.unique(group)], minlength=len(fragments)) > 1
+    concerned = several[fragments]
+    atoms, bonds = np.flatnonzero(concerned), bonds[concerned[bonds[:, 0]]]
+    if not len(bonds):
+        return None
+    for number in frames:
+        found = _make_whole_in(universe, number, atoms, bonds)
+        if found is None or found.in_vain:
+            continue
+        moved = found.whole - found.positions
+        broken = np.zeros(len(fragments), bool)
+        for group in groups:
+            some = group[concerned[group]]
+            rows = np.searchsorted(atoms, some)
+            _, firsts, molecules = np.unique(
+                fragments[some], return_index=True, return_inverse=True
+            )
+            # They move by edges of the cell, if at all.
+            differ = np.abs(moved[rows] - moved[rows[firsts]][molecules.reshape(-1)]) > 0.1
+            broken[fragments[some[differ.any(axis=1)]]] = True
+        if not broken.any():
+            continue
+        crossing = bonds[broken[fragments[bonds[:, 0]]]]
+        before, after = (
+            np.linalg.norm(np.diff(one[np.searchsorted(atoms, crossing)], axis=1)[:, 0], axis=1)
+            for one in (found.positions, found.whole)
+        )
+        longest = int(np.argmax(np.nan_to_num(before - after)))
+        first, second = crossing[longest].tolist()
+        return BrokenBond(number, (first, second), float(before[longest]))
+    return None
 
 
 def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
