@@ -253,6 +253,19 @@ class TestFigures:
         axes = results.plot(Figure().subplots())
         return axes, [np.array(line.get_data()) for line in axes.get_lines()]
 
+    def test_series_whose_times_are_all_the_same_are_drawn_by_frames(self, tmp_path):
+        columns = {"frame": np.arange(5), "time (ps)": np.zeros(5), "a": np.arange(5.0)}
+        columns["time (ps)"][2] = np.nan
+        results = Results(table=Table(columns, "time (ps)", {"a": "A"}, "A"))
+        axes, ((x, _),) = self.lines_of(results)
+        assert (axes.get_xlabel(), x.tolist()) == ("frame", [0, 1, 2, 3, 4])
+        results.save(tmp_path / "a.xvg")
+        text = (tmp_path / "a.xvg").read_text(encoding="utf-8")
+        assert 'xaxis  label "frame"' in text
+        assert text.endswith("4 4.0\n")
+        columns["time (ps)"][3] = 2
+        assert self.lines_of(results)[0].get_xlabel() == "time (ps)"
+
     def test_series_of_many_frames_have_a_running_mean(self):
         values = np.random.default_rng(5).normal(size=3000)
         values[40:50] = np.nan

@@ -175,12 +175,13 @@ def draw_series(
             for table in of_group:
                 if table is None or title not in table.columns:
                     continue
-                x, values = table.columns[table.x], np.asarray(table.columns[title], dtype=float)
+                x = table.columns[table.abscissa]
+                values = np.asarray(table.columns[title], dtype=float)
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
                 ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
                 label = None
-                ax.set_xlabel(table.x)
+                ax.set_xlabel(table.abscissa)
                 beside.plot(number - 0.15, np.nanmean(table.columns[title]), ".", color=colour)
             interval = np.nan_to_num(mean.interval)
             bar = {"color": colour, "capsize": 2, "fmt": "_"}

@@ -309,11 +309,11 @@ class Results(dict[str, Any]):
         """Write the columns of the figure as Grace reads them, every digit of each number."""
         table = self._whole_table()
         title = _in_quotes(self.provenance.get("analysis", table.y_label))
-        file.write(f'@    title "{title}"\n@    xaxis  label "{_in_quotes(table.x)}"\n')
+        file.write(f'@    title "{title}"\n@    xaxis  label "{_in_quotes(table.abscissa)}"\n')
         file.write(f'@    yaxis  label "{_in_quotes(table.y_label)}"\n@TYPE xy\n')
         for k, legend in enumerate(table.y.values()):
             file.write(f'@ s{k} legend "{_in_quotes(legend)}"\n')
-        columns = [table.columns[title] for title in (table.x, *table.y)]
+        columns = [table.columns[title] for title in (table.abscissa, *table.y)]
         for first in range(0, len(columns[0]), ROWS):
             rows = (values[first : first + ROWS].tolist() for values in columns)
             file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*rows, strict=True))
@@ -420,7 +420,7 @@ def _notebook_figure(table: Table) -> Any:
     with rc_context(FIGURE_STYLE):
         figure = Figure()
         draw(table, figure.subplots())
-        return notebook_image(figure, f"{table.y_label} against {table.x}")
+        return notebook_image(figure, f"{table.y_label} against {table.abscissa}")
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:

@@ -106,6 +106,17 @@ class Table:
         """True if rows are frames."""
         return self.x.startswith("time")
 
+    @property
+    def abscissa(self) -> str:
+        """Column along the abscissa of figures: numbers of frames where all times are the same."""
+        if self.is_series and "frame" in self.columns:
+            times = np.asarray(self.columns[self.x], dtype=float)
+            if len(times) > 1 and not np.nanmax(times, initial=-np.inf) > np.nanmin(
+                times, initial=np.inf
+            ):
+                return "frame"
+        return self.x
+
     def means(self) -> dict[str, SeriesMean]:
         """Mean of each series in time, by title; none where frames are in no order."""
         if self.no_mean or not self.is_series:
@@ -160,15 +171,15 @@ def draw(table: Table, ax: Any) -> Any:
     """Draw a table into `matplotlib.axes.Axes`."""
     table = table.drawn or table
     if table.states is not None:
-        return _draw_states(table.columns[table.x], table.x, table.states, ax)
+        return _draw_states(table.columns[table.abscissa], table.abscissa, table.states, ax)
     if table.image is not None:
         return _draw_image(table.image, ax)
     if table.bars:
         return _draw_bars(table, ax)
-    x = table.columns[table.x]
+    x = table.columns[table.abscissa]
     width = len(x) // WINDOWS | 1
     points = table.points or table.no_mean  # lines would go through what is between
-    has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS and not points
+    has_mean = table.is_series and len(x) >= MANY_POINTS and not points
     is_large = len(x) > LARGE
     means = table.means() if len(table.y) <= NAMED else {}
     for title, name in table.y.items():
@@ -183,7 +194,7 @@ def draw(table: Table, ax: Any) -> Any:
             ax.plot(x, running_mean(values, width), color=line.get_color(), label=name)
         else:
             ax.plot(x, values, "." if table.ticks else "-", label=name)
-    ax.set_xlabel(table.x)
+    ax.set_xlabel(table.abscissa)
     ax.set_ylabel(table.y_label)
     ax.margins(x=0)
     # Times of many digits have room side by side.
