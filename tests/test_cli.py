@@ -424,6 +424,19 @@ def test_files_may_be_given_by_place_or_by_option(adk, run):
     assert run("rmsd", "--end", 3, "--", topology, trajectory)[:2] == wanted[:2]
 
 
+@pytest.mark.parametrize("command", ["info", "index", "validate"])
+def test_files_that_are_looked_at_may_be_a_pattern(command, adk_xtc, tmp_path, run):
+    for k in (10, 2):
+        shutil.copy(adk_xtc.trajectory, tmp_path / f"md.part{k}.xtc")
+    status, out, err = run(command, tmp_path / "md.part*.xtc")
+    assert status == 0
+    names = re.findall(r"(?:^|\W)md\.part(\d+)\.xtc(?!\.)", out + err)
+    assert list(dict.fromkeys(names)) == ["2", "10"]
+    status, _, err = run(command, tmp_path / "md.chunk*.xtc")
+    assert status == 2
+    assert "no file matches this pattern" in err
+
+
 def test_several_trajectories_may_follow_f(adk, adk_xtc, run):
     wanted = run("rmsd", *adk, adk_xtc.trajectory)
     files = ("-f", adk.trajectory, "-s", adk.topology, "-f", adk_xtc.trajectory)

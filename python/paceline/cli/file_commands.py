@@ -164,16 +164,27 @@ def run_info(args: argparse.Namespace) -> None:
             print_json("info", files=[{one.key: one.value for one in facts} for facts in found])
 
 
-def _for_each(paths: list[str], command: Callable[[str], None]) -> None:
-    """Call a command for every file, then raise the first error, with the others as notes."""
-    errors = []
-    for path in paths:
+def _for_each(names: list[str], command: Callable[[str], None]) -> None:
+    """Call a command for every file, then raise the first error, with the others as notes.
+
+    Names may be patterns.
+    """
+    from paceline.trajectory.open import files_named
+
+    errors: list[Exception] = []
+    for name in names:
         try:
-            command(path)
-        except BrokenPipeError:
-            raise
-        except Exception as error:
+            paths = files_named(name)
+        except FileNotFoundError as error:
             errors.append(error)
+            continue
+        for path in paths:
+            try:
+                command(path)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                errors.append(error)
     if errors:
         first, *others = errors
         for other in others:
@@ -275,19 +286,21 @@ def add_validate(commands: Any) -> CommandParser:
 def run_validate(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 1 if anything is bad."""
     from paceline.analysis.validate import check_decodable
+    from paceline.trajectory.open import files_named
 
-    for path in args.trajectory:
+    paths = [path for name in args.trajectory for path in files_named(name)]
+    for path in paths:
         check_decodable(path)
     n_atoms = _atoms_of(args.topology)
     if args.json:
-        verdicts = [_verdict_of(path, args, n_atoms) for path in args.trajectory]
+        verdicts = [_verdict_of(path, args, n_atoms) for path in paths]
         files = [_in_json(verdict) for verdict in verdicts]
         print_json("validate", bad=any(verdict.bad for verdict in verdicts), files=files)
         return BAD if any(verdict.bad for verdict in verdicts) else 0
     bad = False
     with _output(args) as output:
         print(*VALIDATE_COLUMNS, sep="\t", file=output)
-        for path in args.trajectory:
+        for path in paths:
             verdict = _verdict_of(path, args, n_atoms)
             for finding in verdict.findings:
                 print(*_cells(path, finding), sep="\t", file=output)
