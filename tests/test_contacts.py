@@ -1,6 +1,7 @@
 """Contacts against MDAnalysis, to the last count, and distances that are known."""
 
 import inspect
+import warnings
 
 import MDAnalysis
 import mdtraj
@@ -11,7 +12,7 @@ from MDAnalysis.analysis import contacts as theirs_contacts
 import paceline
 from paceline.analysis import contacts as our_contacts
 from paceline.analysis.contacts import SCHEMES, ContactMap, Contacts, q1q2
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 ACIDIC = "resname ASP GLU and name OE* OD*"
 BASIC = "resname ARG LYS and name NH* NZ"
@@ -133,6 +134,42 @@ def test_fractions_of_distances_that_are_known(line):
     soft = Contacts(line, groups, groups, "soft_cut", 6, kwargs={"beta": 1, "lambda_constant": 1})
     wanted = [1 / 2, 1 / 3 + 1 / (3 + 3 * np.exp(-1.5))]
     np.testing.assert_allclose(soft.run(stop=2).results.timeseries[:, 1], wanted, rtol=1e-12)
+
+
+def test_neighbours_in_the_chain_are_no_contacts(universe):
+    atoms = universe.select_atoms("name CA CB and resid 1-60")
+    given = {"radius": 8, "method": "radius_cut"}
+    with pytest.warns(PacelineWarning, match=rf"{len(atoms)} of the (\d+) contacts are of an atom"):
+        every = Contacts(universe, (atoms, atoms), (atoms, atoms), **given).run(step=20)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".* an atom with itself")
+        far = Contacts(universe, (atoms, atoms), (atoms, atoms), residues_apart=4, **given)
+        both = q1q2(universe, "name CA CB and resid 1-60", 8, residues_apart=4)
+    apart = np.abs(atoms.resids[:, None] - atoms.resids) >= 4
+    assert 0 < far.n_initial_contacts == np.sum(every.initial_contacts[0] & apart)
+    distances = [
+        MDAnalysis.lib.distances.distance_array(atoms, atoms, box=ts.dimensions)[
+            far.initial_contacts[0]
+        ]
+        for ts in universe.trajectory[::20]
+    ]
+    found = far.run(step=20).results.timeseries[:, 1]
+    np.testing.assert_allclose(found, [np.mean(one <= 8) for one in distances], rtol=0, atol=1e-12)
+    assert (found[1:] < every.results.timeseries[1:, 1]).all()
+    np.testing.assert_array_equal(both.run(step=20).results.timeseries[:, 1], found)
+    assert far.results.provenance["residues apart"] == 4
+    with pytest.raises(ValueError, match="residues_apart must be at least 0"):
+        Contacts(universe, (atoms, atoms), (atoms, atoms), residues_apart=-1)
+
+
+def test_neighbours_are_those_of_one_segment():
+    dimer = MDAnalysis.Universe.empty(
+        4, 4, 2, atom_resindex=range(4), residue_segindex=[0, 0, 1, 1], trajectory=True
+    )
+    dimer.atoms.positions = [[k, 0, 0] for k in range(4)]
+    groups = dimer.atoms[:2], dimer.atoms[1:]
+    found = Contacts(dimer, groups, groups, radius=5, residues_apart=2)
+    assert found.initial_contacts[0].tolist() == [[False, True, True], [False, True, True]]
 
 
 def test_q1q2_is_mdanalysis_s(universe, theirs):

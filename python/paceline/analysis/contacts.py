@@ -15,6 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.trajectory.open import warn
 from paceline.transform.base import check_static
 
 
@@ -53,6 +54,11 @@ class Contacts(AnalysisBase):
     kwargs : dict, optional
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
+    residues_apart : int
+        Pairs of atoms whose residues are fewer apart in the topology's order, in one segment, are
+        no contacts: with 1 those within a residue, and with 4 those between neighbours up to the
+        third, as Best, Hummer & Eaton have it. By default each pair may be one, in groups that
+        share atoms also an atom with itself, which a warning says.
 
     Attributes
     ----------
@@ -101,10 +107,13 @@ class Contacts(AnalysisBase):
         pbc: bool = True,
         kwargs: Mapping[str, Any] | None = None,
         *,
+        residues_apart: int = 0,
         verbose: bool = False,
     ):
         from MDAnalysis.analysis import contacts
 
+        if residues_apart < 0:
+            raise ValueError(f"residues_apart must be at least 0, not {residues_apart!r}")
         for group in select:
             check_static(group, "Contacts")
         references = [refgroup] if hasattr(refgroup[0], "positions") else refgroup
@@ -112,7 +121,8 @@ class Contacts(AnalysisBase):
             if not all(np.isfinite(group.positions).all() for group in groups):
                 raise ValueError(f"Contacts: positions of reference {k} are not all finite numbers")
         theirs = contacts.Contacts(u, select, refgroup, method, radius, pbc, kwargs)
-        self._take(theirs, verbose)
+        self._take(theirs, residues_apart, verbose)
+        self._warn_of_atoms_with_themselves()
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
@@ -126,17 +136,41 @@ class Contacts(AnalysisBase):
             raise UnsupportedError("Contacts: MDAnalysis itself calls a function of the user")
         return ours
 
-    def _take(self, theirs: Any, verbose: bool = False) -> None:
+    def _take(self, theirs: Any, residues_apart: int = 0, verbose: bool = False) -> None:
         """Take groups and reference distances from an analysis of MDAnalysis."""
         super().__init__(theirs.u, verbose=verbose)
+        self.residues_apart = residues_apart
         self.u, self.select, self.pbc = theirs.u, theirs.select, theirs.pbc
         self.grA, self.grB = theirs.grA, theirs.grB
         self.r0, self.initial_contacts = theirs.r0, theirs.initial_contacts
-        self.n_initial_contacts = theirs.n_initial_contacts
+        if residues_apart:
+            near = self._are_near_in_chain()
+            self.initial_contacts = [
+                contacts & ~near if contacts.shape == near.shape else contacts
+                for contacts in self.initial_contacts
+            ]
+        self.n_initial_contacts = int(np.sum(self.initial_contacts[0]))
         self.fraction_contacts = theirs.fraction_contacts
         self.fraction_kwargs = theirs.fraction_kwargs
         self._check_groups()
         self._limits, self._beta = self._find_limits()
+
+    def _are_near_in_chain(self) -> np.ndarray:
+        """Find pairs of atoms whose residues are too near in their segment."""
+        first, second = self.grA, self.grB
+        apart = np.abs(first.resindices[:, None] - second.resindices)
+        return (apart < self.residues_apart) & (first.segindices[:, None] == second.segindices)
+
+    def _warn_of_atoms_with_themselves(self) -> None:
+        """Warn of contacts that are always there, which make Q larger."""
+        _, *places = np.intersect1d(self.grA.indices, self.grB.indices, return_indices=True)
+        n_same = int(self.initial_contacts[0][tuple(places)].sum())
+        if n_same:
+            warn(
+                f"Contacts: {n_same} of the {self.n_initial_contacts} contacts are of an atom with "
+                "itself, and others may be within a residue: Q counts them; leave them out with "
+                "residues_apart=1, and those of neighbours in the chain with 4 (--residues-apart)"
+            )
 
     def _check_groups(self) -> None:
         """Raise errors for groups and references that make no contacts."""
@@ -208,6 +242,7 @@ class Contacts(AnalysisBase):
             "kwargs": dict(self.fraction_kwargs) or "none",
             "contacts": [int(contacts.sum()) for contacts in self.initial_contacts],
             "pbc": self.pbc,
+            "residues apart": self.residues_apart,
         }
 
     def prepare(self) -> PerFrame:
@@ -254,7 +289,7 @@ class _OfFunction:
         return rows
 
 
-def q1q2(u: Any, select: str = "all", radius: float = 4.5) -> Contacts:
+def q1q2(u: Any, select: str = "all", radius: float = 4.5, *, residues_apart: int = 0) -> Contacts:
     """Compare contacts with those of the first and of the last frame (Franklin et al. 2007).
 
     Parameters
@@ -265,6 +300,8 @@ def q1q2(u: Any, select: str = "all", radius: float = 4.5) -> Contacts:
         The atoms.
     radius : float
         Pairs that are as near are contacts, Å.
+    residues_apart : int
+        Of atoms of residues that are so far apart in the chain, as for `Contacts`.
 
     Returns
     -------
@@ -287,7 +324,8 @@ def q1q2(u: Any, select: str = "all", radius: float = 4.5) -> Contacts:
         other.trajectory[frame]
         group = other.select_atoms(select)
         references.append((group, group))
-    return Contacts(u, (select, select), references, radius=radius, method="radius_cut")
+    given: dict[str, Any] = {"method": "radius_cut", "residues_apart": residues_apart}
+    return Contacts(u, (select, select), references, radius=radius, **given)
 
 
 #: Ways to choose the atoms of a residue, as MDTraj's `compute_contacts` does.

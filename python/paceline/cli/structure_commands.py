@@ -241,7 +241,7 @@ COMMANDS = (
         "--select and one of --select-2 that are within --radius there.",
         (
             'md.tpr md.xtc --select "protein and name CA" --select-2 "protein and name CA" '
-            "--radius 8 -o q.csv --plot q.png",
+            "--radius 8 --residues-apart 4 -o q.csv --plot q.png",
             'md.tpr md.xtc --select "resname ASP GLU and name OE* OD*" '
             '--select-2 "resname LYS ARG and name NZ NH*" --method soft_cut --ref crystal.pdb',
         ),
@@ -257,6 +257,13 @@ COMMANDS = (
                 "default": "hard_cut",
                 "help": "a contact counts if it is not longer than in the reference, by a smooth "
                 "step, or if it is within the radius [%(default)s]",
+            },
+            "residues_apart": {
+                "type": int,
+                "default": 0,
+                "metavar": "N",
+                "help": "no contacts are pairs of residues that are fewer apart in the chain: 1 "
+                "leaves out those within a residue, 4 those of neighbours too [%(default)s]",
             },
             "ref": REF,
             "pbc": PBC,
