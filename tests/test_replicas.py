@@ -164,6 +164,19 @@ def test_atoms_of_other_systems_are_not_compared_by_their_indices(systems):
     assert own[row] == matrix[first, second]
 
 
+def test_mean_profiles_end_with_the_shortest_replica(systems):
+    asked = {"msd": {"select": "name CA"}}
+    wt = Replicas({"wt": [Battery(asked, opened(systems, "wt", k)) for k in (1, 2, 3)]}).run()
+    profile = wt.profile("msd")
+    ((title, of_groups),) = profile.values.items()
+    assert np.isnan(of_groups["wt"]).sum(axis=1).tolist() == [2, 1, 0]
+    mean = profile.means(title)["wt"].mean
+    np.testing.assert_array_equal(mean[:21], of_groups["wt"][:, :21].mean(axis=0))
+    assert np.isnan(mean[21:]).all()
+    (remark,) = [text for text in wt.remarks("msd") if "not compared" in text]
+    assert remark.startswith("Not in all replicas of wt, and so not compared: lag time (ps) 21, 22")
+
+
 def of_residues(numbers, values):
     return Table({"residue": np.array(numbers), "y": np.array(values)}, "residue", {"y": "y"}, "y")
 
@@ -196,6 +209,15 @@ def test_bins_of_nearly_one_place_are_compared(shift, n_rows):
     assert len(rows) == (2 if n_rows else 0)
     if n_rows:
         np.testing.assert_allclose(keys["residue"], places + shift / 2)
+
+
+def test_tables_may_end_before_others():
+    places = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    others = [of_residues(one, one) for one in (places, 3 * places[:2])]
+    assert align(others, ["residue"])[2] == []
+    keys, _, rows = align([of_residues(one, one) for one in (places[:3], places)], ["residue"])
+    assert [one.tolist() for one in rows] == [[0, 1, 2, -1, -1], [0, 1, 2, 3, 4]]
+    np.testing.assert_array_equal(keys["residue"], places)
 
 
 def test_profiles_of_areas_and_structure(universe):

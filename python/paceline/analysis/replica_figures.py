@@ -41,8 +41,15 @@ class Profile:
     label: str
 
     def means(self, title: str) -> dict[str, ReplicaMean]:
-        """Mean of each group, arrays of shape (n_rows,)."""
-        return {group: mean_of_replicas(one) for group, one in self.values[title].items()}
+        """Mean of each group, arrays of shape (n_rows,); NaN where a replica of it has no value.
+
+        A mean of fewer replicas would jump where one ends, as at its longest lag.
+        """
+        means = {}
+        for group, values in self.values[title].items():
+            partly = np.isnan(values[~np.isnan(values).all(axis=1)]).any(axis=0)
+            means[group] = mean_of_replicas(np.where(partly, np.nan, values))
+        return means
 
     def table(self) -> Table:
         """Columns of means, intervals, replicas, and differences from the first group."""
@@ -124,19 +131,24 @@ def align(
 def _align_by_number(
     columns: Sequence[Sequence[np.ndarray]], keys: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[np.ndarray]]:
-    """Take rows of one number together, where places are nearly the same."""
-    none = np.empty(0, dtype=np.int64)
-    if len({len(one[0]) for one in columns}) > 1:
-        return {}, none, []
+    """Take rows of one number together, where places are nearly the same.
+
+    Some tables may end before others, as at shorter lags.
+    """
+    rows = np.arange(max(len(one[0]) for one in columns))
     means = {}
     for key, of_tables in zip(keys, zip(*columns, strict=True), strict=True):
-        stacked = np.array(of_tables)
-        means[key] = stacked.mean(axis=0)
+        stacked = np.full((len(of_tables), len(rows)), np.nan)
+        for row, values in zip(stacked, of_tables, strict=True):
+            row[: len(values)] = values
+        known = np.ma.masked_invalid(stacked)
+        means[key] = known.mean(axis=0).filled(np.nan)
         steps = np.abs(np.diff(means[key]))
-        if np.ptp(stacked, axis=0).max() > steps[steps > 0].min(initial=np.inf) / 2:
-            return {}, none, []
-    rows = np.arange(len(columns[0][0]))
-    return means, np.zeros(len(rows), dtype=np.int64), [rows] * len(columns)
+        spread = np.ma.filled(np.ma.ptp(known, axis=0), 0.0)
+        if spread.max() > steps[steps > 0].min(initial=np.inf) / 2:
+            return {}, np.empty(0, dtype=np.int64), []
+    of_tables = [np.where(rows < len(one[0]), rows, -1) for one in columns]
+    return means, np.zeros(len(rows), dtype=np.int64), of_tables
 
 
 def _panels(n_panels: int, width: float, **options: Any) -> tuple[Any, Any]:

@@ -292,12 +292,16 @@ class Replicas:
                 yield "Rows of replicas do not belong together: there is no mean profile."
             return
         label, places = next(iter(profile.keys.items()))
-        for group, values in next(iter(profile.values.values())).items():
-            gone = places[np.isnan(values).all(axis=0)]
-            if 0 < len(gone) < len(places):
-                some = ", ".join(f"{place:g}" for place in gone[:REMARKED])
-                more = f" and {len(gone) - REMARKED} more" if len(gone) > REMARKED else ""
-                yield f"Not in {group}, and so not compared: {label} {some}{more}."
+        title, of_groups = next(iter(profile.values.items()))
+        means = profile.means(title)
+        for group, values in of_groups.items():
+            nowhere = np.isnan(values).all(axis=0)
+            partly = np.isnan(means[group].mean) & ~nowhere
+            for where, gone in ((group, nowhere), (f"all replicas of {group}", partly)):
+                if 0 < gone.sum() < len(places):
+                    some = ", ".join(f"{place:g}" for place in places[gone][:REMARKED])
+                    more = f" and {gone.sum() - REMARKED} more" if gone.sum() > REMARKED else ""
+                    yield f"Not in {where}, and so not compared: {label} {some}{more}."
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
         """List the files that `save` may write, before the run.
