@@ -784,6 +784,7 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
     out = tmp_path / "out.trr"
     out.touch()
     selected = "--hydrogens-sel", "type H", "--acceptors-sel", "type O"
+    ca = "--select", "name CA"
     said = [
         run("convert", adk_in_water.trajectory, out)[2],
         run("rmsd", *adk, adk.trajectory, "--end", 2)[2],
@@ -792,6 +793,8 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
         run("hbonds", *adk, "--acceptors-sel", "name O and around 3 resid 5")[2],
         run("hbonds", *adk_in_water, *selected)[2],
         run("rdf", *adk_in_water, "--exclude-same", "fragment", "--end", 2)[2],
+        run("order", *adk, "--select", "name O")[2],
+        run("contacts", *adk, *ca, "--select-2", ca[1], "--radius", 8, "--end", 1)[2],
     ]
     for text, words in zip(
         said,
@@ -803,6 +806,8 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
             "chooses other atoms in each frame, by 'around'",
             "give --donors-sel, or a topology with bonds",
             "--exclude-same fragment needs bonds",
+            "say which they are by --hydrogens, or",
+            "leave them out with --residues-apart 1, or those",
         ),
         strict=True,
     ):

@@ -169,7 +169,7 @@ class Contacts(AnalysisBase):
             warn(
                 f"Contacts: {n_same} of the {self.n_initial_contacts} contacts are of an atom with "
                 "itself, and others may be within a residue: Q counts them; leave them out with "
-                "residues_apart=1, and those of neighbours in the chain with 4 (--residues-apart)"
+                "residues_apart=1, or those of neighbours in the chain too with residues_apart=4"
             )
 
     def _check_groups(self) -> None:

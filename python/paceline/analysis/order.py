@@ -248,7 +248,7 @@ class SCH(OrderParameter):
             raise SelectionError(
                 f"SCH: no carbon of {len(atomgroup.atoms)} atoms is bonded to a hydrogen: take a "
                 "topology that has hydrogens, say which they are by hydrogens=, or take "
-                "OrderParameter of other vectors for lipids that have none"
+                "OrderParameter (--select-2) of other vectors for lipids that have none"
             )
         ends = universe.atoms[carbons], universe.atoms[bonded]
         labels = ends[0].names.astype(str)
@@ -269,15 +269,20 @@ def _bonds_to_hydrogen(
     places[atoms.indices[::-1]] = np.arange(len(atoms))[::-1]
     heavy, other = either_way[places[either_way[:, 0]] >= 0].T
     if hydrogens is None:
-        is_hydrogen = np.array([one == "H" for one in elements_of(atoms.universe.atoms[other])])
+        is_hydrogen = _are(("H",), atoms.universe.atoms[other])
     else:
         check_static(hydrogens, "hydrogens")
         is_hydrogen = np.isin(other, hydrogens.atoms.indices)
     heavy, other = heavy[is_hydrogen], other[is_hydrogen]
-    is_carbon = np.array([one in ("C", "") for one in elements_of(atoms.universe.atoms[heavy])])
+    is_carbon = _are(("C", ""), atoms.universe.atoms[heavy])
     heavy, other = heavy[is_carbon], other[is_carbon]
     order = np.lexsort([other, places[heavy]])
     return heavy[order], other[order]
+
+
+def _are(elements: Sequence[str], atoms: Any) -> np.ndarray:
+    """Tell which atoms are of some elements: ndarray of bool."""
+    return np.array([one in elements for one in elements_of(atoms)], dtype=bool)
 
 
 def _along_chains(labels: np.ndarray, carbons: np.ndarray, bonds: np.ndarray) -> np.ndarray:

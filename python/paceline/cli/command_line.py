@@ -72,7 +72,7 @@ KEYWORDS = {
             *("backend", "n_workers", "on_error", "continuous", "units", "dataset", "external"),
             *("overwrite", "precision", "chunk", "align", "compress", "checkpoint"),
             *("max_memory", "donors_sel", "hydrogens_sel", "acceptors_sel", "exclude_same"),
-            "together",
+            *("together", "hydrogens", "residues_apart"),
         )
     },
 }
