@@ -24,7 +24,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
-from paceline.transform import periodic
+from paceline.transform import molecules
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -288,7 +288,7 @@ def lattices(*corners, n=12):
 def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
     """Not by all pairs within that distance, nor by those of molecules that are joined already."""
     universe = lattices((0, 0, 0), (36, 0, 0), (0, 0, 100))
-    found, core = [], periodic._core.NearPairs
+    found, core = [], molecules._core.NearPairs
 
     class NearPairs:
         def __init__(self, *args):
@@ -299,10 +299,10 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
             found.append(int(counts.sum()))
             return counts, records, refused
 
-    monkeypatch.setattr(periodic._core, "NearPairs", NearPairs)
+    monkeypatch.setattr(molecules._core, "NearPairs", NearPairs)
     atoms = np.arange(len(universe.atoms))
-    fragments = periodic.fragments_of(universe, periodic.bonds_of(universe, "unwrap"))
-    pairs, alone = periodic._nearest_contacts(universe, atoms, fragments)
+    fragments = molecules.fragments_of(universe, molecules.bonds_of(universe, "unwrap"))
+    pairs, alone = molecules._nearest_contacts(universe, atoms, fragments)
     places = universe.atoms.positions[pairs]
     lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
     np.testing.assert_allclose(lengths, [3, 67])
@@ -667,17 +667,17 @@ def ring(places, edge, *, closed):
 def test_a_broken_molecule_is_found():
     chain = ring(range(16, 24), 20, closed=False)
     every = [chain.atoms.indices]
-    assert periodic.find_broken(chain, every, [0]) == (0, (3, 4), 19.0)
+    assert molecules.find_broken(chain, every, [0]) == (0, (3, 4), 19.0)
     # Each group counts by itself, and by its own atoms.
-    assert periodic.find_broken(chain, [np.array([2]), np.array([6])], [0]) is None
-    assert periodic.find_broken(chain, [np.arange(4), np.arange(4, 8)], [0]) is None
-    assert periodic.find_broken(chain, [np.arange(4), np.array([7, 2])], [0]) == (0, (3, 4), 19.0)
+    assert molecules.find_broken(chain, [np.array([2]), np.array([6])], [0]) is None
+    assert molecules.find_broken(chain, [np.arange(4), np.arange(4, 8)], [0]) is None
+    assert molecules.find_broken(chain, [np.arange(4), np.array([7, 2])], [0]) == (0, (3, 4), 19.0)
     # As are a molecule within the cell, one through it, bonded to its own image, and no cell.
-    assert periodic.find_broken(ring(range(8), 20, closed=False), every, [0]) is None
-    assert periodic.find_broken(ring(range(20), 20, closed=True), [np.arange(20)], [0]) is None
+    assert molecules.find_broken(ring(range(8), 20, closed=False), every, [0]) is None
+    assert molecules.find_broken(ring(range(20), 20, closed=True), [np.arange(20)], [0]) is None
     chain.dimensions = None
-    assert periodic.find_broken(chain, every, [0]) is None
-    assert periodic.find_broken(MDAnalysis.Universe.empty(8, trajectory=True), every, [0]) is None
+    assert molecules.find_broken(chain, every, [0]) is None
+    assert molecules.find_broken(MDAnalysis.Universe.empty(8, trajectory=True), every, [0]) is None
 
 
 def test_guessed_bonds_will_do(ours):

@@ -23,7 +23,7 @@ from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import CoreTransform
-from paceline.transform.periodic import bonds_of, fragments_of
+from paceline.transform.compounds import bonds_of, fragments_of
 
 #: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
 NEUTRAL = 1e-5

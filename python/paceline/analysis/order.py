@@ -13,7 +13,7 @@ from paceline.analysis.sasa import elements_of
 from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static, choose_atoms
-from paceline.transform.periodic import bonds_of
+from paceline.transform.compounds import bonds_of
 
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 

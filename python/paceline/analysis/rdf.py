@@ -28,7 +28,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
 from paceline.trajectory.open import warn
 from paceline.transform.base import check_static, updates_itself
-from paceline.transform.periodic import (
+from paceline.transform.compounds import (
     CompoundCenters,
     Compounds,
     compound_of_atoms,

@@ -18,7 +18,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import joined, many
 from paceline.trajectory.open import warn
-from paceline.transform.periodic import find_broken
+from paceline.transform.molecules import find_broken
 
 if TYPE_CHECKING:
     from paceline.cli.atom_groups import GroupUniverse

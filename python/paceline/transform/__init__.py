@@ -7,7 +7,8 @@ of a block in place (`apply`).
 
 from paceline.transform.base import Transform
 from paceline.transform.jumps import nojump
-from paceline.transform.periodic import center, unwrap, wrap
+from paceline.transform.molecules import unwrap
+from paceline.transform.periodic import center, wrap
 from paceline.transform.superpose import fit
 
 __all__ = ["Transform", "center", "fit", "nojump", "unwrap", "wrap"]
