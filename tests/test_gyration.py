@@ -9,7 +9,7 @@ import pytest
 
 import paceline
 from paceline.analysis.gyration import Gyration
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 
 def universe_of(positions, masses=None, **attributes):
@@ -25,6 +25,28 @@ def run(atoms, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Gyration(atoms, **options).run(backend="serial").results
+
+
+def test_masses_that_nobody_knows_are_told_of():
+    """Those of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
+    from MDAnalysisTests.datafiles import Martini_membrane_gro
+
+    lipids = MDAnalysis.Universe(Martini_membrane_gro).select_atoms("resname DPPC")
+    n_unknown = int((lipids.masses == 0).sum())
+    assert 0 < n_unknown < len(lipids)
+    said = rf"those of {n_unknown} atoms, such as GL1 and GL2, are not known"
+    with pytest.warns(PacelineWarning, match=said):
+        Gyration(lipids)
+    water = MDAnalysis.Universe.empty(3)
+    water.add_TopologyAttr("names", ["OW", "HW1", "MW"])
+    water.guess_TopologyAttrs(to_guess=["masses"])
+    known = MDAnalysis.Universe.empty(3)
+    known.add_TopologyAttr("masses", [1.0, 2.0, 0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        Gyration(lipids, weights=None)
+        Gyration(water.atoms)
+        Gyration(known.atoms)
 
 
 def test_a_dumbbell_of_two_masses():

@@ -17,6 +17,11 @@ from paceline.errors import (
     UnsupportedError,
     with_script_advice,
 )
+from paceline.performance.number_format import joined, many
+from paceline.trajectory.open import warn
+
+#: Names of virtual sites, which have no mass, in water of four or five sites.
+MASSLESS = ("MW", "EP", "LP", "OM")
 
 
 class WorkerTransform(Protocol):
@@ -311,10 +316,27 @@ def check_masses(mobile: Any, fixed: Any, tolerance: float, name: str, advice: s
 
 
 def masses_of(group: Any, name: str) -> np.ndarray:
-    """Get the masses of atoms, u; raise `UnsupportedError` if the topology has none."""
+    """Get the masses of atoms, u; raise `UnsupportedError` if the topology has none.
+
+    Warn of those that MDAnalysis could not guess, which are 0.
+    """
     if not hasattr(group, "masses"):
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
-    return group.masses.astype(np.float64)
+    masses = group.masses.astype(np.float64)
+    attribute = getattr(group.universe._topology, "masses", None)
+    if getattr(attribute, "is_guessed", False) and not masses.all():
+        # MDAnalysis guesses them by one of these.
+        labels = next(
+            getattr(group, kind) for kind in ("names", "types", "elements") if hasattr(group, kind)
+        )
+        unknown = [str(one) for one in labels[masses == 0] if not str(one).startswith(MASSLESS)]
+        if unknown:
+            warn(
+                f"{name} needs masses, and those of {many(len(unknown), 'atom')}, such as "
+                f"{joined(list(dict.fromkeys(unknown))[:3])}, are not known: they are 0, as if "
+                "these atoms were not there; take a topology that has masses (TPR, PSF, PRMTOP, …)"
+            )
+    return masses
 
 
 def reference_positions(
