@@ -393,11 +393,21 @@ def test_repeated_frames_are_reported(calpha, tmp_path):
     message = str(caught[0].message)
     assert message == (
         f"3 frames are repeated, by their times: 2 of {names[0]} at 30 to 40 ps, where {names[1]} "
-        f"has begun; 1 of {names[2]} at 70 to 70 ps, where {names[3]} has begun; continuous=True "
+        f"has begun; 1 of {names[2]} at 70 ps, where {names[3]} has begun; continuous=True "
         "(--continuous) leaves them out and orders the files by time"
     )
     assert caught[0].filename == __file__
     assert [ts.time for ts in trajectory] == [0, 10, 20, 30, 40, 30, 40, 50, 60, 70, 70, 80]
+
+
+def test_one_frame_is_repeated(calpha, tmp_path):
+    """As by GROMACS, whose next part begins with the last frame of the one before."""
+    names = restarted(calpha, tmp_path, [[0, 10], [10, 20]])
+    with pytest.warns(PacelineWarning) as caught:
+        paceline.Universe(calpha._topology, names)
+    assert str(caught[0].message).startswith(
+        f"1 frame is repeated, by its time: 1 of {names[0]} at 10 ps, where {names[1]} has begun; "
+    )
 
 
 def test_many_repeats_are_told_shortly(calpha, tmp_path):

@@ -378,13 +378,15 @@ def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
         n_frames = sum(overlap.n_frames for overlap in found.overlaps)
         places = _listed(
             [
-                f"{overlap.n_frames} of {overlap.earlier} at {overlap.begin:g} to "
-                f"{overlap.end:g} ps, where {overlap.later} has begun"
+                f"{overlap.n_frames} of {overlap.earlier} at "
+                f"{' to '.join(dict.fromkeys(f'{t:g}' for t in (overlap.begin, overlap.end)))} ps, "
+                f"where {overlap.later} has begun"
                 for overlap in found.overlaps
             ]
         )
         return (
-            f"{n_frames} frames are repeated, by their times: {places}; continuous=True "
+            f"{n_frames} frame{'s are' if n_frames > 1 else ' is'} repeated, by "
+            f"{'their times' if n_frames > 1 else 'its time'}: {places}; continuous=True "
             "(--continuous) leaves them out and orders the files by time"
         )
     for k, (before, after) in enumerate(zip(found.order, found.order[1:], strict=False)):
