@@ -269,9 +269,9 @@ class EinsteinMSD(AnalysisBase):
             if n_jumps:
                 warn(
                     f"{self.name}: {many(n_jumps, 'particle')} of {self.n_particles:,} move by "
-                    f"more than half the cell up to frame {self.frames[row]}: they jump across its "
-                    "faces, and the displacements are those of the jumps; undo them with "
-                    "unwrap='tor' (--unwrap-particles tor)"
+                    f"more than half the cell up to frame {self.frames[row]}: unless they were "
+                    "unwrapped before, they jump across its faces, and the displacements are those "
+                    "of the jumps; undo them with unwrap='tor' (--unwrap-particles tor)"
                 )
                 return
 
