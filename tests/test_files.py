@@ -1,5 +1,6 @@
 """Files that we write: no other file is lost, replaced or opened to others by it."""
 
+import errno
 import os
 import shutil
 import socket
@@ -291,6 +292,52 @@ def test_what_is_no_regular_file_is_refused_by_name(way, special):
     with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
         WAYS[way](special)
     assert (special.lstat().st_mode, special.lstat().st_ino) == (before.st_mode, before.st_ino)
+
+
+#: As a user who may not write into the folder that is named.
+WITHOUT_PERMISSION = """
+import os
+import sys
+from paceline._util.files import check_output
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    check_output(sys.argv[1], overwrite=False)
+except PermissionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are those of POSIX")
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    for parent in [tmp_path, *tmp_path.parents]:
+        if not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    folder.chmod(0o555)
+    command = [sys.executable, "-c", WITHOUT_PERMISSION, folder / "a.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    sentence = f"{folder}/a.csv: the folder {folder} cannot be written to: name a file in another"
+    assert done.stdout == f"{sentence}\n"
+
+
+def test_a_command_is_refused_such_a_folder_before_the_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    # No file is read before: there is none.
+    assert main(["rmsd", "no.psf", "no.dcd", "-o", str(tmp_path / "a.csv")]) == 2
+    assert f"the folder {tmp_path} cannot be written to" in capsys.readouterr().err
+
+
+def test_an_error_names_the_file_where_the_folder_is_read_only(tmp_path, monkeypatch):
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), os.fspath(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as caught, files.new_file(tmp_path / "a.csv"):
+        pass
+    assert caught.value.filename == str(tmp_path / "a.csv")
 
 
 def test_a_checkpoint_or_a_growing_file_is_no_pipe_or_device(special):

@@ -204,7 +204,8 @@ def _remove(paths: Iterable[Path]) -> None:
     """Delete files that are still there."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            if os.path.lexists(path):  # in a read-only folder, even what is not there is an error
+                os.unlink(path)
 
 
 def temporary_name(path: str | os.PathLike) -> Path:
@@ -281,7 +282,8 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     """Raise where a file cannot be made: before hours of work rather than after them.
 
     `FileExistsError` where there is a file and it may not be replaced, or it is no regular file;
-    `IsADirectoryError` where it is a folder, `FileNotFoundError` where its folder does not exist.
+    `IsADirectoryError` where it is a folder, `FileNotFoundError` where its folder does not exist,
+    `PermissionError` where nothing can be made in that.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
@@ -294,6 +296,10 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     folder = (_target(path) if os.path.islink(path) else Path(path)).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(
+            f"{os.fspath(path)}: the folder {folder} cannot be written to: name a file in another"
+        )
 
 
 def check_regular(path: str | os.PathLike) -> None:

@@ -217,7 +217,7 @@ def _status(error: Exception) -> int:
     # By name: MDAnalysis's own is not worth importing it for.
     if type(error).__name__ == "SelectionError":
         return BAD_ARGUMENTS
-    if isinstance(error, UnsupportedError | FileNotFoundError | FileExistsError):
+    if isinstance(error, UnsupportedError | FileNotFoundError | FileExistsError | PermissionError):
         return BAD_ARGUMENTS
     if isinstance(error, PacelineError):
         return BAD_DATA
