@@ -132,6 +132,11 @@ def test_formatting(folder):
     assert tools_of("formatting", "CONFIG", folder) == tools
 
 
+@pytest.mark.full
+def test_dumps_of_lammps(folder):
+    assert tools_of("lammps", "adk", folder) == {"MDAnalysis", "paceline"}
+
+
 def test_splitting(folder):
     tools = {"cp", "paceline split", "paceline join"}
     assert tools_of("split", "adk.xtc", folder) == tools
