@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FILES_WITH_ADDRESSES = (
     *(".zenodo.json", "CITATION.cff", "packaging/conda/recipe.yaml"),
-    *("packaging/mdakit/metadata.yaml", ".github/ISSUE_TEMPLATE/config.yml"),
+    *("packaging/mdakit/metadata.yaml", ".github/ISSUE_TEMPLATE/config.yml", "mkdocs.yml"),
 )
 #: Files, and the pattern of the line of each that has the version.
 FILES_WITH_VERSIONS = {
