@@ -9,6 +9,7 @@ import pkgutil
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from helpers.shipped import SPLIT, SUMS, assert_same, ca, gyration
 from MDAnalysis.analysis import lineardensity, rms
 from MDAnalysis.analysis.base import AnalysisBase, AnalysisFromFunction
 from MDAnalysis.analysis.results import ResultsGroup
+from MDAnalysis.core import selection
 from MDAnalysis.lib.log import ProgressBar
 from MDAnalysis.transformations import translate
 
@@ -210,6 +212,25 @@ def test_theirs_and_ours_are_run_together(kind, alone, system, tmp_path, monkeyp
     # In this process: one pass for the classes in order, and one in which PCA prepares.
     n_passes = {None: 3, "threads": 3, "processes": 2}[kind]
     assert reads.count(50) <= n_passes
+
+
+def test_threads_parse_selections_one_at_a_time(part, monkeypatch):
+    """MDAnalysis has one parser, whose words another thread would take."""
+    inside, most = set(), []
+    parse = selection.SelectionParser.parse_expression
+
+    def parse_slowly(self, *args):
+        inside.add(threading.get_ident())
+        time.sleep(0.001)
+        most.append(len(inside))
+        found = parse(self, *args)
+        inside.discard(threading.get_ident())
+        return found
+
+    monkeypatch.setattr(selection.SelectionParser, "parse_expression", parse_slowly)
+    one = AnalysisFromFunction(lambda atoms: len(atoms.select_atoms("name CA")), part.atoms)
+    paceline.run([one], stop=16, backend="threads", n_workers=2)
+    assert max(most) == 1
 
 
 def test_options_that_mdanalysis_has_not_are_refused(part):

@@ -78,6 +78,7 @@ class RemoteCall:
 
     def __call__(self, item: Any) -> bytes:
         """Call the function with an item; pickle the result, for `receive`."""
+        _parse_one_at_a_time()
         # Each call finds the frames as they were, with what the user changed in them, and a copy of
         # the function: the last call has moved the ones, and may have left something in the other.
         for k, frame, positions in self._frames:
@@ -294,6 +295,25 @@ class ForMDAnalysis:
                 )
                 bar.add(result.n_frames)
         return values
+
+
+_parsing = threading.RLock()
+
+
+def _parse_one_at_a_time() -> None:
+    """Have one thread at a time parse a selection: the one parser of MDAnalysis keeps its words."""
+    from MDAnalysis.core import selection
+
+    with _parsing:
+        parse = selection.SelectionParser.parse
+        if parse.__module__ == __name__:
+            return
+
+        def parse_alone(*args: Any, **options: Any) -> Any:
+            with _parsing:
+                return parse(*args, **options)
+
+        selection.SelectionParser.parse = parse_alone
 
 
 def _serial() -> type | None:
