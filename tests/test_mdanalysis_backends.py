@@ -175,9 +175,9 @@ def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
 @pytest.mark.parametrize("where", ["here", "processes"])
 @pytest.mark.parametrize("name", SPLIT)
 def test_results_where_nothing_but_register_is_called(name, where, part, expected, monkeypatch):
-    if where == "processes":
-        monkeypatch.setattr(processes, "SAMPLE", 0.0)
-        monkeypatch.setattr(processes, "WORTH", 0.0)
+    # On a busy machine anything may take so long that processes pay.
+    monkeypatch.setattr(processes, "SAMPLE", 0.0)
+    monkeypatch.setattr(processes, "WORTH", 0.0 if where == "processes" else np.inf)
     part.trajectory[11]
     with paceline.register(native=False, n_workers=2) as registration:
         found = SPLIT[name](part).run(start=2)

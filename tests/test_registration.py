@@ -365,6 +365,13 @@ def test_arguments_that_run_does_not_have_are_refused(wrong) -> None:
             GNMAnalysis(mda.Universe(PSF, DCD)).run(stpo=5)
 
 
+@pytest.fixture
+def processes_never_pay(monkeypatch):
+    """However long an analysis takes, on a busy machine."""
+    monkeypatch.setattr(processes, "WORTH", np.inf)
+
+
+@pytest.mark.usefixtures("processes_never_pay")
 def test_groups_without_atoms_are_as_in_mdanalysis() -> None:
     theirs = rms.RMSD(mda.Universe(PSF, DCD), select="name XX").run(stop=3).results.rmsd
     with paceline.register() as registration:
@@ -380,6 +387,7 @@ def test_results_of_native_classes_are_complete() -> None:
     assert set(ours.results) >= set(theirs.results)
 
 
+@pytest.mark.usefixtures("processes_never_pay")
 def test_native_can_be_turned_off() -> None:
     with paceline.register(native=False) as registration:
         first = rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run().results.rmsd
@@ -397,6 +405,7 @@ def test_named_backends_stay_as_they_are() -> None:
     assert registration.runs == []
 
 
+@pytest.mark.usefixtures("processes_never_pay")
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
 def test_long_analyses_go_on_in_processes_with_equal_bits(n_workers, monkeypatch) -> None:
     with paceline.register(native=False, n_workers=n_workers) as registration:
