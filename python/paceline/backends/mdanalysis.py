@@ -22,6 +22,7 @@ import cloudpickle
 import numpy as np
 
 from paceline._util.progress import Progress
+from paceline._util.system import after_fork
 from paceline.backends.base import collective_run_of
 from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
 from paceline.performance.records import DuplicateAttempt
@@ -298,6 +299,15 @@ class ForMDAnalysis:
 
 
 _parsing = threading.RLock()
+
+
+def _unlock() -> None:
+    """Replace the lock in a forked child, where the thread that holds it does not exist."""
+    global _parsing
+    _parsing = threading.RLock()
+
+
+after_fork(_unlock)
 
 
 def _parse_one_at_a_time() -> None:
