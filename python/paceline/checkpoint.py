@@ -27,7 +27,7 @@ from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.analysis.interfaces import Analysis
-from paceline.errors import CheckpointError, Terminated, UnsupportedError
+from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
@@ -36,7 +36,6 @@ from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
 from paceline.schedule.trajectory_run import TrajectoryRun
-from paceline.trajectory.open import warn
 
 #: Shortest time between two writes, seconds …
 INTERVAL = 1.0

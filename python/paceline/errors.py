@@ -6,6 +6,7 @@ Each error also derives from the built-in that a Python user would catch. None d
 
 import contextlib
 import sys
+import warnings
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import Any, TypeVar
 
@@ -234,3 +235,15 @@ class Terminated(SystemExit):
 
 class PacelineWarning(UserWarning):
     """A reason to be careful with a result."""
+
+
+#: Packages whose lines a warning does not point at.
+_INTERNAL = ("paceline", "MDAnalysis")
+
+
+def warn(message: str) -> None:
+    """Issue a `PacelineWarning` that points at the user's line."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, PacelineWarning, stacklevel=level)

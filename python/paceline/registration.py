@@ -28,10 +28,9 @@ from MDAnalysis.core import universe as mdanalysis_universe
 
 from paceline import topology_cache
 from paceline.analysis.mdanalysis import run_on_workers
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
-from paceline.trajectory.open import warn
 
 #: Formats of the files that MDAnalysis's readers read, as we name them.
 _FORMATS: dict[type, frozenset[str]] = {

@@ -19,12 +19,12 @@ from paceline.analysis.base import (
     describe_frames,
 )
 from paceline.analysis.results import further_results, kind_of
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined
 from paceline.performance.timings import Timings
 from paceline.runner import run
-from paceline.trajectory.open import files_named, warn
+from paceline.trajectory.open import files_named
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {

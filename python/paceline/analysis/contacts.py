@@ -14,8 +14,7 @@ from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.block import DAMAGED_STEP, Block, check_refused
-from paceline.errors import SelectionError, UnsupportedError
-from paceline.trajectory.open import warn
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_static
 
 

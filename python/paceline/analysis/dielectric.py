@@ -22,8 +22,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import CoreTransform
-from paceline.transform.compounds import bonds_of, fragments_of
+from paceline.transform.base import CoreTransform, bonds_of, fragments_of
 
 #: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
 NEUTRAL = 1e-5

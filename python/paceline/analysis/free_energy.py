@@ -12,8 +12,7 @@ from paceline._core import __version__
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.uncertainty import mean_of_series
-from paceline.errors import UnsupportedError
-from paceline.trajectory.open import warn
+from paceline.errors import UnsupportedError, warn
 
 #: Columns that say which frame a row is.
 OF_FRAMES = ("frame", "time (ps)")

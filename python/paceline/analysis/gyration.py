@@ -12,9 +12,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError, with_script_advice
+from paceline.errors import SelectionError, UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many
-from paceline.trajectory.open import warn
 from paceline.transform.base import known_weights, masses_of
 
 #: Attributes of atoms that tell their compounds.

@@ -14,8 +14,7 @@ from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import CoreBonds
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, atom_labels, fractions_of_frames, names_of
-from paceline.errors import SelectionError, UnsupportedError, with_script_advice
-from paceline.trajectory.open import warn
+from paceline.errors import SelectionError, UnsupportedError, warn, with_script_advice
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
 __path__: list[str] = []

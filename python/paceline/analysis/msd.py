@@ -21,9 +21,8 @@ from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.trajectory.open import warn
 from paceline.transform.base import choose_atoms
 from paceline.transform.jumps import changed, warn_of_jumps
 

@@ -24,14 +24,12 @@ from paceline.analysis.kernels import (
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
-from paceline.trajectory.open import warn
-from paceline.transform.base import check_static, updates_itself
+from paceline.transform.base import check_static, compound_of_atoms, updates_itself
 from paceline.transform.compounds import (
     CompoundCenters,
     Compounds,
-    compound_of_atoms,
     compounds_of,
 )
 

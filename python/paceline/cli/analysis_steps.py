@@ -14,10 +14,9 @@ from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import joined, many
-from paceline.trajectory.open import warn
 from paceline.transform.molecules import find_broken
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Any
 import MDAnalysis
 import numpy as np
 
-from paceline.errors import DamagedFileError, SelectionError
-from paceline.trajectory.open import warn
+from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.universe import Universe
 
 _MAIN_CHAIN = "N CA C O O1 O2 OC1 OC2 OT OXT"

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline._util.machine import free_memory
 from paceline.analysis.interfaces import Analysis, Receiver
-from paceline.errors import MissingDataError, SelectionError, UnsupportedError
+from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import DamagedFrames
@@ -31,7 +31,6 @@ from paceline.schedule.tasks import (
     sum_long_bonds,
 )
 from paceline.schedule.transform_states import TransformStates
-from paceline.trajectory.open import warn
 from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
 from paceline.transform.jumps import warn_of_jumps
 

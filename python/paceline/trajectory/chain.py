@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
-from paceline.errors import AtomCountError, UnsupportedError
+from paceline.errors import AtomCountError, UnsupportedError, warn
 from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
-from paceline.trajectory.open import open_files, read_headers, warn
+from paceline.trajectory.open import open_files, read_headers
 from paceline.trajectory.source import Extents, FileSpec, TrajectoryFile, extents_in, runs_by_file
 
 #: Largest difference between the times of one frame in two files, relative to the largest time.

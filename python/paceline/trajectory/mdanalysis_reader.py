@@ -25,12 +25,13 @@ from paceline.errors import (
     MissingDataError,
     ReadError,
     UnsupportedError,
+    warn,
 )
 from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.trajectory import Hdf5File, collective_specs
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory
-from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files, warn
+from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
 from paceline.trajectory.read_ahead import ReadAhead
 from paceline.trajectory.source import (
     FORMATS,

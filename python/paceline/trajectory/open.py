@@ -4,9 +4,7 @@ import errno
 import glob
 import os
 import re
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,15 +15,12 @@ from paceline import _core
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
-from paceline.errors import PacelineWarning
+from paceline.errors import warn
 from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
 from paceline.trajectory.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
-
-#: Packages whose lines a warning does not point at.
-_INTERNAL = ("paceline", "MDAnalysis")
 
 #: Endings of files that we decode, which are MDAnalysis's names of their formats.
 ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
@@ -37,14 +32,6 @@ _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names
 
 #: Files that are indexed at a time: few enough for a small limit of open files.
 _FILES_AT_A_TIME = 16
-
-
-def warn(message: str) -> None:
-    """Issue a `PacelineWarning` that points at the user's line."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, PacelineWarning, stacklevel=level)
 
 
 def cache_folder() -> Path | None:

@@ -26,13 +26,13 @@ from paceline.errors import (
     MissingDataError,
     SelectionError,
     UnsupportedError,
+    warn,
 )
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.mdanalysis_reader import Reader
-from paceline.trajectory.open import warn
 from paceline.trajectory.source import Extents, FileReadStats, FrameSource, TimeAxis
 
 #: MDAnalysis's own readers of files that the core decodes, each frame by itself.

@@ -1,4 +1,4 @@
-"""Interfaces of transformations, and what they share: selections, masses, reference frames."""
+"""Interfaces of transformations, and what they share: selections, masses, bonds, references."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,10 +15,10 @@ from paceline.errors import (
     SelectionError,
     TransformError,
     UnsupportedError,
+    warn,
     with_script_advice,
 )
 from paceline.performance.number_format import joined, many
-from paceline.trajectory.open import warn
 
 #: Names of virtual sites, which have no mass, in water of four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
@@ -501,3 +501,71 @@ def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
     if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
         raise ValueError("weights must be finite, none negative, and not all zero")
     return values / values.mean()
+
+
+def bonds_of(universe: Any, name: str) -> np.ndarray:
+    """Get pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
+
+    Raises
+    ------
+    UnsupportedError
+        The topology has none.
+    """
+    # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
+    bonds = getattr(universe._topology, "bonds", None)
+    if bonds is None or len(bonds.values) == 0:
+        error = UnsupportedError(
+            f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
+            "PSF, PRMTOP, MOL2, …)"
+        )
+        raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
+    return np.array(bonds.values, dtype=np.int64)
+
+
+def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
+    """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,)."""
+    # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, and this 0.001 s.
+    return _core.fragments(len(universe.atoms), bonds)
+
+
+def compound_of_atoms(group: Any, compound: str, name: str) -> np.ndarray:
+    """Find the number of each atom's residue, segment, molecule or fragment, for `name`.
+
+    Raises
+    ------
+    UnsupportedError
+        The topology does not know the compounds.
+    """
+    if compound == "fragments":
+        bonds = bonds_of(group.universe, f"{name} by fragments")
+        return fragments_of(group.universe, bonds)[group.indices]
+    if compound == "molecules":
+        if not hasattr(group, "molnums"):
+            raise UnsupportedError(
+                f"{name} by molecules needs their numbers, which TPR and ITP files have; "
+                f"{name} by fragments takes what bonds connect"
+            )
+        return group.molnums
+    return group.resindices if compound == "residues" else group.segindices
+
+
+def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Select members of compounds of which any member is among the atoms.
+
+    Examples
+    --------
+    >>> with_any(np.arange(6), np.array([0, 0, 2, 2, 2, 5]), np.array([1, 5]))
+    array([0, 1, 5])
+    """
+    return members[np.isin(compounds, compounds[np.isin(members, atoms)])]
+
+
+def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Select members of compounds of which every member is among the atoms.
+
+    Examples
+    --------
+    >>> with_all(np.arange(6), np.array([0, 0, 2, 2, 2, 5]), np.array([0, 1, 2, 5]))
+    array([0, 1, 5])
+    """
+    return members[~np.isin(compounds, compounds[~np.isin(members, atoms)])]

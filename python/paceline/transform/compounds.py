@@ -10,82 +10,15 @@ from paceline import _core
 from paceline.block import Block
 from paceline.errors import (
     SelectionError,
-    UnsupportedError,
-    with_script_advice,
 )
 from paceline.transform.base import (
     CoreTransform,
     WorkerTransform,
+    bonds_of,
+    compound_of_atoms,
+    fragments_of,
     masses_of,
 )
-
-
-def bonds_of(universe: Any, name: str) -> np.ndarray:
-    """Get pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
-
-    Raises
-    ------
-    UnsupportedError
-        The topology has none.
-    """
-    # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
-    bonds = getattr(universe._topology, "bonds", None)
-    if bonds is None or len(bonds.values) == 0:
-        error = UnsupportedError(
-            f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
-            "PSF, PRMTOP, MOL2, …)"
-        )
-        raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
-    return np.array(bonds.values, dtype=np.int64)
-
-
-def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
-    """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,)."""
-    # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, and this 0.001 s.
-    return _core.fragments(len(universe.atoms), bonds)
-
-
-def compound_of_atoms(group: Any, compound: str, name: str) -> np.ndarray:
-    """Find the number of each atom's residue, segment, molecule or fragment, for `name`.
-
-    Raises
-    ------
-    UnsupportedError
-        The topology does not know the compounds.
-    """
-    if compound == "fragments":
-        bonds = bonds_of(group.universe, f"{name} by fragments")
-        return fragments_of(group.universe, bonds)[group.indices]
-    if compound == "molecules":
-        if not hasattr(group, "molnums"):
-            raise UnsupportedError(
-                f"{name} by molecules needs their numbers, which TPR and ITP files have; "
-                f"{name} by fragments takes what bonds connect"
-            )
-        return group.molnums
-    return group.resindices if compound == "residues" else group.segindices
-
-
-def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Select members of compounds of which any member is among the atoms.
-
-    Examples
-    --------
-    >>> with_any(np.arange(6), np.array([0, 0, 2, 2, 2, 5]), np.array([1, 5]))
-    array([0, 1, 5])
-    """
-    return members[np.isin(compounds, compounds[np.isin(members, atoms)])]
-
-
-def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Select members of compounds of which every member is among the atoms.
-
-    Examples
-    --------
-    >>> with_all(np.arange(6), np.array([0, 0, 2, 2, 2, 5]), np.array([0, 1, 2, 5]))
-    array([0, 1, 5])
-    """
-    return members[~np.isin(compounds, compounds[~np.isin(members, atoms)])]
 
 
 @dataclass(frozen=True)

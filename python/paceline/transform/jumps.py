@@ -8,9 +8,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.trajectory.open import warn
 from paceline.transform.base import Follower, Transform, WorkerTransform, describe, select
 
 

@@ -13,18 +13,21 @@ from paceline.errors import (
     MissingDataError,
     TransformError,
     UnsupportedError,
+    warn,
     with_script_advice,
 )
 from paceline.performance.number_format import many
-from paceline.trajectory.open import warn
 from paceline.transform.base import (
     CoreTransform,
     Transform,
     WorkerTransform,
+    bonds_of,
     describe,
+    fragments_of,
     select,
+    with_all,
+    with_any,
 )
-from paceline.transform.compounds import bonds_of, fragments_of, with_all, with_any
 
 
 def unwrap(atomgroup: Any = None, *, together: Any = None) -> Transform:

@@ -10,12 +10,14 @@ from paceline.transform.base import (
     CoreTransform,
     Transform,
     WorkerTransform,
+    compound_of_atoms,
     describe,
     known_weights,
     masses_of,
     select,
+    with_all,
+    with_any,
 )
-from paceline.transform.compounds import compound_of_atoms, with_all, with_any
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")
 

@@ -14,6 +14,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in
+from paceline.errors import warn
 from paceline.trajectory.source import FORMATS
 from paceline.writers.receivers import (
     BlockReceiver,
@@ -100,16 +101,12 @@ class FrameFile(Target):
         return BlockReceiver(self._path, put)
 
     def _warn_of_lambda(self, lambdas: np.ndarray) -> None:
-        from paceline.trajectory.open import warn  # workers, which encode, need not load it
-
         warn(
             f"{self._path}: {self._format.name} holds no λ: that of the frames, from "
             f"{lambdas.min():g} to {lambdas.max():g}, is not written; TRR and H5MD hold it"
         )
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
-        from paceline.trajectory.open import warn  # workers, which encode, need not load it
-
         between = np.diff(times)
         # Times of XTC are 32-bit: neighbours are rounded apart by this much.
         rounding = 2 * np.spacing(np.float32(np.abs(times).max()))

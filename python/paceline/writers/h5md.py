@@ -14,7 +14,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block
-from paceline.errors import UnsupportedError, UnwritableError
+from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (
     ChunkOffsets,
@@ -230,8 +230,6 @@ class H5MDFile(Target):
         """Steps as H5MD wants them."""
         if (np.diff(steps) > 0).all():
             return steps
-        from paceline.trajectory.open import warn  # workers, which encode, need not load it
-
         warn(
             f"{self._path}: in H5MD steps rise from frame to frame, but those of the source do "
             "not: frames are counted instead; their times are kept"
