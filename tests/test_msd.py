@@ -99,6 +99,14 @@ def test_centers_of_mass(adk):
         np.testing.assert_allclose(found.results.msds_by_particle[lag], squares, rtol=1e-9)
 
 
+def test_masses_that_nobody_knows_are_told_of():
+    from MDAnalysisTests.datafiles import Martini_membrane_gro
+
+    universe = paceline.Universe(Martini_membrane_gro)
+    with pytest.warns(PacelineWarning, match=r"compound='residues' needs masses, and those of"):
+        EinsteinMSD(universe, "resname DPPC", compound="residues").run()
+
+
 @pytest.mark.parametrize("fft", [True, False])
 def test_frames_that_were_left_out_count_in_no_pair(fft, damaged, adk_xtc):
     system, frames = damaged

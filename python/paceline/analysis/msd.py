@@ -23,7 +23,7 @@ from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import choose_atoms
+from paceline.transform.base import choose_atoms, masses_of
 from paceline.transform.jumps import changed, warn_of_jumps
 
 #: Axes of each type of MSD.
@@ -428,7 +428,7 @@ def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.nd
             f"compound must be 'atoms', 'residues', 'segments' or 'fragments', not {compound!r}"
         )
     try:
-        of_atoms, masses = getattr(atoms, COMPOUNDS[compound]), atoms.masses
+        of_atoms, _ = getattr(atoms, COMPOUNDS[compound]), atoms.masses
     except AttributeError as error:
         raise UnsupportedError(
             f"compound={compound!r} needs masses, and bonds for 'fragments', which the topology "
@@ -436,7 +436,7 @@ def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.nd
         ) from error
     order = np.argsort(of_atoms, kind="stable")
     _, firsts, numbers = np.unique(of_atoms[order], return_index=True, return_inverse=True)
-    masses = masses[order].astype(np.float64)
+    masses = masses_of(atoms, f"compound={compound!r}")[order]
     total = np.add.reduceat(masses, firsts)
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
