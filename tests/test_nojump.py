@@ -320,6 +320,25 @@ def test_frames_without_any_position_are_left_out(backend, walk, tmp_path):
     np.testing.assert_allclose(series.results.timeseries, same, atol=1e-3)
 
 
+@pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
+def test_atoms_that_are_thousands_of_cells_away_are_refused(backend, walk, tmp_path):
+    universe, path = MDAnalysis.Universe(*walk[0]), str(tmp_path / "far.dcd")
+    with MDAnalysis.Writer(path, N_ATOMS) as writer:
+        for ts in universe.trajectory[:32]:
+            if ts.frame == 17:
+                ts.positions[7] += 1e6
+            writer.write(universe.atoms)
+    atoms = paceline.Universe(walk[0][0], path).atoms
+    options = {"backend": backend, "block_frames": 16}
+    with pytest.raises(TransformError, match=r"frame 17: atom 7 .*up to 16383 cells away"):
+        followed(atoms, **options)
+    with pytest.warns(PacelineWarning, match="1 frame left out, the first is 17"):
+        found = followed(atoms, on_error="skip", **options)
+    with pytest.warns(PacelineWarning):
+        same = followed(without_cells(walk, tmp_path, [17]), stop=32, on_error="skip")
+    np.testing.assert_allclose(found, same, atol=1e-3)
+
+
 @pytest.mark.parametrize("options", [{"n_workers": 2}, {"backend": "processes"}])
 def test_frames_without_positions_change_no_cell(options, walk, tmp_path):
     """As where GROMACS writes velocities more often than positions."""

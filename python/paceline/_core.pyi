@@ -789,12 +789,16 @@ class NoJump:
 
 @final
 class NoJumpFollower:
-    """Atoms that are moved to their images, from the first frame of a trajectory on."""
+    """Atoms that are moved to their images, block after block from the first frame on."""
 
     def __new__(cls, task: NoJump) -> NoJumpFollower: ...
     def move_on(
-        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
-    ) -> tuple[list[tuple[int, str]], NDArray[np.int16]]: ...
+        self,
+        number: int,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+    ) -> tuple[list[tuple[int, str]], NDArray[np.int16]] | None: ...
+    def close(self) -> None: ...
 
 @final
 class Voxels:

@@ -36,8 +36,9 @@ from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import TrajectoryRun, n_passes
 from paceline.transform.base import Transform
 
-#: Workers that may wait for one another: to move atoms takes about an eighth of decoding them.
-MOST_IN_RELAY = 8
+#: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
+#: decoding them, and to decode them twice takes longer up to here (simulated: docs/design.md).
+MOST_IN_RELAY = 32
 #: Attributes of an analysis that a run sets.
 RUN_ATTRIBUTES = ("frames", "times", "damaged", "timings", "provenance", "results")
 

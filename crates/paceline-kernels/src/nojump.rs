@@ -6,6 +6,7 @@
 //! exactly, so that parts of a trajectory may be counted by themselves.
 
 use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::cell::{Cell, whole};
 use super::instructions::by_widest;
@@ -20,6 +21,12 @@ pub type Images = [i16; 3];
 const PIECE: usize = 64;
 /// Atoms that are followed together.
 const LANES: usize = 8;
+/// Parts of the atoms, at most, and atoms of a part, at least: sixteen frames of these take as long as
+/// to wake a thread.
+const MOST_PARTS: usize = 16;
+const LEAST_PART: usize = 2 * PIECE;
+/// Cells that an atom may be away from the origin: from there to the other side, an image can count.
+const FARTHEST: f64 = 16_383.0;
 
 /// Three numbers of each of some atoms.
 type Piece = [[f32; PIECE]; 3];
@@ -78,17 +85,54 @@ struct Notes<'a> {
     images: &'a mut [Images],
 }
 
-/// Moves atoms to their images, frame after frame, from the first frame of a trajectory on.
+/// Moves atoms to their images, block after block, from the first frame of a trajectory on.
+///
+/// The atoms are in several parts. Threads that have neighbouring blocks work at the same time: the
+/// second one moves the first part of the atoms as soon as the first one has moved these in the block
+/// before.
 #[derive(Debug)]
 pub struct Follower {
     task: NoJump,
+    parts: Vec<Part>,
+}
+
+/// Some of the atoms, whose blocks are moved in turn.
+#[derive(Debug)]
+struct Part {
+    /// Among those that are followed.
+    atoms: Range<usize>,
+    turn: Mutex<Turn>,
+    has_changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Turn {
+    /// Number of the next block; none if there will be no other.
+    block: Option<usize>,
     followed: Followed,
 }
 
 impl Follower {
     pub fn new(task: NoJump) -> Self {
-        let followed = Followed::new(&vec![[0; 3]; task.atoms.len()]);
-        Follower { task, followed }
+        let n = task.n_followed();
+        let len = n
+            .div_ceil(MOST_PARTS)
+            .next_multiple_of(PIECE)
+            .max(LEAST_PART);
+        let part = |begin: usize| {
+            let atoms = begin..n.min(begin + len);
+            let followed = Followed::new(&vec![[0; 3]; atoms.len()]);
+            let block = Some(0);
+            Part {
+                atoms,
+                turn: Mutex::new(Turn { block, followed }),
+                has_changed: Condvar::new(),
+            }
+        };
+        Follower {
+            parts: (0..n).step_by(len).map(part).collect(),
+            task,
+        }
     }
 
     /// Atoms of a frame.
@@ -96,22 +140,54 @@ impl Follower {
         self.task.n_atoms
     }
 
-    /// Move atoms in the next frames; images in the first of them that is not left out, or in the
-    /// last one before.
+    /// Move atoms in block `number` once those before it are moved; images in the first frame of it
+    /// that is not left out, or in the last one before. None if there is no going on.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or an atom
+    /// is too many cells away from where it was first.
     pub fn move_on(
-        &mut self,
+        &self,
+        number: usize,
         positions: &mut [f32],
         dimensions: &[f32],
-    ) -> Result<(Vec<Refused>, Vec<Images>)> {
-        let mut begin = None;
-        let refused = self
-            .task
-            .move_all(&mut self.followed, &mut begin, positions, dimensions)?;
-        let now = || self.followed.images(self.task.atoms.len());
-        Ok((refused, begin.unwrap_or_else(now)))
+    ) -> Result<Option<(Vec<Refused>, Vec<Images>)>> {
+        let (steps, refused) = self.task.steps(positions, dimensions)?;
+        let mut images = vec![[0; 3]; self.task.n_followed()];
+        for part in &self.parts {
+            let Some(mut turn) = part.wait_for(number) else {
+                return Ok(None);
+            };
+            let (atoms, begin) = (part.atoms.clone(), &mut images[part.atoms.clone()]);
+            let followed = &mut turn.followed;
+            (self.task).move_through(atoms, followed, Some(begin), positions, &steps)?;
+            turn.block = Some(number + 1);
+            part.has_changed.notify_all();
+        }
+        Ok(Some((refused, images)))
+    }
+
+    /// Release those that wait: no other block is moved.
+    pub fn close(&self) {
+        for part in &self.parts {
+            part.lock().block = None;
+            part.has_changed.notify_all();
+        }
+    }
+}
+
+impl Part {
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait for the turn of a block; none if it never comes.
+    fn wait_for(&self, number: usize) -> Option<MutexGuard<'_, Turn>> {
+        let mut turn = self.lock();
+        while turn.block? < number {
+            turn = (self.has_changed.wait(turn)).unwrap_or_else(PoisonError::into_inner);
+        }
+        (turn.block == Some(number)).then_some(turn)
     }
 }
 
@@ -152,7 +228,7 @@ impl NoJump {
         check_len("lengths and angles", dimensions.len(), n_frames * 6)?;
         let (cells, _) = dimensions.as_chunks();
         let step = |(row, (frame, &cell)): (usize, (&[f32], &[f32; 6]))| match Cell::new(cell) {
-            Ok(cell) => Ok(Step::new(row, cell, self.largest(frame))),
+            Ok(cell) => Ok(Step::new(row, cell, self.largest(frame, &cell))),
             Err(no_cell) => Err(refusal(&no_cell.reason("nojump"))),
         };
         let frames = positions.chunks_exact(frame_len).zip(cells);
@@ -206,8 +282,10 @@ impl NoJump {
         let n_followed = self.atoms.len();
         if images.len() != n_frames * n_followed || n_frames == 1 {
             check_len("images", images.len(), n_followed)?;
-            let (mut followed, mut begin) = (Followed::new(images), Some(Vec::new()));
-            return self.move_all(&mut followed, &mut begin, positions, dimensions);
+            let mut followed = Followed::new(images);
+            let (steps, refused) = self.steps(positions, dimensions)?;
+            self.move_through(0..n_followed, &mut followed, None, positions, &steps)?;
+            return Ok(refused);
         }
         each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let (cell, _) = self.check(frame, cell)?;
@@ -217,82 +295,57 @@ impl NoJump {
         })
     }
 
-    /// Move atoms to their images; note these in the first frame, if there are none yet.
-    fn move_all(
+    /// The frames in which atoms can be followed, and those in which they cannot.
+    fn steps(
         &self,
-        followed: &mut Followed,
-        begin: &mut Option<Vec<Images>>,
         positions: &mut [f32],
         dimensions: &[f32],
-    ) -> Result<Vec<Refused>> {
+    ) -> Result<(Vec<Step>, Vec<Refused>)> {
         let mut steps = Vec::new();
-        let mut refused = each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
+        let refused = each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let (cell, largest) = self.check(frame, cell)?;
             steps.push(Step::new(row, cell, largest));
             Ok(())
         })?;
-        if can_count(&followed.places, followed.last.as_ref(), &steps) {
-            self.move_through(followed, begin, positions, &steps)?;
-            return Ok(refused);
-        }
-        let frame_len = 3 * self.n_atoms;
-        for step in steps {
-            let (row, one) = (step.row, [step]);
-            let mut places = followed.places.clone();
-            let (last, none) = (followed.last.as_ref(), Notes::none());
-            match count(
-                &self.atoms,
-                Frames::Read(positions),
-                frame_len,
-                last,
-                &one,
-                &mut places,
-                none,
-            ) {
-                None => self.move_through(followed, begin, positions, &one)?,
-                Some(atom) => {
-                    positions[row * frame_len..][..frame_len].fill(f32::NAN);
-                    refused.push((row, self.too_far(atom)));
-                }
-            }
-        }
-        refused.sort_unstable_by_key(|&(row, _)| row);
-        Ok(refused)
+        Ok((steps, refused))
     }
 
-    /// Go on from the last frame, if there is one, through frames in which no atom moves too far.
+    /// Move some of the atoms on from the last frame, if there is one; note images in the first frame
+    /// of these, or where they are if there is none.
     fn move_through(
         &self,
+        atoms: Range<usize>,
         followed: &mut Followed,
-        begin: &mut Option<Vec<Images>>,
+        begin: Option<&mut [Images]>,
         positions: &mut [f32],
         steps: &[Step],
     ) -> Result<()> {
-        let mut noted = Vec::new();
         let mut notes = Notes::none();
-        if begin.is_none() && !steps.is_empty() {
-            noted.resize(self.atoms.len(), [0; 3]);
-            notes = Notes {
-                steps: &[0],
-                images: &mut noted,
-            };
+        if let Some(images) = begin {
+            match steps {
+                [] => images.copy_from_slice(&followed.images(atoms.len())),
+                _ => {
+                    notes = Notes {
+                        steps: &[0],
+                        images,
+                    }
+                }
+            }
         }
         let (last, places) = (followed.last.as_ref(), &mut followed.places);
-        let frame_len = 3 * self.n_atoms;
         if let Some(atom) = count(
-            &self.atoms,
+            &self.atoms[atoms.clone()],
             Frames::Moved(positions),
-            frame_len,
+            3 * self.n_atoms,
             last,
             steps,
             places,
             notes,
         ) {
-            return Err(refusal(&self.too_far(atom)));
+            return Err(refusal(&self.too_far(atoms.start + atom)));
         }
         if let Some(step) = steps.last() {
             followed.last = Some(step.clone());
-            begin.get_or_insert(noted);
         }
         Ok(())
     }
@@ -303,17 +356,18 @@ impl NoJump {
     }
 
     /// The largest coordinate of a frame, Å, or of the atoms that are followed where others are not
-    /// finite.
-    fn largest(&self, frame: &[f32]) -> f32 {
+    /// finite or far away.
+    fn largest(&self, frame: &[f32], cell: &Cell) -> f32 {
         let largest = largest_of(frame);
-        if !largest.is_nan() {
+        if Fractions::new(cell).largest(largest) <= FARTHEST {
             return largest;
         }
         let followed = self.atoms.iter().flat_map(|&atom| position(frame, atom));
         followed.fold(0.0, |most, x| most.max(x.abs()))
     }
 
-    /// Require a cell, and positions that are finite; the cell, and the largest coordinate.
+    /// Require a cell, and positions that are finite and not too far away; the cell, and the largest
+    /// coordinate.
     fn check(
         &self,
         frame: &[f32],
@@ -321,17 +375,26 @@ impl NoJump {
     ) -> std::result::Result<(Cell, f32), String> {
         let cell = cell.map_err(|no_cell| no_cell.reason("nojump"))?;
         let largest = largest_of(frame);
-        if !largest.is_nan() {
+        if Fractions::new(&cell).largest(largest) <= FARTHEST {
             return Ok((cell, largest));
         }
-        let lost = |atom: &&usize| !position(frame, **atom).iter().all(|x| x.is_finite());
-        match self.atoms.iter().find(lost) {
-            None => Ok((cell, self.largest(frame))),
+        let fractions = cell.fractions();
+        let is_far = |atom: &&usize| {
+            let fractional = fractions(position(frame, **atom).map(f64::from));
+            // No number is not less, either.
+            !fractional.iter().all(|x| x.abs() <= FARTHEST)
+        };
+        match self.atoms.iter().find(is_far) {
+            None => Ok((cell, self.largest(frame, &cell))),
             Some(atom) => {
                 let [x, y, z] = position(frame, *atom);
+                let reason = if [x, y, z].iter().all(|x| x.is_finite()) {
+                    format!("nojump follows atoms up to {FARTHEST} cells away")
+                } else {
+                    "nojump needs to know where it is".to_string()
+                };
                 Err(format!(
-                    "atom {atom} of those that are read is at ({x}, {y}, {z}), and nojump needs \
-                     to know where it is"
+                    "atom {atom} of those that are read is at ({x}, {y}, {z}), and {reason}"
                 ))
             }
         }
@@ -752,6 +815,16 @@ mod tests {
 
     const CUBE: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
 
+    fn move_on(
+        follower: &Follower,
+        number: usize,
+        positions: &mut [f32],
+        dimensions: &[f32],
+    ) -> (Vec<Refused>, Vec<Images>) {
+        let moved = follower.move_on(number, positions, dimensions);
+        moved.expect("frames").expect("is open")
+    }
+
     fn one_atom(along_x: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let positions = along_x.iter().flat_map(|&x| [x, 5.0, 5.0]).collect();
         (positions, CUBE.repeat(along_x.len()))
@@ -840,7 +913,7 @@ mod tests {
         // The second atom is not followed: where it is, numbers of single precision do not suffice.
         let task = NoJump::new(2, &[0]).expect("an atom");
         for (x, other) in [
-            ([1.0, 200_001.0, 9.0, 9.0, 1.0], [0.0; 5]),
+            ([1.0, 150_001.0, 9.0, 9.0, 1.0], [0.0; 5]),
             ([1.0, 9.0, 9.0, 9.0, 1.0], [0.0, 4e5, 4e5, 0.0, 0.0]),
             ([1.0, 9.0, 9.0, 9.0, 1.0], [0.0, f32::NAN, 0.0, 0.0, 0.0]),
         ] {
@@ -850,9 +923,9 @@ mod tests {
             let scan = task
                 .scan(&positions, &cells, &[0, 1, 2, 3, 4])
                 .expect("frames");
-            let mut follower = Follower::new(task.clone());
+            let follower = Follower::new(task.clone());
             for (row, frame) in positions.chunks(6).enumerate() {
-                let (refused, images) = follower.move_on(&mut frame.to_vec(), &CUBE).expect("one");
+                let (refused, images) = move_on(&follower, row, &mut frame.to_vec(), &CUBE);
                 assert!(refused.is_empty(), "{refused:?}");
                 assert_eq!(images, [scan.noted[row]], "{x:?} {other:?}: frame {row}");
             }
@@ -894,10 +967,11 @@ mod tests {
         let refused = task.move_to(&[[0; 3]], &mut whole, &cells).expect("frames");
         assert_eq!(refused[0].0, 7);
         for size in [1, 2, 4] {
-            let mut follower = Follower::new(task.clone());
+            let follower = Follower::new(task.clone());
             let (mut parts, mut images) = (parts.clone(), Vec::new());
-            for (some, cells) in parts.chunks_mut(3 * size).zip(cells.chunks(6 * size)) {
-                let (_, begin) = follower.move_on(some, cells).expect("frames");
+            let blocks = parts.chunks_mut(3 * size).zip(cells.chunks(6 * size));
+            for (number, (some, cells)) in blocks.enumerate() {
+                let (_, begin) = move_on(&follower, number, some, cells);
                 images.push(begin[0][0]);
             }
             let same = |(one, other): (&f32, &f32)| one.to_bits() == other.to_bits();
@@ -912,6 +986,82 @@ mod tests {
     }
 
     #[test]
+    fn an_atom_that_goes_on_and_on_is_an_error() {
+        let task = NoJump::new(1, &[0]).expect("an atom");
+        let x: Vec<f32> = (0..80).map(|k| (4 * k % 10) as f32).collect();
+        let (positions, cells) = one_atom(&x);
+        let follower = Follower::new(task);
+        let move_on = |number| follower.move_on(number, &mut positions.clone(), &cells);
+        let found = (0..2000).find_map(|number| Some((number, move_on(number).err()?)));
+        let (number, error) = found.expect("too far");
+        // After 81,920 steps of four tenths of a cell.
+        assert_eq!(number, 1024);
+        assert!(
+            error.to_string().contains("atom 0 moves by more"),
+            "{error}"
+        );
+    }
+
+    /// Each block by a thread of its own, which gets its turn when it comes.
+    #[test]
+    fn blocks_are_moved_by_threads_as_by_one() {
+        const N: usize = 3 * LEAST_PART + 7;
+        const BLOCKS: usize = 6;
+        let mut random = Random(5);
+        let positions: Vec<f32> = (0..2 * BLOCKS * 3 * N)
+            .map(|_| (10.0 * random.number()) as f32)
+            .collect();
+        let dimensions = CUBE.repeat(2 * BLOCKS);
+        let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
+        let mut whole = positions.clone();
+        task.move_to(&vec![[0; 3]; N], &mut whole, &dimensions)
+            .expect("frames");
+        let follower = Follower::new(task);
+        assert_eq!(follower.parts.len(), 4);
+        let mut moved = positions;
+        std::thread::scope(|threads| {
+            let blocks = moved.chunks_mut(2 * 3 * N).zip(dimensions.chunks(12));
+            for (number, (block, cells)) in blocks.enumerate().rev() {
+                let follower = &follower;
+                threads.spawn(move || move_on(follower, number, block, cells));
+            }
+        });
+        assert_eq!(moved, whole);
+    }
+
+    #[test]
+    fn a_part_is_moved_while_the_block_before_is_in_another() {
+        const N: usize = 2 * LEAST_PART;
+        let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
+        let follower = &Follower::new(task);
+        let (mut one, mut two) = (vec![1.0; 3 * N], vec![9.0; 3 * N]);
+        let held = follower.parts[1].lock();
+        std::thread::scope(|threads| {
+            threads.spawn(|| move_on(follower, 0, &mut one, &CUBE));
+            threads.spawn(|| move_on(follower, 1, &mut two, &CUBE));
+            // Both pass through the first part while the second one is held.
+            while follower.parts[0].lock().block != Some(2) {
+                std::thread::yield_now();
+            }
+            assert_eq!(held.block, Some(0));
+            drop(held);
+        });
+        assert_eq!(two, vec![-1.0; 3 * N]);
+    }
+
+    #[test]
+    fn who_waits_is_released() {
+        let task = NoJump::new(1, &[0]).expect("an atom");
+        let follower = &Follower::new(task);
+        std::thread::scope(|threads| {
+            let late = threads.spawn(|| follower.move_on(1, &mut [1.0; 3], &CUBE));
+            follower.close();
+            let found = late.join().expect("no panic").expect("a frame");
+            assert!(found.is_none());
+        });
+    }
+
+    #[test]
     fn frames_are_refused_by_name() {
         let task = NoJump::new(2, &[1]).expect("an atom");
         let mut positions = vec![1.0, 1.0, 1.0, 2.0, f32::NAN, 2.0];
@@ -921,6 +1071,18 @@ mod tests {
         let mut positions = vec![1.0; 6];
         let refused = task.apply(&mut positions, &[0.0; 6]).expect("a frame");
         assert_eq!(refused[0].1, "the frame has no cell, which nojump needs");
+        // The first atom may be anywhere, since it is not followed.
+        for (far, words) in [
+            (1e6_f32, "follows atoms up to 16383 cells away"),
+            (f32::INFINITY, "needs to know where it is"),
+        ] {
+            let mut positions = [far, 1.0, 1.0, 1.0, 1.0, 1.0].repeat(2);
+            positions[9] = -far;
+            let refused = task.apply(&mut positions, &CUBE.repeat(2)).expect("frames");
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            assert_eq!(refused[0].0, 1);
+            assert!(refused[0].1.contains(words), "{refused:?}");
+        }
     }
 
     #[test]

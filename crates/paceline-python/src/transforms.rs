@@ -215,8 +215,11 @@ impl NoJump {
     }
 }
 
-/// Atoms that are moved to their images, from the first frame of a trajectory on.
-#[pyclass(module = "paceline._core")]
+/// Rows that could not be changed, and why, and images in the first one that was.
+type Moved<'py> = (Vec<transform::Refused>, Bound<'py, PyArray2<i16>>);
+
+/// Atoms that are moved to their images, block after block, from the first frame of a trajectory on.
+#[pyclass(frozen, module = "paceline._core")]
 pub(super) struct NoJumpFollower(nojump::Follower);
 
 #[pymethods]
@@ -226,21 +229,29 @@ impl NoJumpFollower {
         Self(nojump::Follower::new(task.0.clone()))
     }
 
-    /// Move atoms (Å) in the next frames; the rows that could not be changed, and why, and images in
-    /// the first one that was.
+    /// Move atoms (Å) in block `number` as those before it are moved; the rows that could not be
+    /// changed, and why, and images in the first one that was. None if the follower was closed.
     fn move_on<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
+        number: usize,
         mut positions: PyReadwriteArray3<'_, f32>,
         dimensions: PyReadonlyArray2<'_, f32>,
-    ) -> PyResult<(Vec<transform::Refused>, Bound<'py, PyArray2<i16>>)> {
+    ) -> PyResult<Option<Moved<'py>>> {
         check_atoms(positions.shape(), self.0.n_atoms())?;
         let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
-        let moved = py.detach(|| self.0.move_on(positions, dimensions));
-        let (refused, images) = moved.or_raise(py)?;
+        let moved = py.detach(|| self.0.move_on(number, positions, dimensions));
+        let Some((refused, images)) = moved.or_raise(py)? else {
+            return Ok(None);
+        };
         let n = images.len();
-        let images = images.as_flattened().to_pyarray(py);
-        Ok((refused, images.reshape([n, 3])?))
+        let images = images.into_flattened().into_pyarray(py);
+        Ok(Some((refused, images.reshape([n, 3])?)))
+    }
+
+    /// Release the threads that wait; no other block is moved.
+    fn close(&self) {
+        self.0.close();
     }
 }
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 #: Time after which a block that all wait for is read by another worker too, seconds.
 LATE = 10.0
+ENDED = "the run has ended"
 
 
 class Relay:
-    """Transforms blocks in the order of their numbers, each after the one before.
+    """Transforms blocks in the order of their numbers, each as the one before is.
 
     Workers decode their blocks meanwhile. What a block began with is kept, so that it may be done
     again: by another attempt, or in a later pass.
@@ -32,7 +33,8 @@ class Relay:
     def __init__(self, scan: "WorkerScan", states: np.ndarray):
         self._scan, self._states = scan, states
         self._follower = scan.follower()
-        self._next = 0
+        #: Blocks that a worker has begun to transform, and that are transformed.
+        self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
         self._tasks: dict[int, Any] = {}
@@ -40,7 +42,7 @@ class Relay:
     def begin(self, task: Any) -> None:
         """Note the task of a block that a worker is about to read."""
         with self._changed:
-            if task.number >= self._next:
+            if task.number >= self._n_begun:
                 self._tasks[task.number] = task
 
     def apply(
@@ -50,32 +52,58 @@ class Relay:
         dimensions: np.ndarray,
         catch_up: Callable[[Any], None],
     ) -> list[tuple[int, str]]:
-        """Transform a block in place once those before it are; return rows that cannot be.
+        """Transform a block in place as those before it are; return rows that cannot be.
 
         `catch_up` reads and transforms the block of another task, which its worker may never do.
         """
         while (late := self._wait(number)) is not None:
             catch_up(late)
         with self._changed:
-            if number == self._next:
-                refused, self._states[number] = self._follower.move_on(positions, dimensions)
-                self._next += 1
+            is_first = number == self._n_begun
+            if is_first:
+                self._n_begun += 1
                 self._tasks.pop(number, None)
                 self._changed.notify_all()
-                return refused
+        if is_first:
+            return self._move_on(number, positions, dimensions)
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._n_done > number)
+            self._check_open()
         return self._scan.apply_from(self._states[number : number + 1], positions, dimensions)
 
-    def _wait(self, number: int) -> Any:
-        """Wait for all blocks before one; return the task of the first if it takes long."""
+    def _move_on(
+        self, number: int, positions: np.ndarray, dimensions: np.ndarray
+    ) -> list[tuple[int, str]]:
+        """Transform a block for the first time."""
+        try:
+            moved = self._follower.move_on(number, positions, dimensions)
+        except BaseException:
+            # The blocks that follow cannot go on from here.
+            self.close()
+            raise
+        if moved is None:
+            raise WorkerError(ENDED)
+        refused, self._states[number] = moved
         with self._changed:
-            while self._next < number:
-                if self._closed:
-                    raise WorkerError("the run has ended")
-                before = self._next
+            self._n_done = max(self._n_done, number + 1)
+            self._changed.notify_all()
+        return refused
+
+    def _wait(self, number: int) -> Any:
+        """Wait until all blocks before one are begun; return the task of one that takes long."""
+        with self._changed:
+            while self._n_begun < number:
+                self._check_open()
+                before = self._n_begun
                 in_time = self._changed.wait(LATE)
-                if not (in_time or self._closed) and before == self._next and before in self._tasks:
+                if not in_time and before == self._n_begun and before in self._tasks:
+                    self._check_open()
                     return self._tasks[before]
             return None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WorkerError(ENDED)
 
     @property
     def changes(self) -> np.ndarray:
@@ -84,6 +112,7 @@ class Relay:
 
     def close(self) -> None:
         """Release the workers that wait."""
+        self._follower.close()
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,6 +1,7 @@
 """Interfaces of transformations, and what they share: selections, masses, bonds, references."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, cast
@@ -37,23 +38,23 @@ class WorkerTransform(Protocol):
 
 
 class Follower(Protocol):
-    """Transforms blocks in the order of frames, from the first frame of a trajectory on.
+    """Transforms blocks in the order of frames, from the first frame of a trajectory on."""
 
-    Attributes
-    ----------
-    changes : numpy.ndarray of int64
-        Frames whose cell differs by more than half from that of the frame before.
-    """
-
-    changes: np.ndarray
+    @property
+    def changes(self) -> np.ndarray:
+        """Frames whose cell differs by more than half from that of the frame before."""
 
     def move_on(
-        self, positions: np.ndarray, dimensions: np.ndarray
-    ) -> tuple[list[tuple[int, str]], np.ndarray]:
-        """Transform the next block in place.
+        self, number: int, positions: np.ndarray, dimensions: np.ndarray
+    ) -> tuple[list[tuple[int, str]], np.ndarray] | None:
+        """Transform block `number` in place as those before it are.
 
-        Returns rows that cannot be transformed, with the reason, and the state in its first frame.
+        Threads may have one block each. Returns rows that cannot be transformed, with the reason,
+        and the state in its first frame; None after `close`.
         """
+
+    def close(self) -> None:
+        """Release the blocks that wait for others."""
 
 
 class TransformScan(Protocol):
@@ -392,8 +393,7 @@ def read_frame(
     steps: list[Any] = [one.apply for one in before]
     try:
         if place is not None:
-            follower = cast(WorkerScan, before[place]).follower()
-            steps[place] = lambda *of_frame: follower.move_on(*of_frame)[0]
+            steps[place] = _moving_on(cast(WorkerScan, before[place]).follower())
             for number in range(frame):
                 try:
                     _transformed(trajectory, number, atoms, steps[: place + 1], frame)
@@ -403,6 +403,17 @@ def read_frame(
         return _transformed(trajectory, frame, atoms, steps, frame)
     finally:
         trajectory[current]
+
+
+def _moving_on(follower: Follower) -> Callable[..., list[tuple[int, str]]]:
+    """Get what transforms frame after frame of those that can be read."""
+    turns = itertools.count()
+
+    def move_on(positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+        moved = follower.move_on(next(turns), positions, dimensions)
+        return [] if moved is None else moved[0]
+
+    return move_on
 
 
 def _transformed(

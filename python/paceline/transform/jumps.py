@@ -21,8 +21,8 @@ def nojump(atomgroup: Any = None) -> Transform:
     that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory
     Comput. 18, 6161, equation B6). Each frame up to the last one that is analysed is read,
     whatever `step` is, so that an atom moves by less than half a cell between two of them. Threads
-    of one process that analyse every frame, up to eight of them, hand the images on and pass over
-    the file once. Other runs, and those with a checkpoint, pass over it twice, or once if memory
+    of one process that analyse every frame, up to 32 of them, hand the images on and pass over the
+    file once. Other runs, and those with a checkpoint, pass over it twice, or once if memory
     holds the decoded frames.
 
     Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
@@ -38,9 +38,10 @@ def nojump(atomgroup: Any = None) -> Transform:
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame without a
-        cell, and `UnsupportedError` where frames are not in order, or their images take more than
-        2 GiB. Frames that are left out by ``on_error="skip"`` are named in a warning: an atom may
-        move by more than half a cell meanwhile.
+        cell, or with an atom more than 16,383 cells away, and `UnsupportedError` where frames are
+        not in order, or their images take more than 2 GiB. Frames that are left out by
+        ``on_error="skip"`` are named in a warning: an atom may move by more than half a cell
+        meanwhile.
 
     Examples
     --------
@@ -195,25 +196,31 @@ class _Follower:
 
     def __init__(self, core: _core.NoJumpFollower):
         self._core = core
-        self._n_frames, self._cells = 0, np.empty((0, 3, 3))
-        #: Frames whose cell differs by more than half from that of the frame before.
-        self.changes = np.empty(0, np.int64)
+        self._dimensions: dict[int, np.ndarray] = {}
 
     def move_on(
-        self, positions: np.ndarray, dimensions: np.ndarray
-    ) -> tuple[list[tuple[int, str]], np.ndarray]:
-        """Move atoms in the next frames; those that cannot be followed, and the first images."""
-        refused, images = self._core.move_on(positions, dimensions)
-        # Frames that could not be read are NaN.
-        gone = np.isnan(dimensions).any(axis=1)
-        gone[[row for row, _ in refused]] = True
-        frames = np.delete(np.arange(self._n_frames, self._n_frames + len(positions)), gone)
-        cells = np.delete(_core.cell_vectors(dimensions), gone, axis=0)
-        known = np.concatenate([self._cells, cells])
-        found = frames[len(frames) - len(known) + 1 :][changed(known)]
-        self.changes = np.concatenate([self.changes, found])
-        self._n_frames, self._cells = self._n_frames + len(positions), known[-1:]
-        return refused, images
+        self, number: int, positions: np.ndarray, dimensions: np.ndarray
+    ) -> tuple[list[tuple[int, str]], np.ndarray] | None:
+        """Move atoms in a block; get those that cannot be followed, and the first images."""
+        moved = self._core.move_on(number, positions, dimensions)
+        if moved is not None:
+            # Frames that could not be read are NaN, too.
+            dimensions = dimensions.copy()
+            dimensions[[row for row, _ in moved[0]]] = np.nan
+            self._dimensions[number] = dimensions
+        return moved
+
+    def close(self) -> None:
+        """Release the blocks that wait."""
+        self._core.close()
+
+    @property
+    def changes(self) -> np.ndarray:
+        """Frames whose cell differs by more than half from that of the frame before."""
+        blocks = [self._dimensions[number] for number in sorted(self._dimensions)]
+        dimensions = np.concatenate([np.empty((0, 6), np.float32), *blocks])
+        frames = np.flatnonzero(~np.isnan(dimensions).any(axis=1))
+        return frames[1:][changed(_core.cell_vectors(dimensions[frames]))]
 
 
 def _counted(images: np.ndarray) -> np.ndarray:
