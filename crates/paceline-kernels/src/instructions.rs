@@ -200,3 +200,66 @@ pub(crate) fn pack<const WIDE: bool, const N: usize>(
         n += 1;
     }
 }
+
+/// Coordinates of eight atoms side by side, by axis. `WIDE` is that of `by_widest`.
+#[inline(always)]
+pub(crate) fn columns_of<const WIDE: bool>(rows: &[[f32; 3]; LANES]) -> [[f32; LANES]; 3] {
+    let mut columns = [[0.0; LANES]; 3];
+    #[cfg(target_arch = "x86_64")]
+    if WIDE {
+        use std::arch::x86_64::*;
+        // As the compiler shuffles them, NoJump takes 1.23 times as long.
+        // SAFETY: as in `positive`; all loads are of these 24 numbers, stores of eight of a column.
+        unsafe {
+            let from = rows.as_ptr().cast::<f32>();
+            // Four atoms are in twelve numbers; of both halves, the first, second and last four.
+            let [first, second, last] = [0, 4, 8].map(|k| {
+                let low = _mm256_castps128_ps256(_mm_loadu_ps(from.add(k)));
+                _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(from.add(k + 12)))
+            });
+            let xy = _mm256_shuffle_ps::<0b10_01_11_10>(second, last);
+            let yz = _mm256_shuffle_ps::<0b01_00_10_01>(first, second);
+            let x = _mm256_shuffle_ps::<0b10_00_11_00>(first, xy);
+            let y = _mm256_shuffle_ps::<0b11_01_10_00>(yz, xy);
+            let z = _mm256_shuffle_ps::<0b11_00_11_01>(yz, last);
+            for (column, numbers) in columns.iter_mut().zip([x, y, z]) {
+                _mm256_storeu_ps(column.as_mut_ptr(), numbers);
+            }
+        }
+        return columns;
+    }
+    for (k, row) in rows.iter().enumerate() {
+        for (column, x) in columns.iter_mut().zip(row) {
+            column[k] = *x;
+        }
+    }
+    columns
+}
+
+/// The reverse of [`columns_of`].
+#[inline(always)]
+pub(crate) fn rows_of<const WIDE: bool>(columns: &[[f32; LANES]; 3], rows: &mut [[f32; 3]; LANES]) {
+    #[cfg(target_arch = "x86_64")]
+    if WIDE {
+        use std::arch::x86_64::*;
+        // SAFETY: as in `positive`; loads are of eight numbers of a column, stores of these 24.
+        unsafe {
+            let [x, y, z] = columns.each_ref().map(|one| _mm256_loadu_ps(one.as_ptr()));
+            let to = rows.as_mut_ptr().cast::<f32>();
+            let xy = _mm256_shuffle_ps::<0b10_00_10_00>(x, y);
+            let yz = _mm256_shuffle_ps::<0b11_01_11_01>(y, z);
+            let zx = _mm256_shuffle_ps::<0b11_01_10_00>(z, x);
+            let first = _mm256_shuffle_ps::<0b10_00_10_00>(xy, zx);
+            let second = _mm256_shuffle_ps::<0b11_01_10_00>(yz, xy);
+            let last = _mm256_shuffle_ps::<0b11_01_11_01>(zx, yz);
+            for (k, numbers) in [(0, first), (4, second), (8, last)] {
+                _mm_storeu_ps(to.add(k), _mm256_castps256_ps128(numbers));
+                _mm_storeu_ps(to.add(k + 12), _mm256_extractf128_ps::<1>(numbers));
+            }
+        }
+        return;
+    }
+    for (k, row) in rows.iter_mut().enumerate() {
+        *row = [columns[0][k], columns[1][k], columns[2][k]];
+    }
+}

@@ -1,0 +1,374 @@
+//! Atoms followed across the faces of the cell: from frame to frame each takes the image that lies
+//! nearest, vector by vector, to where it was (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18,
+//! 6161, equation B6).
+//!
+//! The images are counted in whole cells relative to the first frame of a trajectory. Counts add
+//! exactly, so that parts of a trajectory may be counted by themselves.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+mod steps;
+
+use super::cell::Cell;
+use super::transform::{Refused, Transform, each_row, position};
+use super::{check_len, frame_len};
+use paceline_formats::error::{Error, Result};
+use steps::{Followed, Fractions, Frames, Notes, PIECE, Step, largest_of, move_to_images};
+
+/// Number of cells along each vector.
+pub type Images = [i16; 3];
+
+/// Parts of the atoms, at most, and atoms of a part, at least: sixteen frames of these take as long as
+/// to wake a thread.
+const MOST_PARTS: usize = 16;
+const LEAST_PART: usize = 2 * PIECE;
+/// Cells that an atom may be away from the origin: from there to the other side, an image can count.
+const FARTHEST: f64 = 16_383.0;
+
+/// The atoms that are followed.
+#[derive(Debug, Clone)]
+pub struct NoJump {
+    n_atoms: usize,
+    atoms: Vec<usize>,
+}
+
+/// Images counted over neighbouring frames, relative to the first of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scan {
+    /// Positions in the first and in the last frame, in units of the cell's vectors.
+    pub first: Vec<[f64; 3]>,
+    pub last: Vec<[f64; 3]>,
+    /// Images in the last frame.
+    pub moved: Vec<Images>,
+    /// Images in the frames that were asked for, one after another.
+    pub noted: Vec<Images>,
+}
+
+/// Moves atoms to their images, block after block, from the first frame of a trajectory on.
+///
+/// The atoms are in several parts. Threads that have neighbouring blocks work at the same time: the
+/// second one moves the first part of the atoms as soon as the first one has moved these in the block
+/// before.
+#[derive(Debug)]
+pub struct Follower {
+    task: NoJump,
+    parts: Vec<Part>,
+}
+
+/// Some of the atoms, whose blocks are moved in turn.
+#[derive(Debug)]
+struct Part {
+    /// Among those that are followed.
+    atoms: Range<usize>,
+    turn: Mutex<Turn>,
+    has_changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Turn {
+    /// Number of the next block; none if there will be no other.
+    block: Option<usize>,
+    followed: Followed,
+}
+
+impl Follower {
+    pub fn new(task: NoJump) -> Self {
+        let n = task.n_followed();
+        let len = n
+            .div_ceil(MOST_PARTS)
+            .next_multiple_of(PIECE)
+            .max(LEAST_PART);
+        let part = |begin: usize| {
+            let atoms = begin..n.min(begin + len);
+            let followed = Followed::new(&vec![[0; 3]; atoms.len()]);
+            let block = Some(0);
+            Part {
+                atoms,
+                turn: Mutex::new(Turn { block, followed }),
+                has_changed: Condvar::new(),
+            }
+        };
+        Follower {
+            parts: (0..n).step_by(len).map(part).collect(),
+            task,
+        }
+    }
+
+    /// Atoms of a frame.
+    pub fn n_atoms(&self) -> usize {
+        self.task.n_atoms
+    }
+
+    /// Move atoms in block `number` once those before it are moved; images in the first frame of it
+    /// that is not left out, or in the last one before. None if there is no going on.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or an atom
+    /// is too many cells away from where it was first.
+    pub fn move_on(
+        &self,
+        number: usize,
+        positions: &mut [f32],
+        dimensions: &[f32],
+    ) -> Result<Option<(Vec<Refused>, Vec<Images>)>> {
+        let (steps, refused) = self.task.steps(positions, dimensions)?;
+        let mut images = vec![[0; 3]; self.task.n_followed()];
+        for part in &self.parts {
+            let Some(mut turn) = part.wait_for(number) else {
+                return Ok(None);
+            };
+            let (atoms, begin) = (part.atoms.clone(), &mut images[part.atoms.clone()]);
+            let followed = &mut turn.followed;
+            (self.task).move_through(atoms, followed, Some(begin), positions, &steps)?;
+            turn.block = Some(number + 1);
+            part.has_changed.notify_all();
+        }
+        Ok(Some((refused, images)))
+    }
+
+    /// Release those that wait: no other block is moved.
+    pub fn close(&self) {
+        for part in &self.parts {
+            part.lock().block = None;
+            part.has_changed.notify_all();
+        }
+    }
+}
+
+impl Part {
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait for the turn of a block; none if it never comes.
+    fn wait_for(&self, number: usize) -> Option<MutexGuard<'_, Turn>> {
+        let mut turn = self.lock();
+        while turn.block? < number {
+            turn = (self.has_changed.wait(turn)).unwrap_or_else(PoisonError::into_inner);
+        }
+        (turn.block == Some(number)).then_some(turn)
+    }
+}
+
+impl NoJump {
+    /// Follow some atoms of frames of `n_atoms`, in increasing order.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an atom is out of range or of order.
+    pub fn new(n_atoms: usize, atoms: &[usize]) -> Result<Self> {
+        if !atoms.is_sorted_by(|one, next| one < next) {
+            return Err(Error::Argument("atoms do not increase".to_string()));
+        }
+        if let Some(atom) = atoms.iter().find(|&&atom| atom >= n_atoms) {
+            return Err(Error::Argument(format!(
+                "atom {atom} is out of range for a block of {n_atoms} atoms"
+            )));
+        }
+        Ok(NoJump {
+            n_atoms,
+            atoms: atoms.to_vec(),
+        })
+    }
+
+    /// Number of atoms that are followed.
+    pub fn n_followed(&self) -> usize {
+        self.atoms.len()
+    }
+
+    /// Count images over frames that [`Transform::apply`] did not refuse; note them in some rows,
+    /// which do not decrease: of frames that were left out, the row of the next one is given.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, there is
+    /// none, a frame has no cell, or an atom moves by more cells than an image can count.
+    pub fn scan(&self, positions: &[f32], dimensions: &[f32], rows: &[usize]) -> Result<Scan> {
+        let frame_len = frame_len(positions.len(), self.n_atoms)?;
+        let n_frames = positions.len() / frame_len;
+        check_len("lengths and angles", dimensions.len(), n_frames * 6)?;
+        let (cells, _) = dimensions.as_chunks();
+        let step = |(row, (frame, &cell)): (usize, (&[f32], &[f32; 6]))| match Cell::new(cell) {
+            Ok(cell) => Ok(Step::new(
+                self.place_of(row),
+                cell,
+                self.largest(frame, &cell),
+            )),
+            Err(no_cell) => Err(refusal(&no_cell.reason("nojump"))),
+        };
+        let frames = positions.chunks_exact(frame_len).zip(cells);
+        let steps: Vec<_> = frames.enumerate().map(step).collect::<Result<_>>()?;
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+            return Err(refusal("there are no frames"));
+        };
+        let mut followed = Followed::new(&vec![[0; 3]; self.atoms.len()]);
+        let mut noted = vec![[0; 3]; rows.len() * self.atoms.len()];
+        let notes = Notes {
+            steps: rows,
+            images: &mut noted,
+        };
+        let frames = Frames::Read(positions);
+        if let Some(atom) = followed.go_on(&self.atoms, frames, &steps, notes) {
+            return Err(refusal(&self.too_far(atom)));
+        }
+        let fractional = |step: &Step| {
+            let frame = &positions[step.frame.clone()];
+            let fractional = step.cell.fractions();
+            let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
+            self.atoms.iter().map(of_atom).collect()
+        };
+        Ok(Scan {
+            first: fractional(first),
+            last: fractional(last),
+            moved: followed.images(self.atoms.len()),
+            noted,
+        })
+    }
+
+    /// Move atoms to their images. `images` are those of every frame, or of the first one that was
+    /// not left out before, from which the others are counted.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    pub fn move_to(
+        &self,
+        images: &[Images],
+        positions: &mut [f32],
+        dimensions: &[f32],
+    ) -> Result<Vec<Refused>> {
+        let n_frames = positions.len() / frame_len(positions.len(), self.n_atoms)?;
+        let n_followed = self.atoms.len();
+        if images.len() != n_frames * n_followed || n_frames == 1 {
+            check_len("images", images.len(), n_followed)?;
+            let mut followed = Followed::new(images);
+            let (steps, refused) = self.steps(positions, dimensions)?;
+            self.move_through(0..n_followed, &mut followed, None, positions, &steps)?;
+            return Ok(refused);
+        }
+        each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
+            let (cell, _) = self.check(frame, cell)?;
+            let images = &images[row * n_followed..][..n_followed];
+            move_to_images(&self.atoms, frame, &cell, images);
+            Ok(())
+        })
+    }
+
+    /// The frames in which atoms can be followed, and those in which they cannot.
+    fn steps(
+        &self,
+        positions: &mut [f32],
+        dimensions: &[f32],
+    ) -> Result<(Vec<Step>, Vec<Refused>)> {
+        let mut steps = Vec::new();
+        let refused = each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
+            let (cell, largest) = self.check(frame, cell)?;
+            steps.push(Step::new(self.place_of(row), cell, largest));
+            Ok(())
+        })?;
+        Ok((steps, refused))
+    }
+
+    /// Move some of the atoms on from the last frame, if there is one; note images in the first frame
+    /// of these, or where they are if there is none.
+    fn move_through(
+        &self,
+        atoms: Range<usize>,
+        followed: &mut Followed,
+        begin: Option<&mut [Images]>,
+        positions: &mut [f32],
+        steps: &[Step],
+    ) -> Result<()> {
+        let mut notes = Notes::none();
+        if let Some(images) = begin {
+            match steps {
+                [] => images.copy_from_slice(&followed.images(atoms.len())),
+                _ => {
+                    notes = Notes {
+                        steps: &[0],
+                        images,
+                    }
+                }
+            }
+        }
+        let (of, frames) = (&self.atoms[atoms.clone()], Frames::Moved(positions));
+        match followed.go_on(of, frames, steps, notes) {
+            Some(atom) => Err(refusal(&self.too_far(atoms.start + atom))),
+            None => Ok(()),
+        }
+    }
+
+    /// Place of a frame among positions.
+    fn place_of(&self, row: usize) -> Range<usize> {
+        let frame_len = 3 * self.n_atoms;
+        row * frame_len..(row + 1) * frame_len
+    }
+
+    fn too_far(&self, atom: usize) -> String {
+        let atom = self.atoms[atom];
+        format!("atom {atom} moves by more cells than can be counted, 32,767")
+    }
+
+    /// The largest coordinate of a frame, Å, or of the atoms that are followed where others are not
+    /// finite or far away.
+    fn largest(&self, frame: &[f32], cell: &Cell) -> f32 {
+        let largest = largest_of(frame);
+        if Fractions::new(cell).largest(largest) <= FARTHEST {
+            return largest;
+        }
+        let followed = self.atoms.iter().flat_map(|&atom| position(frame, atom));
+        followed.fold(0.0, |most, x| most.max(x.abs()))
+    }
+
+    /// Require a cell, and positions that are finite and not too far away; the cell, and the largest
+    /// coordinate.
+    fn check(
+        &self,
+        frame: &[f32],
+        cell: std::result::Result<Cell, super::cell::NoCell>,
+    ) -> std::result::Result<(Cell, f32), String> {
+        let cell = cell.map_err(|no_cell| no_cell.reason("nojump"))?;
+        let largest = largest_of(frame);
+        if Fractions::new(&cell).largest(largest) <= FARTHEST {
+            return Ok((cell, largest));
+        }
+        let fractions = cell.fractions();
+        let is_far = |atom: &&usize| {
+            let fractional = fractions(position(frame, **atom).map(f64::from));
+            // No number is not less, either.
+            !fractional.iter().all(|x| x.abs() <= FARTHEST)
+        };
+        match self.atoms.iter().find(is_far) {
+            None => Ok((cell, self.largest(frame, &cell))),
+            Some(atom) => {
+                let [x, y, z] = position(frame, *atom);
+                let reason = if [x, y, z].iter().all(|x| x.is_finite()) {
+                    format!("nojump follows atoms up to {FARTHEST} cells away")
+                } else {
+                    "nojump needs to know where it is".to_string()
+                };
+                Err(format!(
+                    "atom {atom} of those that are read is at ({x}, {y}, {z}), and {reason}"
+                ))
+            }
+        }
+    }
+}
+
+fn refusal(reason: &str) -> Error {
+    Error::Argument(reason.to_string())
+}
+
+impl Transform for NoJump {
+    fn n_atoms(&self) -> usize {
+        self.n_atoms
+    }
+
+    /// Refuse frames without a cell, or with positions that are not finite; no atom moves.
+    fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
+        each_row(positions, self.n_atoms, dimensions, |_, frame, cell| {
+            self.check(frame, cell).map(|_| ())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+use super::*;
+use crate::instructions::LANES;
+use crate::tests::Random;
+
+const CUBE: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
+
+fn move_on(
+    follower: &Follower,
+    number: usize,
+    positions: &mut [f32],
+    dimensions: &[f32],
+) -> (Vec<Refused>, Vec<Images>) {
+    let moved = follower.move_on(number, positions, dimensions);
+    moved.expect("frames").expect("is open")
+}
+
+fn one_atom(along_x: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let positions = along_x.iter().flat_map(|&x| [x, 5.0, 5.0]).collect();
+    (positions, CUBE.repeat(along_x.len()))
+}
+
+#[test]
+fn an_atom_is_followed_through_a_face_and_back() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let (mut positions, cells) = one_atom(&[8.0, 9.5, 1.0, 3.0, 9.0]);
+    let scan = task.scan(&positions, &cells, &[0, 2, 4]).expect("frames");
+    assert_eq!(scan.noted, [[0; 3], [1, 0, 0], [0; 3]]);
+    assert_eq!(scan.moved, [[0; 3]]);
+    let refused = task.move_to(&[[0; 3]], &mut positions, &cells);
+    assert!(refused.expect("frames").is_empty());
+    let x: Vec<f32> = positions.iter().step_by(3).copied().collect();
+    assert_eq!(x, [8.0, 9.5, 11.0, 13.0, 9.0]);
+}
+
+#[test]
+fn images_are_those_of_the_first_frame_or_of_each() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let (before, cells) = one_atom(&[9.5, 0.5, 9.5]);
+    for images in [&[[2, 0, -1]][..], &[[2, 0, -1], [3, 0, -1], [2, 0, -1]]] {
+        let mut positions = before.clone();
+        task.move_to(images, &mut positions, &cells)
+            .expect("frames");
+        let expected = [29.5, 5.0, -5.0, 30.5, 5.0, -5.0, 29.5, 5.0, -5.0];
+        assert_eq!(positions, expected);
+    }
+}
+
+#[test]
+fn half_a_cell_goes_to_the_even_number() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let (positions, cells) = one_atom(&[0.0, 5.0, 0.0, 15.0, 0.0, 25.0]);
+    let rows: Vec<usize> = (0..6).collect();
+    let scan = task.scan(&positions, &cells, &rows).expect("frames");
+    let along_x: Vec<i16> = scan.noted.iter().map(|images| images[0]).collect();
+    assert_eq!(along_x, [0, 0, 0, -2, 0, -2]);
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let x = [1.0, 4.0, 8.0, 2.0, 6.0, 9.0, 3.0, 9.5, 6.0];
+    let (positions, cells) = one_atom(&x);
+    let whole = task.scan(&positions, &cells, &[]).expect("frames");
+    for cut in 1..x.len() {
+        let left = task.scan(&positions[..3 * cut], &cells[..6 * cut], &[]);
+        let right = task.scan(&positions[3 * cut..], &cells[6 * cut..], &[]);
+        let (left, right) = (left.expect("frames"), right.expect("frames"));
+        let between = (right.first[0][0] - left.last[0][0]).round_ties_even() as i16;
+        let moved = left.moved[0][0] - between + right.moved[0][0];
+        assert_eq!(moved, whole.moved[0][0], "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_frame_that_was_left_out_is_passed_over() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let (mut positions, mut cells) = one_atom(&[9.0, f32::NAN, 1.0]);
+    positions[3..6].fill(f32::NAN);
+    let refused = task.move_to(&[[0; 3]], &mut positions, &cells);
+    assert_eq!(refused.expect("frames").len(), 1);
+    assert_eq!(positions[6], 11.0);
+    positions[6] = 1.0;
+    cells[6..12].fill(f32::NAN);
+    let refused = task.move_to(&[[0; 3]], &mut positions, &cells);
+    assert!(refused.expect("frames").is_empty());
+    assert_eq!(positions[6], 11.0);
+}
+
+#[test]
+fn a_row_may_be_noted_for_several_frames() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let (positions, cells) = one_atom(&[8.0, 9.5, 1.0, 3.0, 9.0]);
+    let scan = task.scan(&positions, &cells, &[1, 2, 2, 2, 3, 4, 4]);
+    let along_x: Vec<i16> = (scan.expect("frames").noted.iter())
+        .map(|images| images[0])
+        .collect();
+    assert_eq!(along_x, [0, 1, 1, 1, 1, 0, 0]);
+}
+
+#[test]
+fn an_atom_that_was_far_away_is_followed_from_where_it_is() {
+    // The second atom is not followed: where it is, numbers of single precision do not suffice.
+    let task = NoJump::new(2, &[0]).expect("an atom");
+    for (x, other) in [
+        ([1.0, 150_001.0, 9.0, 9.0, 1.0], [0.0; 5]),
+        ([1.0, 9.0, 9.0, 9.0, 1.0], [0.0, 4e5, 4e5, 0.0, 0.0]),
+        ([1.0, 9.0, 9.0, 9.0, 1.0], [0.0, f32::NAN, 0.0, 0.0, 0.0]),
+    ] {
+        let frame = |(&x, &other): (&f32, &f32)| [x, 2.0, 2.0, other, 2.0, 2.0];
+        let positions: Vec<f32> = x.iter().zip(&other).flat_map(frame).collect();
+        let cells = CUBE.repeat(x.len());
+        let scan = task
+            .scan(&positions, &cells, &[0, 1, 2, 3, 4])
+            .expect("frames");
+        let follower = Follower::new(task.clone());
+        for (row, frame) in positions.chunks(6).enumerate() {
+            let (refused, images) = move_on(&follower, row, &mut frame.to_vec(), &CUBE);
+            assert!(refused.is_empty(), "{refused:?}");
+            assert_eq!(images, [scan.noted[row]], "{x:?} {other:?}: frame {row}");
+        }
+    }
+}
+
+#[test]
+fn atoms_that_are_not_followed_may_be_anywhere() {
+    let task = NoJump::new(2, &[0]).expect("an atom");
+    // Beyond what can be counted, while the other atom is nowhere.
+    let positions = [
+        0.0,
+        5.0,
+        5.0,
+        f32::NAN,
+        5.0,
+        5.0,
+        1e6,
+        5.0,
+        5.0,
+        f32::NAN,
+        5.0,
+        5.0,
+    ];
+    let error = task
+        .scan(&positions, &CUBE.repeat(2), &[])
+        .expect_err("too far");
+    assert!(error.to_string().contains("more cells than"), "{error}");
+}
+
+#[test]
+fn a_follower_goes_on_where_it_was() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let x = [1.0, 4.0, 8.0, 2.0, f32::NAN, 6.0, 9.0, 3e6, 3.0, 9.5, 6.0];
+    let (mut whole, mut cells) = one_atom(&x);
+    whole[12..15].fill(f32::NAN);
+    cells[24..30].fill(f32::NAN);
+    let mut parts = whole.clone();
+    let refused = task.move_to(&[[0; 3]], &mut whole, &cells).expect("frames");
+    assert_eq!(refused[0].0, 7);
+    for size in [1, 2, 4] {
+        let follower = Follower::new(task.clone());
+        let (mut parts, mut images) = (parts.clone(), Vec::new());
+        let blocks = parts.chunks_mut(3 * size).zip(cells.chunks(6 * size));
+        for (number, (some, cells)) in blocks.enumerate() {
+            let (_, begin) = move_on(&follower, number, some, cells);
+            images.push(begin[0][0]);
+        }
+        let same = |(one, other): (&f32, &f32)| one.to_bits() == other.to_bits();
+        assert!(parts.iter().zip(&whole).all(same), "{size}: {parts:?}");
+        if size == 2 {
+            assert_eq!(images, [0, 0, 1, 1, 2, 1]);
+        }
+    }
+    task.move_to(&[[1; 3]], &mut parts[..3], &cells[..6])
+        .expect("a frame");
+    assert_eq!(parts[..3], [11.0, 15.0, 15.0]);
+}
+
+#[test]
+fn an_atom_that_goes_on_and_on_is_an_error() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let x: Vec<f32> = (0..80).map(|k| (4 * k % 10) as f32).collect();
+    let (positions, cells) = one_atom(&x);
+    let follower = Follower::new(task);
+    let move_on = |number| follower.move_on(number, &mut positions.clone(), &cells);
+    let found = (0..2000).find_map(|number| Some((number, move_on(number).err()?)));
+    let (number, error) = found.expect("too far");
+    // After 81,920 steps of four tenths of a cell.
+    assert_eq!(number, 1024);
+    assert!(
+        error.to_string().contains("atom 0 moves by more"),
+        "{error}"
+    );
+}
+
+/// Each block by a thread of its own, which gets its turn when it comes.
+#[test]
+fn blocks_are_moved_by_threads_as_by_one() {
+    const N: usize = 3 * LEAST_PART + 7;
+    const BLOCKS: usize = 6;
+    let mut random = Random(5);
+    let positions: Vec<f32> = (0..2 * BLOCKS * 3 * N)
+        .map(|_| (10.0 * random.number()) as f32)
+        .collect();
+    let dimensions = CUBE.repeat(2 * BLOCKS);
+    let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
+    let mut whole = positions.clone();
+    task.move_to(&vec![[0; 3]; N], &mut whole, &dimensions)
+        .expect("frames");
+    let follower = Follower::new(task);
+    assert_eq!(follower.parts.len(), 4);
+    let mut moved = positions;
+    std::thread::scope(|threads| {
+        let blocks = moved.chunks_mut(2 * 3 * N).zip(dimensions.chunks(12));
+        for (number, (block, cells)) in blocks.enumerate().rev() {
+            let follower = &follower;
+            threads.spawn(move || move_on(follower, number, block, cells));
+        }
+    });
+    assert_eq!(moved, whole);
+}
+
+#[test]
+fn a_part_is_moved_while_the_block_before_is_in_another() {
+    const N: usize = 2 * LEAST_PART;
+    let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
+    let follower = &Follower::new(task);
+    let (mut one, mut two) = (vec![1.0; 3 * N], vec![9.0; 3 * N]);
+    let held = follower.parts[1].lock();
+    std::thread::scope(|threads| {
+        threads.spawn(|| move_on(follower, 0, &mut one, &CUBE));
+        threads.spawn(|| move_on(follower, 1, &mut two, &CUBE));
+        // Both pass through the first part while the second one is held.
+        while follower.parts[0].lock().block != Some(2) {
+            std::thread::yield_now();
+        }
+        assert_eq!(held.block, Some(0));
+        drop(held);
+    });
+    assert_eq!(two, vec![-1.0; 3 * N]);
+}
+
+#[test]
+fn who_waits_is_released() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let follower = &Follower::new(task);
+    std::thread::scope(|threads| {
+        let late = threads.spawn(|| follower.move_on(1, &mut [1.0; 3], &CUBE));
+        follower.close();
+        let found = late.join().expect("no panic").expect("a frame");
+        assert!(found.is_none());
+    });
+}
+
+#[test]
+fn frames_are_refused_by_name() {
+    let task = NoJump::new(2, &[1]).expect("an atom");
+    let mut positions = vec![1.0, 1.0, 1.0, 2.0, f32::NAN, 2.0];
+    let refused = task.apply(&mut positions, &CUBE).expect("a frame");
+    assert_eq!(refused[0].0, 0);
+    assert!(refused[0].1.starts_with("atom 1 of those"), "{refused:?}");
+    let mut positions = vec![1.0; 6];
+    let refused = task.apply(&mut positions, &[0.0; 6]).expect("a frame");
+    assert_eq!(refused[0].1, "the frame has no cell, which nojump needs");
+    // The first atom may be anywhere, since it is not followed.
+    for (far, words) in [
+        (1e6_f32, "follows atoms up to 16383 cells away"),
+        (f32::INFINITY, "needs to know where it is"),
+    ] {
+        let mut positions = [far, 1.0, 1.0, 1.0, 1.0, 1.0].repeat(2);
+        positions[9] = -far;
+        let refused = task.apply(&mut positions, &CUBE.repeat(2)).expect("frames");
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert_eq!(refused[0].0, 1);
+        assert!(refused[0].1.contains(words), "{refused:?}");
+    }
+}
+
+#[test]
+fn lanes_are_as_atoms_one_by_one() {
+    const N: usize = PIECE + 3 * LANES + 5;
+    let mut random = Random(17);
+    let cells = [
+        [30.0, 34.0, 28.0, 75.0, 100.0, 62.0],
+        [31.0, 33.5, 28.5, 76.0, 99.0, 63.0],
+    ];
+    let positions: Vec<f32> = (0..12 * 3 * N)
+        .map(|_| (90.0 * random.number()) as f32)
+        .collect();
+    let dimensions: Vec<f32> = (0..12).flat_map(|k: usize| cells[k % 2]).collect();
+    let atoms: Vec<usize> = (0..N).filter(|k| k % 7 != 3).collect();
+    let task = NoJump::new(N, &atoms).expect("atoms");
+    let rows: Vec<usize> = (0..12).collect();
+    let scan = task.scan(&positions, &dimensions, &rows).expect("frames");
+    let mut moved = positions.clone();
+    task.move_to(&vec![[0; 3]; atoms.len()], &mut moved, &dimensions)
+        .expect("frames");
+    for (place, &atom) in atoms.iter().enumerate() {
+        let mut images = [0_i16; 3];
+        for row in 0..12 {
+            let at = |row: usize| position(&positions[row * 3 * N..], atom).map(f64::from);
+            let cell = |row: usize| Cell::new(cells[row % 2]).expect("a cell");
+            if row > 0 {
+                let from = cell(row - 1).fractions()(at(row - 1));
+                let to = cell(row).fractions()(at(row));
+                for axis in 0..3 {
+                    images[axis] -= (to[axis] - from[axis]).round_ties_even() as i16;
+                }
+            }
+            assert_eq!(scan.noted[row * atoms.len() + place], images);
+            let wanted = cell(row).shifted(at(row), images.map(f64::from));
+            let found = position(&moved[row * 3 * N..], atom);
+            assert_eq!(found, wanted.map(|x| x as f32));
+        }
+    }
+    assert_eq!(position(&moved, 3), position(&positions, 3));
+}
+
+#[test]
+fn an_image_beyond_what_can_be_counted_is_an_error() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    let (positions, cells) = one_atom(&[0.0, 1e6]);
+    let error = task.scan(&positions, &cells, &[]).expect_err("too far");
+    assert!(error.to_string().contains("more cells than"), "{error}");
+    let error = task.scan(&positions, &cells, &[]).expect_err("too far");
+    assert!(error.to_string().contains("atom 0"), "{error}");
+    let task = NoJump::new(12, &(0..12).collect::<Vec<_>>()).expect("atoms");
+    let mut positions = vec![0.0; 2 * 36];
+    positions[36 + 3 * 10 + 1] = 1e6;
+    let error = task
+        .scan(&positions, &CUBE.repeat(2), &[])
+        .expect_err("too far");
+    assert!(error.to_string().contains("atom 10 moves"), "{error}");
+}
