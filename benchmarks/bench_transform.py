@@ -5,7 +5,7 @@
 Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
 that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
 A third one ("nojump") has what NoJump costs beyond reading the same atoms, all or the oxygens of
-water, from XTC and DCD.
+water, from XTC and DCD; a fourth one simulates more workers, from what one takes.
 """
 
 import time
@@ -32,6 +32,7 @@ from benchmarks.compare import (
 )
 from benchmarks.data import SELECTION, Dataset
 from benchmarks.measure import Run, Spread, Subject, slopes, subjects
+from benchmarks.simulate import simulate_in_turn
 from benchmarks.table import Table
 
 CASES = {"none": (), "unwrap": ("unwrap",), "unwrap-center-fit": ("unwrap", "center", "fit")}
@@ -49,6 +50,12 @@ JUMPING = (
 NOJUMP = ", NoJump"
 #: Reading and NoJump by reading alone.
 JUMP_TARGET = 1.2
+
+#: Workers that are simulated, and parts of the atoms that they move in turn: all, as Paceline did,
+#: and sixteen, as it does.
+MANY = (1, 2, 4, 8, 16, 32, 64)
+IN_TURN = (1, 16)
+SIMULATED = ("case", "workers", *(f"{n} part{'s' * (n > 1)}" for n in IN_TURN), "two passes")
 
 PARTS = ("case", "tool", "transforming µs/frame", "min", "max", "times MDAnalysis", "target")
 
@@ -158,8 +165,11 @@ JUMP_TOOLS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def measure_jumps(asked: Options, data: Dataset) -> Table:
-    """Measure reading with and without NoJump, in turn."""
+def measure_jumps(asked: Options, data: Dataset) -> list[Table]:
+    """Measure reading with and without NoJump, in turn; simulate it on more workers."""
+    simulated = Table(
+        "NoJump, simulated from one worker's times: times its share of reading", SIMULATED
+    )
     table = Table("NoJump: slope between n and 2n frames", JUMPING)
     n = data.n_frames // 2
     few = max(data.n_frames // 5, 2)
@@ -193,7 +203,22 @@ def measure_jumps(asked: Options, data: Dataset) -> Table:
                     f"{JUMP_TARGET:g} {judged(ratios <= JUMP_TARGET)}" if is_ours else "",
                 )
             )
-    return table
+            if name == OURS:
+                simulated.rows += simulated_jumps(f"{kind}, {group}", float(by_cpu))
+    return [table, simulated]
+
+
+def simulated_jumps(case: str, ratio: float) -> list[tuple[str, ...]]:
+    """Simulate workers that move atoms in turn, given the ratio of NoJump to reading.
+
+    Two passes read twice, and move atoms once at least.
+    """
+    moving = max(ratio - 1.0, 0.01)
+    rows = []
+    for n_workers in MANY:
+        in_turn = (simulate_in_turn(n_workers, n, 1.0, moving) * n_workers for n in IN_TURN)
+        rows.append((case, str(n_workers), *(f"{x:.2f}" for x in in_turn), f"{1 + ratio:.2f}"))
+    return rows
 
 
 class _Clock:
@@ -293,7 +318,7 @@ def main() -> None:
             if asked.wants(case):
                 bench.measure(case)
         if asked.wants("nojump"):
-            tables.append(measure_jumps(asked, water))
+            tables += measure_jumps(asked, water)
     finally:
         asked.print_tables(tables, bench.skipped)
 
