@@ -1,6 +1,7 @@
 """Any function of a block, and which frames it is given."""
 
 import pickle
+import threading
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import paceline
 from paceline.analysis.distances import DistanceMatrixSeries
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
+from paceline.block import AtomAttributes
 from paceline.errors import AnalysisError, UnsupportedError
 
 
@@ -54,6 +56,29 @@ def test_a_block_knows_the_residues_of_its_atoms(where, universe):
 
     found = paceline.TimeSeries(residues, group).run(stop=40, **where).results.timeseries
     assert (found == np.isin(group.resnames, ["MET", "ARG"]).sum()).all()
+
+
+def test_threads_ask_for_residues_at_once():
+    numbers, of_another = np.array([7, 8]), []
+
+    class Slow:
+        """While one thread expands these to atoms, another one asks for them, too."""
+
+        def __getitem__(self, rows):
+            if not of_another:
+                of_another.append(None)
+                other = threading.Thread(
+                    target=lambda: of_another.append(attributes["resids"].tolist())
+                )
+                other.start()
+                other.join()
+            return numbers[rows]
+
+    attributes = AtomAttributes({"names": numbers}, np.array([0, 0, 1]), {"resids": Slow()})
+    assert attributes["resids"].tolist() == [7, 7, 8]
+    assert of_another == [None, [7, 7, 8]]
+    assert list(attributes) == ["names", "resids"]
+    assert len(attributes) == 2
 
 
 def test_a_series_has_a_label_and_a_unit(universe):

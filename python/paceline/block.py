@@ -213,15 +213,20 @@ class AtomAttributes(Mapping[str, np.ndarray]):
         self._of_residues = dict(of_residues)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name in self._of_residues:
-            self._of_atoms[name] = self._of_residues.pop(name)[self._residues]
+        # Threads share it: nothing is taken out while another one may look for it.
+        if name not in self._of_atoms:
+            self._of_atoms[name] = self._of_residues[name][self._residues]
         return self._of_atoms[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from [*self._of_atoms, *self._of_residues]
+        yield from self._names
 
     def __len__(self) -> int:
-        return len(self._of_atoms) + len(self._of_residues)
+        return len(self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys([*self._of_atoms, *self._of_residues]))
 
 
 @dataclass(frozen=True, slots=True)
