@@ -305,9 +305,13 @@ class _Tree:
         costs = [self.cost(one) for one in inner if one is not None]
         if kind.__name__ == "SelgroupSelection" and hasattr(selection.grp, "is_uptodate"):
             costs.append(3)
-        if kind.__name__ == "SameSelection" and selection.prop in ("x", "y", "z"):
+        of_coordinate = getattr(selection, "prop", "") in ("x", "y", "z")
+        if kind.__name__ == "SameSelection" and of_coordinate:
             costs.append(1)
-        return max([BY_POSITION.get(kind.__name__, 0), *costs])
+        # Of a property that does not move, such as the mass, `prop` is the same in each frame.
+        if kind.__name__ != "PropertySelection" or of_coordinate:
+            costs.append(BY_POSITION.get(kind.__name__, 0))
+        return max([0, *costs])
 
     def add(self, selection: Any, domain: _Domain, wanted: np.ndarray) -> tuple[int, np.ndarray]:
         """Add a selection, applied to a group; its number, and those of `wanted` it may choose."""
@@ -332,7 +336,7 @@ class _Tree:
             return self._selgroup(selection.grp, domain, wanted)
         if kind in ("SameSelection", "ByResSelection"):
             return self._same(kind, selection, domain, inside)
-        if kind in BY_POSITION:
+        if kind in BY_POSITION and moves:
             return self._by_position(kind, selection, domain, inside), inside
         # What is chosen by the atom alone is chosen of all atoms, and of these the group's.
         number, members = self.fixed(selection.apply(self.universe.atoms).indices)
