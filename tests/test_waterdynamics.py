@@ -166,3 +166,30 @@ def test_stays_of_a_known_case(square):
     assert run.stays(residues=True)["first"].tolist() == [0, 3, 0]
     with pytest.raises(UnsupportedError, match="equidistant"):
         SelectedAtoms(square[0]).run(frames=[0, 3, 4]).stays()
+
+
+def test_times_that_are_not_equidistant(square, tmp_path):
+    universe = square[0].universe
+    path = str(tmp_path / "uneven.trr")
+    with MDAnalysis.Writer(path, 4) as writer:
+        for frame, step in enumerate(universe.trajectory):
+            step.time = 2.0 * frame + (frame == 5)
+            writer.write(universe.atoms)
+    uneven = paceline.Universe(universe.filename, path)
+    run = SelectedAtoms(uneven.select_atoms("prop z > 0", updating=True)).run()
+    assert run.stays().tolist() == SelectedAtoms(square[0]).run().stays().tolist()
+    words = "frame 5 is at 11.0 ps, and expected at 10.0 ps"
+    for function in ("intermittent", "continuous"):
+        with pytest.raises(UnsupportedError, match=words):
+            run.time_correlation(function, tau_max=2)
+    for step in (1, 4):
+        with pytest.raises(UnsupportedError, match=words):
+            SurvivalProbability(uneven, "prop z > 0").run(tau_max=2, step=step)
+    assert run.run(stop=5).time_correlation(tau_max=2).tau.tolist() == [0, 2, 4]
+    backwards = SurvivalProbability(uneven, "prop z > 0").run(tau_max=2, frames=[4, 2, 0])
+    assert backwards.results.tau.tolist() == [0, 4, 8]
+
+
+def test_negative_gaps_are_refused(square):
+    with pytest.raises(ValueError, match="gap must be at least 0 frames, not -1"):
+        SelectedAtoms(square[0]).run().stays(gap=-1)

@@ -186,25 +186,34 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
         raise UnsupportedError(f"{analysis.name}: no frame could be read")
     if len(times) == 1 or len(rows) == 1:
         return np.where(np.arange(len(times)) == 0, 0.0, np.nan), gaps
-    known = times[rows]
-    dt = (known[-1] - known[0]) / (rows[-1] - rows[0])
-    off = np.abs(known - (known[0] + dt * (rows - rows[0])))
-    wrong = off > UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()
+    dt = time_between(analysis, rows, rows)
+    if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
+        dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
+    return np.arange(len(times)) * abs(dt), gaps
+
+
+def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
+    """Find the time from one place in a series to the next, ps, by the frames of two rows or more.
+
+    Raises `UnsupportedError` where these have times that are not equidistant.
+    """
+    known = analysis.times[rows]
+    dt = float((known[-1] - known[0]) / (places[-1] - places[0]))
+    expected = known[0] + dt * (places - places[0])
+    wrong = np.abs(known - expected) > UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()
     if np.ptp(known) == 0:
         raise UnsupportedError(
             f"{analysis.name} needs the times of frames, and all are at {known[0]} ps: give the "
             "time between two where the trajectory is opened (dt=2)"
         )
     if dt == 0 or wrong.any():
-        row = rows[np.argmax(wrong)]
+        first = np.argmax(wrong)
         raise UnsupportedError(
             f"{analysis.name} needs frames at equal distances in time: frame "
-            f"{analysis.frames[row]} is at {times[row]} ps, and expected at "
-            f"{known[0] + dt * (row - rows[0])} ps"
+            f"{analysis.frames[rows[first]]} is at {known[first]} ps, and expected at "
+            f"{expected[first]} ps"
         )
-    if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
-        dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
-    return np.arange(len(times)) * abs(dt), gaps
+    return dt
 
 
 def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:

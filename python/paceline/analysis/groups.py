@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase, describe_frames
+from paceline.analysis.correlation import check_times
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -126,7 +127,7 @@ class SelectedAtoms(AnalysisBase):
         Raises
         ------
         UnsupportedError
-            Frames are not equidistant, or damaged ones were left out.
+            Frames or their times are not equidistant, or damaged ones were left out.
         ValueError
             An unknown function, a lag without frames, or no atoms.
         """
@@ -162,8 +163,12 @@ class SelectedAtoms(AnalysisBase):
         ------
         UnsupportedError
             Frames are not equidistant, or damaged ones were left out.
+        ValueError
+            A negative gap.
         """
         check_presence(self, "stays")
+        if gap < 0:
+            raise ValueError(f"gap must be at least 0 frames, not {gap}")
         rows = np.repeat(np.arange(self.n_frames), np.diff(self.results.offsets))
         index, first, last = stretches(self._members(residues), rows, gap)
         found = np.empty(len(index), STAY)
@@ -242,8 +247,7 @@ def presence_correlation(
     if origins[-1] == 0:
         raise ValueError(f"there are no {what} to correlate")
     values = together(times, tau_max) / origins
-    span = analysis.times[-1] - analysis.times[0]
-    tau = np.arange(tau_max + 1) * span / max(1, n_frames - 1)
+    tau = check_times(analysis)[0][: tau_max + 1]
     columns = {"lag (ps)": tau, "correlation": values}
     label = f"{function} correlation of {what}"
     table = Table(columns, "lag (ps)", {"correlation": label}, label)

@@ -597,7 +597,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         Raises
         ------
         UnsupportedError
-            Frames are not equidistant, or damaged ones were left out.
+            Frames or their times are not equidistant, or damaged ones were left out.
         ValueError
             An unknown function, a lag without frames, or no bonds.
         """

@@ -6,6 +6,7 @@ import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import describe_frames
+from paceline.analysis.correlation import time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -54,7 +55,8 @@ class SurvivalProbability(SelectedAtoms):
     Raises
     ------
     UnsupportedError
-        Workers cannot evaluate the selection; or, in the run, frames are not equidistant.
+        Workers cannot evaluate the selection; or, in the run, frames or their times are not
+        equidistant.
     ValueError
         In the run: a lag or a step without frames.
 
@@ -198,11 +200,8 @@ class SurvivalProbability(SelectedAtoms):
                 data[lag - 1, kept], means[lag - 1] = values, np.mean(values)
         lags, survival = np.arange(self.tau_max + 1), np.array([1.0, *means])
         known = np.flatnonzero(np.isfinite(self.times))
-        apart = np.nan
-        if len(known):
-            span = abs(self.times[known[-1]] - self.times[known[0]])
-            apart = span / max(1, rows[known[-1]] - rows[known[0]])
-        tau = lags * apart
+        apart = abs(time_between(self, known, rows[known])) if len(known) > 1 else np.nan
+        tau = np.array([0.0, *lags[1:] * apart])
         name = "survival probability"
         table = Table({"lag (ps)": tau, name: survival}, "lag (ps)", {name: name}, name)
         self.results = Results(
