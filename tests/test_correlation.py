@@ -7,6 +7,7 @@ import pytest
 import paceline
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
 from paceline.errors import AnalysisError, MissingDataError, SelectionError, UnsupportedError
+from paceline.transform import wrap
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +160,23 @@ def test_vibrations(tmp_path):
     assert len(found.plot().lines[0].get_xdata()) == 100 < len(found.timeseries)
 
 
+@pytest.mark.parametrize("left_out", [[0], [49], [20, 21, 49], list(range(1, 50, 2))])
+def test_a_spectrum_of_frames_that_were_left_out(left_out, tmp_path):
+    """That of velocities which are 0 in these frames, over the others."""
+    velocities = np.random.default_rng(2).standard_normal((50, 2, 3))
+    edges = np.where(np.isin(np.arange(50), left_out), 0.0, 50.0)
+    universe = moving(tmp_path, velocities, 0.1, edges)
+    options = {"transforms": [wrap()], "on_error": "skip"}
+    found = VelocityAutocorrelation(universe).run(**options)
+    assert [frame for frame, _ in found.damaged] == left_out
+    velocities[left_out] = 0
+    periodogram = 0.1 / (50 - len(left_out)) * np.abs(np.fft.rfft(velocities, 100, axis=0)) ** 2
+    spectrum = found.results.spectrum
+    np.testing.assert_allclose(spectrum, periodogram.sum(axis=2).mean(axis=1), atol=1e-5)
+    both = 2 * spectrum.sum() - spectrum[0] - spectrum[-1]
+    assert both * found.results.frequencies[1] == pytest.approx(found.results.timeseries[0])
+
+
 def ions(*arguments, charges=(1.0, -1.0)):
     """Two ions that move."""
     universe = moving(*arguments)
@@ -242,8 +260,10 @@ def test_what_has_no_current_is_refused(tmp_path, ca, universe):
         CurrentAutocorrelation(moving(tmp_path, velocities, 0.1))
     with pytest.raises(MissingDataError, match="velocities"):
         CurrentAutocorrelation(universe).run()
-    velocities[1, 0, 0] = np.nan
-    with pytest.raises(AnalysisError, match="frame 1: velocities are not all finite"):
-        CurrentAutocorrelation(ions(tmp_path, velocities, 0.1)).run()
+    for lost in ([1, 0, 0], [1]):
+        broken = velocities.copy()
+        broken[tuple(lost)] = np.nan
+        with pytest.raises(AnalysisError, match="frame 1: velocities are not all finite"):
+            CurrentAutocorrelation(ions(tmp_path, broken, 0.1)).run()
     with pytest.raises(AnalysisError, match="frame 0: the frame has no cell, which the conduct"):
         CurrentAutocorrelation(ions(tmp_path, velocities[:1], 0.1, 0.0)).run()

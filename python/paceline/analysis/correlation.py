@@ -11,7 +11,7 @@ from paceline import _core
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
-from paceline.analysis.kernels import CoreRows
+from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
@@ -216,6 +216,20 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
     return dt
 
 
+def pairs_of_frames(n_frames: int, gaps: np.ndarray) -> np.ndarray:
+    """Count the pairs of frames at each distance, of those that are not in `gaps`.
+
+    Examples
+    --------
+    >>> pairs_of_frames(5, np.array([1]))
+    array([4, 2, 2, 2, 1])
+    """
+    there = np.ones(n_frames)
+    there[gaps] = 0
+    spectrum = np.abs(np.fft.rfft(there, 2 * n_frames)) ** 2
+    return np.rint(np.fft.irfft(spectrum, 2 * n_frames)[:n_frames]).astype(np.int64)
+
+
 def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:
     """Integrate from the first time to each, by trapezoids, along the first axis.
 
@@ -368,7 +382,8 @@ class VelocityAutocorrelation(AnalysisBase):
 
     with the length $T$ of the trajectory. The weights of long times, of which there are few pairs
     of frames, make the spectrum that of the velocities themselves (their periodogram): it is never
-    negative, and its integral over all frequencies, negative ones too, is $C(0)$.
+    negative, and its integral over all frequencies, negative ones too, is $C(0)$. Where frames were
+    left out as damaged, the weight of a time is its part of the pairs.
 
     Parameters
     ----------
@@ -380,7 +395,8 @@ class VelocityAutocorrelation(AnalysisBase):
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames,)
-        Mean over the atoms, Å²/ps². Frames that were left out as damaged count in no pair.
+        Mean over the atoms, Å²/ps². Frames that were left out as damaged count in no pair; where
+        there is no other pair, it is NaN. A velocity that is NaN makes its atom NaN, and the mean.
     results.by_atom : numpy.ndarray of float64, shape (n_frames, n_atoms)
         That of each atom; in a nameless file if it takes more than 256 MiB.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
@@ -440,13 +456,15 @@ class VelocityAutocorrelation(AnalysisBase):
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the velocities of some atoms at a time."""
         self._delta_t, gaps = check_times(self)
+        self._n_pairs = pairs_of_frames(len(value), gaps)
         return SeriesParts(value, "product", range(3), gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
         """Take the mean, its integral and its spectrum."""
         mean, n = value.mean(), len(self._delta_t)
         dt = self._delta_t[1] if n > 1 else np.nan
-        weighted = mean * (1 - np.arange(n) / n)
+        # Velocities that are left out count as 0: so does a time without a pair.
+        weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
         title = "velocity autocorrelation (Å²/ps²)"
@@ -614,7 +632,10 @@ class _Currents:
         velocities: Any = SimpleNamespace(
             raw=(block.velocities, None), dimensions=block.dimensions, frames=block.frames
         )
-        return self._rows.compute(velocities)
+        rows = self._rows.compute(velocities)
+        # The kernel leaves out frames of nothing but NaN.
+        check_finite(block, np.isnan(rows[:, 0]) & (block.held != 0), "velocities")
+        return rows
 
 
 class _Velocities:

@@ -31,10 +31,10 @@ def columns_of(block: Block) -> np.ndarray:
     return np.arange(positions.shape[1]) if columns is None else columns
 
 
-def check_finite(block: Block, is_lost: np.ndarray) -> None:
+def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> None:
     """Raise `ValueError` for the first frame of a mask: positions in it are not finite."""
     if is_lost.any():
-        raise ValueError(f"frame {block.frames[is_lost][0]}: positions are not all finite numbers")
+        raise ValueError(f"frame {block.frames[is_lost][0]}: {what} are not all finite numbers")
 
 
 def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -> None:
