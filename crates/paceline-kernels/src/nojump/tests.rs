@@ -306,9 +306,15 @@ fn lanes_are_as_atoms_one_by_one() {
                 }
             }
             assert_eq!(scan.noted[row * atoms.len() + place], images);
-            let wanted = cell(row).shifted(at(row), images.map(f64::from));
-            let found = position(&moved[row * 3 * N..], atom);
-            assert_eq!(found, wanted.map(|x| x as f32));
+            let [a, b, c] = cell(row).vectors().map(|vector| vector.map(|x| x as f32));
+            let [u, v, w] = images.map(f32::from);
+            let [x, y, z] = position(&positions[row * 3 * N..], atom);
+            let wanted = [
+                x + (u * a[0] + v * b[0] + w * c[0]),
+                y + (v * b[1] + w * c[1]),
+                z + w * c[2],
+            ];
+            assert_eq!(position(&moved[row * 3 * N..], atom), wanted);
         }
     }
     assert_eq!(position(&moved, 3), position(&positions, 3));
