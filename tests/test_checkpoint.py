@@ -38,6 +38,7 @@ from paceline.errors import (
     Terminated,
     UnsupportedError,
 )
+from paceline.schedule.worker import Worker
 
 #: As users have them.
 INTERVAL, SHARE = paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE
@@ -260,6 +261,60 @@ def test_other_analyses_are_refused(atoms, broken):
     refused([rmsd, RMSF(atoms[::-1]), series], r"atoms of RMSF: not the same as there \(214\)")
     moved = trio(atoms, str(broken.with_name("marker")), block=80)
     refused(moved, "function or reference of TimeSeries of .*: not the same as there")
+
+
+class Deviations:
+    def __init__(self, mean):
+        self.mean = mean
+
+    def compute(self, block):
+        return np.abs(block.positions - self.mean).mean(axis=(1, 2))
+
+
+class FromPlace(paceline.AnalysisBase):
+    """Two passes, the second of which needs numbers of the user's half alone."""
+
+    stages = 2
+
+    def __init__(self, atomgroup, place, remark=""):
+        super().__init__(atomgroup)
+        self.place, self.remark, self.shift = place, remark, None
+
+    def prepare(self):
+        return RMSF(self.atomgroup).prepare()
+
+    def next_stage(self, value):
+        self.shift = self._shift(value[1])
+        return Deviations(self.shift)
+
+    def _shift(self, mean):
+        return mean + self.place
+
+    def finish(self, value):
+        self.results.rows = value
+
+
+def test_what_later_passes_need_is_compared(atoms, tmp_path, monkeypatch):
+    path, do, n_done = tmp_path / "checkpoint", Worker.run, []
+
+    def failing(self, task):
+        n_done.append(task.number)
+        if len(n_done) == 12:  # of 7 blocks, passed over twice
+            raise RuntimeError("enough")
+        return do(self, task)
+
+    monkeypatch.setattr(Worker, "run", failing)
+    broken = FromPlace(atoms, 1.0)
+    with pytest.raises(RuntimeError, match="enough"):
+        broken.run(backend="serial", checkpoint=path, block_frames=16)
+    monkeypatch.setattr(Worker, "run", do)
+    with pytest.raises(CheckpointError, match="function or reference of FromPlace: not the same"):
+        FromPlace(atoms, 2.0).run(checkpoint=path)
+    # What it set itself in the run that ended is nothing that it was given, nor where it stands.
+    atoms.universe.trajectory[5]
+    broken.remark = "once more"
+    broken.run(checkpoint=path)
+    np.testing.assert_array_equal(broken.results.rows, FromPlace(atoms, 1.0).run().results.rows)
 
 
 def test_another_file_is_refused(adk, atoms, broken, tmp_path):

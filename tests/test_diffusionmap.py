@@ -17,7 +17,7 @@ from paceline import checkpoint
 from paceline.analysis import diffusionmap as ours
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, CheckpointError, SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.result_arrays import allocate
 from paceline.schedule.worker import Worker
@@ -35,6 +35,11 @@ def superposed(ca):
 
 def matrix(group, backend="serial", **options):
     return DistanceMatrix(group, **options).run(backend=backend).results.dist_matrix
+
+
+def farthest(factor):
+    """A metric: the largest difference of a coordinate, in some unit."""
+    return lambda a, b, weights: factor * np.abs(a - b).max()
 
 
 def in_memory(tmp_path, positions):
@@ -262,6 +267,35 @@ def test_it_resumes_amid_its_tiles(n_done, condensed, ca, superposed, tmp_path, 
     assert len(done) == 17 - n_done
     np.testing.assert_array_equal(squareform(found) if condensed else found, superposed)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"metric": farthest(1.0)}, {"metric": farthest(2.0)}),
+        ({"weights": np.arange(1, 215)}, {"weights": np.arange(215, 1, -1)}),
+        ({"dtype": np.float32}, {"dtype": np.float64}),
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_other_tiles_are_not_gone_on_with(one, other, ca, tmp_path, monkeypatch):
+    """They are computed of the same positions."""
+    path, do = tmp_path / "checkpoint", Worker.run
+
+    def failing(self, task):
+        if type(task).__name__ == "FunctionTask" and task.number == 3:
+            raise Interrupted
+        return do(self, task)
+
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(Worker, "run", failing)
+    with pytest.raises(Interrupted):
+        DistanceMatrix(ca, **one).run(backend="serial", checkpoint=path)
+    monkeypatch.setattr(Worker, "run", do)
+    with pytest.raises(CheckpointError, match="function or reference of DistanceMatrix: not the"):
+        DistanceMatrix(ca, **other).run(backend="serial", checkpoint=path)
+    again = DistanceMatrix(ca, **one).run(backend="serial", checkpoint=path)
+    np.testing.assert_array_equal(again.results.dist_matrix, matrix(ca, **one))
 
 
 def test_beside_an_analysis_of_more_passes(ca, superposed):

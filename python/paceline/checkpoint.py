@@ -22,7 +22,7 @@ import cloudpickle
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.digest import digest
+from paceline._util.digest import digest, members_used
 from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
@@ -45,6 +45,9 @@ SHARE = 50
 GROWTH = 3
 #: Rows in one record where all are rewritten, bytes.
 ROWS_BYTES = 64 * 2**20
+
+#: Attributes of every analysis: those of the run, and others that are compared by themselves.
+_COMPARED = {*Analysis.__annotations__, "results"}
 
 #: A fact's name, its value as text, and its digest.
 Fact = tuple[str, str, str]
@@ -474,8 +477,20 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
         if any(half.halo):
             computed.append(half.halo)
         if analysis.stages > 1:
-            computed += [analysis.stages, type(analysis).next_stage]
+            computed += [analysis.stages, _used_by_next_stage(analysis)]
         yield _fact(f"function or reference of {analysis.name}", "its code and numbers", computed)
+
+
+def _used_by_next_stage(analysis: Analysis) -> dict[str, Any]:
+    """Collect what an analysis makes its later stages of, beside what the frames give."""
+    universe, found = analysis.atomgroup.universe, {}
+    for name, value in members_used(analysis, "next_stage").items():
+        if getattr(value, "universe", None) is universe:
+            # Atoms of the trajectory itself, whose positions are those of any frame.
+            found[name] = value.atoms.indices
+        elif name not in _COMPARED:
+            found[name] = value
+    return found
 
 
 def _describe(plan: Plan) -> str:

@@ -44,6 +44,59 @@ def digest(*things: Any) -> str:
     return sha.hexdigest()[:32]
 
 
+def members_used(thing: Any, method: str) -> dict[str, Any]:
+    """Collect what a method of an object, and methods that it calls, use of the object.
+
+    Attributes and methods by name, those of its class as a list with those of the bases. What they
+    set themselves is left out.
+
+    Examples
+    --------
+    >>> class Ball:
+    ...     def __init__(self):
+    ...         self.radius, self.name, self.volume = 2, "ball", None
+    ...     def fill(self):
+    ...         self.volume = self.radius**3
+    >>> [(name, value) for name, value in members_used(Ball(), "fill").items() if name != "fill"]
+    [('radius', 2)]
+    """
+    loaded, stored, left = {method}, set(), [method]
+    while left:
+        name = left.pop()
+        for member in _members_of(type(thing), name):
+            function = getattr(member, "fget", getattr(member, "__func__", member))
+            for operation, argument in _attributes_in(getattr(function, "__code__", None)):
+                if operation == "STORE_ATTR":
+                    stored.add(argument)
+                elif argument not in loaded:
+                    loaded.add(argument)
+                    left.append(argument)
+    of_object, found = vars(thing), {}
+    for name in sorted(loaded - stored):
+        if name in of_object:
+            found[name] = of_object[name]
+        elif members := _members_of(type(thing), name):
+            found[name] = members
+    return found
+
+
+def _members_of(kind: type, name: str) -> list[Any]:
+    """Members of a class and of its bases."""
+    return [vars(base)[name] for base in kind.__mro__[:-1] if name in vars(base)]
+
+
+def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
+    """Yield what a function, or one within it, does to attributes of whatever objects."""
+    if code is None:
+        return
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR"):
+            yield step.opname, step.argval
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _attributes_in(const)
+
+
 def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
     """Yield bytes that identify a thing; `seen` keeps all objects, so that no id is reused."""
     kind = type(thing)
