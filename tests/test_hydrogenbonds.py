@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis as theirs
 from MDAnalysis.exceptions import NoDataError
+from MDAnalysis.lib.correlations import autocorrelation, correct_intermittency
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
@@ -38,8 +39,29 @@ OPTIONS = {
         "d_a_cutoff": 3.5,
     },
     "few": {"acceptors_sel": "resid 3:9 and name OW", "d_a_cutoff": 3.5},
+    "changing acceptors": {"acceptors_sel": "name OW and (around 9 resid 3:9 or prop x < 3)"},
+    "changing hydrogens": {
+        "hydrogens_sel": "name HW* and same residue as sphzone 14 resid 7",
+        "between": [["resid 1:200", "resid 100:400"], ["resid 7", "all"]],
+        "d_a_cutoff": 3.7,
+        "d_h_a_angle_cutoff": 100,
+    },
+    "changing donors": {
+        "donors_sel": "name OW and (around 9 resid 3:9 or prop x < 3)",
+        "acceptors_sel": "name OW and not point 9 9 9 5",
+        "between": ["resid 1:300", "resid 150:400"],
+        "d_a_cutoff": 3.7,
+        "d_h_a_angle_cutoff": 100,
+    },
+    "changing, but once": {
+        "acceptors_sel": "name OW and prop x < 9",
+        "update_selections": False,
+        "d_a_cutoff": 3.5,
+    },
     "half": {"acceptors_sel": "resid 3:99 and name OW", "hydrogens_sel": "name HW1"},
 }
+#: Those that `make test-all` alone runs.
+FURTHER = ("few", "donors once", "changing, but once")
 
 
 @pytest.fixture(
@@ -116,10 +138,7 @@ def assert_same(ours, other):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(name, marks=pytest.mark.full if name in ("few", "donors once") else ())
-        for name in OPTIONS
-    ],
+    [pytest.param(name, marks=pytest.mark.full if name in FURTHER else ()) for name in OPTIONS],
 )
 def test_bonds_are_theirs_to_the_last_bit(case, water):
     other = run_theirs(water(MDAnalysis), **OPTIONS[case])
@@ -239,15 +258,16 @@ def test_donors_are_atoms_of_the_group(universe):
 
 
 def test_under_register(adk, theirs_too):
-    wanted = run_theirs(theirs_too, stop=4)
-    universe = MDAnalysis.Universe(*adk)
+    options = {}, {"acceptors_sel": "name O and around 8 resid 3"}
+    wanted = [run_theirs(theirs_too, stop=4, **one) for one in options]
     with paceline.register() as registration:
         universe = MDAnalysis.Universe(*adk)
-        found = run_theirs(universe, stop=4)
-        assert_same(found, wanted)
-        run_theirs(universe, stop=1, acceptors_sel="name O and around 8 resid 3")
-    [native, other] = [how for _, how in registration.runs]
-    assert native == "native" != other
+        for one, same in zip(options, wanted, strict=True):
+            assert_same(run_theirs(universe, stop=4, **one), same)
+        run_theirs(universe, stop=1, acceptors_sel="name O and bonded around 8 resid 3")
+    [*native, other] = [how for _, how in registration.runs]
+    assert native == ["native", "native"]
+    assert "native" not in other
 
 
 @pytest.mark.parametrize(
@@ -403,6 +423,21 @@ def test_mdanalysis_averages_ratios_and_leaves_empty_origins_out(tmp_path):
     assert one.time_correlation(tau_max=1).correlation.tolist() == [1, 0.25]
 
 
+@pytest.mark.parametrize("density", [0.2, 0.6, 0.95])
+def test_lifetimes_are_those_of_mdanalysis(density, tmp_path):
+    random = np.random.default_rng(20)
+    patterns = random.random((5, 13)) < density
+    one = Blinking(tmp_path, patterns).run()
+    bonds = [set(np.flatnonzero(there).tolist()) for there in patterns.T]
+    for tau_max, window_step, gap in itertools.product((0, 1, 12, 13), (1, 2, 5), (0, 1, 2, 5)):
+        filled = correct_intermittency(bonds, gap)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a lag that no frames have
+            lags, values, _ = autocorrelation(filled, tau_max, window_step)
+        found = one.lifetime(tau_max, window_step, gap)
+        np.testing.assert_array_equal(found, [lags, values])
+
+
 def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
     one = Blinking(tmp_path, [[1, 1, 0, 0]])
     with pytest.raises(NoDataError, match=r"call run\(\) first"):
@@ -411,6 +446,13 @@ def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
         one.run(frames=[0, 1, 3]).time_correlation(tau_max=1)
     with pytest.raises(ValueError, match="tau_max must be from 0 to 3"):
         one.run().time_correlation(tau_max=4)
+    for options, words in {
+        (5, 1, 0): "tau_max must be from 0 to 4 frames, not 5",
+        (1, 0, 0): "window_step must be at least 1 .* not 0 and 0",
+        (1, 1, -1): "intermittency at least 0 frames, not 1 and -1",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            one.run().lifetime(*options)
     with pytest.raises(ValueError, match="'intermittent' or 'continuous'"):
         one.run().time_correlation("survival", tau_max=1)
     with pytest.raises(ValueError, match="no hydrogen bonds"):
@@ -439,13 +481,44 @@ def test_selections_may_be_changed(universe):
     assert len(one.run(stop=5).results.hbonds) > 0
 
 
-@pytest.mark.parametrize(
-    ("acceptors", "word"),
-    [("prop x > 5", "x"), ("prop x>5", "x"), ("prop abs z<=5", "z"), ("prop 5>y", "y")],
-)
-def test_selections_by_coordinates_are_refused(acceptors, word, universe):
-    with pytest.raises(UnsupportedError, match=rf"acceptors_sel .* by '{word}': .*False"):
-        HydrogenBondAnalysis(universe, acceptors_sel=f"name O and ({acceptors})")
+def test_selections_that_change(universe, theirs_too):
+    """On many workers and blocks, with a record of what was selected, and within a group."""
+    selections = {
+        "hydrogens_sel": "name HN and around 12 resid 30",
+        "acceptors_sel": "name O and not prop z > 2",
+    }
+    wanted = run_theirs(theirs_too, **selections, d_a_cutoff=3.5).results.hbonds
+    one = HydrogenBondAnalysis(universe, **selections, d_a_cutoff=3.5)
+    for options in ({"backend": "serial"}, {"n_workers": 3, "n_parts": 7}):
+        found = one.run(**options).results
+        assert np.array_equal(found.hbonds, wanted)
+    assert found.provenance["hydrogens"] == repr(selections["hydrogens_sel"])
+    assert found.provenance["donors"] == "bonded to these hydrogens"
+    part = universe.select_atoms("resid 20:90 and not (resid 31:45 and name N)")
+    some = HydrogenBondAnalysis(part, **selections, d_a_cutoff=3.5).run().results.hbonds
+    inside = np.isin(wanted[:, 1:4], part.indices).all(axis=1)
+    assert 0 < inside.sum() < np.isin(wanted[:, 2:4], part.indices).all(axis=1).sum()
+    assert {tuple(bond[:4]) for bond in some} == {tuple(bond[:4]) for bond in wanted[inside]}
+    one.acceptors_sel = "name O"
+    assert len(one.run().results.hbonds) > len(wanted)
+    one.hydrogens_sel = "name HN and not segid x"  # no coordinate
+    assert one.run(stop=3).results.provenance["hydrogens"].startswith("203 atoms")
+
+
+def test_selections_that_change_and_find_nothing(universe, theirs_too):
+    """In some frames, in all of them; and what can choose no atom at all."""
+    near = {"acceptors_sel": "name O and around 3.5 (resid 30 and name N)"}
+    wanted = run_theirs(theirs_too, **near).count_by_time()
+    assert HydrogenBondAnalysis(universe, **near).run().results.counts.tolist() == wanted.tolist()
+    assert 0 in wanted
+    assert sum(wanted) > 0
+    none = HydrogenBondAnalysis(universe, hydrogens_sel="name HN and prop x > 900").run(stop=2)
+    assert none.results.hbonds.shape == (0, 6)
+    assert none.results.counts.tolist() == [0, 0]
+    with pytest.raises(SelectionError, match="there are no hydrogens: choose them by hydrogens"):
+        HydrogenBondAnalysis(universe, hydrogens_sel="name XX and prop x > 0").run()
+    with pytest.raises(UnsupportedError, match=r"acceptors_sel: workers cannot .*'bonded'"):
+        HydrogenBondAnalysis(universe, acceptors_sel="bonded around 8 resid 3")
 
 
 @pytest.mark.parametrize(
@@ -464,8 +537,6 @@ def test_limits_that_make_no_sense(limits, words, universe):
 
 
 def test_bad_input_is_named(universe, adk_in_water):
-    with pytest.raises(UnsupportedError, match=r"acceptors_sel .* by 'around': .*False"):
-        HydrogenBondAnalysis(universe, acceptors_sel="name O and (around 3 resid 5)")
     with pytest.raises(ValueError, match="criterion must be one of mdanalysis, baker_hubbard"):
         HydrogenBondAnalysis(universe, criterion="luzar")
     for between in ([], "protein", ["protein"], [["protein"]], ["protein", "name O", "all"]):
@@ -477,8 +548,11 @@ def test_bad_input_is_named(universe, adk_in_water):
     ):
         HydrogenBondAnalysis(universe, acceptors_sel=" ").run()
     none = dict.fromkeys(("donors_sel", "hydrogens_sel", "acceptors_sel"), "name XX")
-    with pytest.raises(SelectionError, match="no donors: choose them by donors_sel"):
+    with pytest.raises(SelectionError, match="no hydrogens: choose them by hydrogens_sel"):
         HydrogenBondAnalysis(universe, **none).run()
+    apart = {"donors_sel": "name N", "d_h_cutoff": 0.5, "update_selections": False}
+    with pytest.raises(SelectionError, match=r"no hydrogen within d_h_cutoff=0.5 Å of a donor"):
+        HydrogenBondAnalysis(universe, **apart).run()
     with pytest.raises(NoDataError, match="charge information"):
         HydrogenBondAnalysis(paceline.Universe(*adk_in_water))
     with pytest.raises(NoDataError, match="topology has no bonds"):

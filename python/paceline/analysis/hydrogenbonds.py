@@ -1,6 +1,5 @@
 """Hydrogen bonds, with the parameters and results of MDAnalysis.analysis.hydrogenbonds."""
 
-import re
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
@@ -9,12 +8,14 @@ import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import POLAR_HYDROGENS, AnalysisBase, describe_atoms
-from paceline.analysis.groups import check_presence, presence_correlation
+from paceline.analysis.groups import check_presence, presence_correlation, stretches
 from paceline.analysis.interfaces import Ragged
-from paceline.analysis.kernels import CoreBonds
+from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, atom_labels, fractions_of_frames, names_of
+from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
 from paceline.errors import SelectionError, UnsupportedError, warn, with_script_advice
+from paceline.transform.base import updates_itself
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
 __path__: list[str] = []
@@ -29,10 +30,6 @@ CRITERIA = {
 D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
 #: Rows of the table of the most frequent bonds, at most.
 MOST_FREQUENT = 1000
-#: Words of selections that choose other atoms in each frame.
-CHANGING = frozenset(
-    ("around", "sphlayer", "sphzone", "isolayer", "cyzone", "cylayer", "point", "x", "y", "z")
-)
 
 
 class HydrogenBondAnalysis(AnalysisBase):
@@ -70,9 +67,9 @@ class HydrogenBondAnalysis(AnalysisBase):
     d_h_a_angle_cutoff : float
         Degrees.
     update_selections : bool
-        Search the pairs of donors and hydrogens in each frame, if `donors_sel` is given, and not
-        only in the present one. Selections that choose other atoms in each frame are refused:
-        MDAnalysis's class updates them.
+        Choose the atoms of selections by positions, such as `around 5 protein`, in each frame, and
+        not only in the present one; and search the pairs of donors and hydrogens, if `donors_sel`
+        is given.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
         The cutoffs above are those of "mdanalysis" alone, and refused with another one.
 
@@ -92,7 +89,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     SelectionError
         No donors, hydrogens or acceptors; or a hydrogen that has no bond.
     UnsupportedError
-        Selections that choose other atoms in each frame, with `update_selections`.
+        A selection by positions that workers cannot evaluate, as for `SelectedAtoms`.
     MDAnalysis.exceptions.NoDataError
         The topology has no bonds where these are needed, or no charges or masses to guess by.
     ValueError
@@ -113,6 +110,11 @@ class HydrogenBondAnalysis(AnalysisBase):
     """
 
     SHARED_RESULTS = ("hbonds",)
+
+    #: Updating groups of selections that choose other atoms in each frame.
+    _changing: dict[str, Any]
+    #: Find donors, hydrogens and acceptors in each frame; None if all of them stay the same.
+    _found: list[GroupFinder | FixedGroup] | None
 
     def __init__(
         self,
@@ -154,17 +156,17 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Make one with the atoms and cutoffs of MDAnalysis's."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.u)
-        ours.u, ours.criterion = theirs.u, "mdanalysis"
+        ours.u, ours.criterion, ours._changing, ours._found = theirs.u, "mdanalysis", {}, None
         for name in ("d_h_cutoff", "d_a_cutoff", "d_h_a_angle", "update_selections", "between_ags"):
             setattr(ours, name, getattr(theirs, name))
         for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
             setattr(ours, f"_{name}", getattr(theirs, name))
-        ours._check_selections()
-        ours._donors, ours._hydrogens = theirs._donors, theirs._hydrogens
-        ours._acceptors = theirs.u.atoms[theirs._acceptors.indices]
         try:
-            if ours._is_searched:
+            if ours.update_selections:
                 ours._select()
+            else:
+                ours._donors, ours._hydrogens = theirs._donors, theirs._hydrogens
+                ours._acceptors = theirs._acceptors
             ours._check_atoms()
         except SelectionError as error:  # it finds none
             raise UnsupportedError(f"{error}") from None
@@ -175,47 +177,61 @@ class HydrogenBondAnalysis(AnalysisBase):
         """True if the pairs of donors and hydrogens are searched in each frame."""
         return self._donors_sel is not None and bool(self.update_selections)
 
-    def _check_selections(self) -> None:
-        """Raise `UnsupportedError` for selections that choose other atoms in each frame."""
-        if not self.update_selections:
-            return
-        for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
-            # "prop x<5" is as good as "prop x < 5".
-            words = re.split(r"[\s()<>=!]+", getattr(self, name) or "")
-            if changing := CHANGING.intersection(words):
-                error = UnsupportedError(
-                    f"HydrogenBondAnalysis: {name} chooses other atoms in each frame, by "
-                    f"{sorted(changing)[0]!r}"
-                )
-                raise with_script_advice(
-                    error,
-                    ": give update_selections=False to choose them once, or use the class of this "
-                    "name of MDAnalysis, which updates them",
-                )
-
     def _select(self) -> None:
         """Choose acceptors, donors and hydrogens."""
-        self._check_selections()
-        self._acceptors = self.atomgroup.select_atoms(self._acceptors_sel)
-        hydrogens = self.atomgroup.select_atoms(self._hydrogens_sel)
+        self._changing, self._found = {}, None
+        self._acceptors = self._choose("acceptors")
+        hydrogens = self._choose("hydrogens")
         if self._donors_sel is None:
             donors = self._bonded(hydrogens)
             inside = np.isin(donors.indices, self.atomgroup.indices)
             self._donors, self._hydrogens = donors[inside], hydrogens[inside]
-            return
-        donors = self.atomgroup.select_atoms(self._donors_sel)
-        self._donors, self._hydrogens = donors, hydrogens
-        if not self._is_searched:
+        else:
+            self._donors, self._hydrogens = self._choose("donors"), hydrogens
+        if self._changing:
+            self._found = self._follow()
+        elif not (self._donors_sel is None or self._is_searched):
             from MDAnalysis.lib.distances import capped_distance
 
             pairs = capped_distance(
-                donors.positions,
+                self._donors.positions,
                 hydrogens.positions,
                 max_cutoff=self.d_h_cutoff,
                 box=self.u.dimensions,
                 return_distances=False,
             )
-            self._donors, self._hydrogens = donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
+            self._donors, self._hydrogens = self._donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
+
+    def _choose(self, name: str) -> Any:
+        """Select atoms of the present frame, and note a selection that chooses others in each."""
+        selection = getattr(self, f"_{name}_sel")
+        group = self.atomgroup.select_atoms(selection, updating=bool(self.update_selections))
+        if not updates_itself(group):
+            return group
+        if is_changing(group, f"HydrogenBondAnalysis: {name}_sel"):
+            self._changing[name] = group
+        return group.atoms
+
+    def _follow(self) -> list[GroupFinder | FixedGroup]:
+        """Make what finds donors, hydrogens and acceptors on workers.
+
+        Without `donors_sel`, the donors are one of each atom that `hydrogens` reads.
+        """
+        found = {
+            name: follow(self._changing[name], f"HydrogenBondAnalysis: {name}_sel")
+            if name in self._changing
+            else FixedGroup(getattr(self, f"_{name}").indices)
+            for name in ("donors", "hydrogens", "acceptors")
+        }
+        if self._donors_sel is None:
+            hydrogens = found["hydrogens"]
+            read = hydrogens.read.copy()
+            donors = self._bonded(self.u.atoms[read[hydrogens.may_choose]]).indices
+            # Others are their own donors: they have no bonds.
+            inside = np.isin(donors, self.atomgroup.indices)
+            read[hydrogens.may_choose] = np.where(inside, donors, read[hydrogens.may_choose])
+            found["donors"] = FixedGroup(read)
+        return list(found.values())
 
     def _bonded(self, hydrogens: Any) -> Any:
         """Find the atom that each hydrogen is bonded to: the first of several."""
@@ -363,7 +379,13 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Donors, hydrogens and acceptors, each once: ndarray of int64, shape (n_atoms,)."""
+        """Atoms that are read: ndarray of int64, shape (n_atoms,).
+
+        Donors, hydrogens and acceptors, each once; or if a selection changes, all that may be such,
+        or whose positions it needs.
+        """
+        if self._found is not None:
+            return np.concatenate([group.read for group in self._found])
         groups = self._donors, self._hydrogens, self._acceptors
         if not any(map(len, groups)):
             self._check_atoms()
@@ -371,12 +393,15 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
-        given: dict[str, Any] = {
-            "donors": describe_atoms(self._donors),
-            "hydrogens": describe_atoms(self._hydrogens),
-            "acceptors": describe_atoms(self._acceptors),
-            "criterion": self.criterion,
-        }
+        given: dict[str, Any] = {}
+        for name in ("donors", "hydrogens", "acceptors"):
+            if name in self._changing:
+                given[name] = describe_group(self._changing[name])
+            elif name == "donors" and self._donors_sel is None and "hydrogens" in self._changing:
+                given[name] = "bonded to these hydrogens"
+            else:
+                given[name] = describe_atoms(getattr(self, f"_{name}"))
+        given["criterion"] = self.criterion
         if self._is_searched:
             given["d_h_cutoff"] = self.d_h_cutoff
         if self.criterion == "mdanalysis":
@@ -387,12 +412,15 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _check_atoms(self) -> None:
         """Raise `SelectionError` where there can be no bonds."""
-        for name, group in (
-            ("donors", self._donors),
-            ("hydrogens", self._hydrogens),
-            ("acceptors", self._acceptors),
-        ):
-            if len(group) == 0:
+        fixed = self._donors, self._hydrogens, self._acceptors
+        donors, hydrogens, acceptors = self._found or [FixedGroup(one.indices) for one in fixed]
+        if not (self._donors_sel is None or self._is_searched or len(hydrogens.read)):
+            raise SelectionError(
+                f"HydrogenBondAnalysis: there is no hydrogen within d_h_cutoff={self.d_h_cutoff} Å "
+                "of a donor: choose others by hydrogens_sel= and donors_sel=, or give a larger one"
+            )
+        for name, group in (("hydrogens", hydrogens), ("donors", donors), ("acceptors", acceptors)):
+            if not group.may_choose.any():
                 raise SelectionError(
                     f"HydrogenBondAnalysis: there are no {name}: choose them by {name}_sel="
                 )
@@ -419,17 +447,24 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Find the atoms among those that are read."""
         self._check_limits()
         self._check_atoms()
+        within = float(self.d_h_cutoff) if self._is_searched else None
+        numbers = CRITERIA.get(self.criterion, (float(self.d_a_cutoff), float(self.d_h_a_angle)))
+        criterion = self.criterion, *numbers
         indices = self.indices
+        if self._found is not None:
+            donors, _, acceptors = (group.read for group in self._found)
+            parts = self._parts(donors, acceptors)
+            return ChangingBonds(indices, self._found, within, parts, criterion)
         donors, hydrogens, acceptors = (
             np.searchsorted(indices, group.indices)
             for group in (self._donors, self._hydrogens, self._acceptors)
         )
-        within = float(self.d_h_cutoff) if self._is_searched else None
-        numbers = CRITERIA.get(self.criterion, (float(self.d_a_cutoff), float(self.d_h_a_angle)))
-        pairs = donors, hydrogens, within
-        return CoreBonds(indices, (pairs, acceptors, self._parts(), (self.criterion, *numbers)))
+        parts = self._parts(self._donors.indices, self._acceptors.indices)
+        return CoreBonds(indices, ((donors, hydrogens, within), acceptors, parts, criterion))
 
-    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def _parts(
+        self, donors: np.ndarray, acceptors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Number donors and acceptors by the groups that they are in; which numbers may be bonded.
 
         None if all may be.
@@ -437,14 +472,14 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self.between_ags is None:
             return None
         numbered = []
-        for atoms in (self._donors, self._acceptors):
-            within = [[np.isin(atoms.indices, one.indices) for one in p] for p in self.between_ags]
+        for atoms in (donors, acceptors):
+            within = [[np.isin(atoms, one.indices) for one in pair] for pair in self.between_ags]
             members = np.array(within).reshape(2 * len(within), len(atoms)).T
             numbered.append(np.unique(members, axis=0, return_inverse=True))
-        (of_donors, donors), (of_acceptors, acceptors) = numbered
-        first, second = of_donors[:, None, ::2], of_donors[:, None, 1::2]
-        allowed = (first & of_acceptors[None, :, 1::2]) | (second & of_acceptors[None, :, ::2])
-        numbers = (one.reshape(-1).astype(np.int64) for one in (donors, acceptors))
+        (of_donors, first), (of_acceptors, second) = numbered
+        ones, others = of_donors[:, None, ::2], of_donors[:, None, 1::2]
+        allowed = (ones & of_acceptors[None, :, 1::2]) | (others & of_acceptors[None, :, ::2])
+        numbers = (one.reshape(-1).astype(np.int64) for one in (first, second))
         return *numbers, np.ascontiguousarray(allowed.any(axis=2))  # type: ignore[return-value]
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
@@ -557,17 +592,32 @@ class HydrogenBondAnalysis(AnalysisBase):
         numpy.ndarray of float64, shape (2, tau_max + 1)
             Lags, frames of the run, and values.
         """
-        from MDAnalysis.lib.correlations import autocorrelation, correct_intermittency
-
         self._check_correlation()
-        pairs = self.results.hbonds[:, 2:4]
-        ends = self.results.offsets
-        bonds = [
-            set(map(frozenset, pairs[ends[k] : ends[k + 1]].tolist())) for k in range(self.n_frames)
-        ]
-        filled = correct_intermittency(bonds, intermittency=intermittency)
-        lags, values, _ = autocorrelation(filled, tau_max, window_step=window_step)
-        return np.vstack([lags, values])
+        n_frames = self.n_frames
+        if not 0 <= tau_max <= n_frames:
+            raise ValueError(f"tau_max must be from 0 to {n_frames} frames, not {tau_max}")
+        if window_step < 1 or intermittency < 0:
+            raise ValueError(
+                "window_step must be at least 1 and intermittency at least 0 frames, not "
+                f"{window_step} and {intermittency}"
+            )
+        rows = np.repeat(np.arange(n_frames), np.diff(self.results.offsets))
+        _, first, last = stretches(self._ends(), rows, intermittency)
+        values = np.ones(tau_max + 1)
+        origins = slice(None, None, window_step)
+        present = _count(first, last, n_frames)[origins]
+        for lag in range(1, tau_max + 1):
+            some = last - first >= lag
+            stay = _count(first[some], last[some] - lag, n_frames)[origins]
+            is_origin = (present > 0) & (np.arange(n_frames)[origins] + lag < n_frames)
+            fractions = stay[is_origin] / present[is_origin]
+            values[lag] = fractions.mean() if len(fractions) else np.nan
+        return np.vstack([np.arange(tau_max + 1), values])
+
+    def _ends(self) -> np.ndarray:
+        """Number the hydrogen and the acceptor of each bond: int64, shape (n_bonds,)."""
+        hydrogens, acceptors = self.results.hbonds[:, 2:4].T.astype(np.int64)
+        return hydrogens * len(self.u.atoms) + acceptors
 
     def time_correlation(self, function: str = "intermittent", *, tau_max: int = 20) -> Results:
         r"""Compute the correlation in time of the bonds between a hydrogen and an acceptor.
@@ -602,10 +652,8 @@ class HydrogenBondAnalysis(AnalysisBase):
             An unknown function, a lag without frames, or no bonds.
         """
         self._check_correlation()
-        keys = self.results.hbonds[:, 2].astype(np.int64) * len(self.u.atoms)
-        keys += self.results.hbonds[:, 3].astype(np.int64)
         return presence_correlation(
-            self, keys, self.results.offsets, "hydrogen bonds", function, tau_max
+            self, self._ends(), self.results.offsets, "hydrogen bonds", function, tau_max
         )
 
     def _check_correlation(self) -> None:
@@ -614,9 +662,15 @@ class HydrogenBondAnalysis(AnalysisBase):
         check_presence(self, "hydrogen bonds")
 
 
+def _count(first: np.ndarray, last: np.ndarray, n_frames: int) -> np.ndarray:
+    """Count in each frame the stretches from `first` to `last`: int64, shape (n_frames,)."""
+    begin, end = (np.bincount(ends, minlength=n_frames + 1) for ends in (first, last + 1))
+    return np.cumsum(begin - end)[:n_frames]
+
+
 def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
     """Select the pairs of groups between which bonds are."""
-    pairs = [between] if len(between) and isinstance(between[0], str) else between
+    pairs = [between] if len(between) and isinstance(between[0], str) else list(between)
     if not pairs or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
         raise ValueError(
             f"between must be a pair of selections, or a list of pairs, not {between!r}"

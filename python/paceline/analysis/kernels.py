@@ -485,3 +485,52 @@ class CoreBonds(CoreHalf):
         counts, records, refused = core.find(positions, block.dimensions, frames, atoms)
         check_refused(block, refused)
         return counts, records
+
+
+class ChangingBonds:
+    """Hydrogen bonds of donors, hydrogens and acceptors of which some change from frame to frame.
+
+    A block has the atoms that each of the three reads, one after another; `parts` number them.
+    Donors and hydrogens are pairs `within` (Å), or if that is None each atom that hydrogens are
+    chosen from has its donor.
+    """
+
+    returns_new = True
+
+    def __init__(
+        self,
+        indices: np.ndarray,
+        groups: Sequence["GroupFinder | FixedGroup"],
+        within: float | None,
+        parts: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
+        criterion: tuple[str, float, float],
+    ):
+        self._indices, self._groups, self._within = indices, groups, within
+        self._parts, self._criterion = parts, criterion
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Find the bonds of a block."""
+        positions, columns = block.raw
+        atoms = np.zeros(positions.shape[1], np.int64)
+        atoms[slice(None) if columns is None else columns] = self._indices
+        found, first = [], 0
+        for group in self._groups:
+            found.append(group.by_frame(block, first))
+            first += len(group.read)
+        counts, records = np.zeros(len(block), np.int64), [np.empty((0, 6))]
+        for row, (donors, hydrogens, acceptors) in enumerate(zip(*found, strict=True)):
+            only, places, ends = slice(row, row + 1), donors[0], donors[1]
+            if self._within is None:
+                places, ends = hydrogens[0], ends[hydrogens[0]]
+            parts = None
+            if self._parts is not None:
+                of_donors, of_acceptors, allowed = self._parts
+                parts = of_donors[places], of_acceptors[acceptors[0]], allowed
+            pairs = ends, hydrogens[1], self._within
+            core = _core.HydrogenBonds(None, pairs, acceptors[1], parts, self._criterion)
+            frames = np.ascontiguousarray(block.frames[only])
+            count, some, refused = core.find(positions[only], block.dimensions[only], frames, atoms)
+            check_refused(block[only], refused)
+            counts[only] = count
+            records.append(some)
+        return counts, np.concatenate(records)

@@ -173,6 +173,12 @@ def follow(group: Any, name: str) -> GroupFinder:
     return tree.finder(members, (base, n_base, selections))
 
 
+def is_changing(group: Any, name: str) -> bool:
+    """True if an updating group may hold other atoms in another frame."""
+    tree = _Tree(group.universe, name)
+    return any(tree.cost(selection) > 0 for selection in group._selections)
+
+
 def follow_if_changing(group: Any, name: str) -> tuple[Any, GroupFinder | None, str]:
     """Find what workers read of a group, which may change from frame to frame.
 
