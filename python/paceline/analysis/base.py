@@ -39,6 +39,10 @@ SHARED = {
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 #: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
 WATER_OXYGENS = "name OW OH2 or (water and name O)"
+#: A time may differ by so many distances of frames from where it should be …
+UNEVEN = 1e-5
+#: … and by so much of itself: trajectories keep times in single precision.
+ROUNDED = 1.2e-7
 
 
 class AnalysisBase:
@@ -419,6 +423,60 @@ def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
         )
         advice = ", or guess bonds with universe.atoms.guess_bonds()"
         raise with_script_advice(lack, advice) from error
+
+
+def check_order(analysis: AnalysisBase) -> None:
+    """Raise `UnsupportedError` where frames are not chosen at equal distances."""
+    steps = np.unique(np.diff(analysis.frames))
+    if len(steps) > 1 or 0 in steps:
+        raise UnsupportedError(
+            f"{analysis.name} needs frames at equal distances in time, and those that were chosen "
+            "are not: give start, stop and step"
+        )
+
+
+def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
+    """Find the times between frames, ps, and the rows of frames that were left out.
+
+    Of frames that go backwards in time, too: functions of the time between two are the same.
+    Raises `UnsupportedError` where times are not equidistant.
+    """
+    times = analysis.times
+    # Frames that could not be transformed have times.
+    gone = np.isnan(times) | analysis.left_out
+    rows, gaps = np.flatnonzero(~gone), np.flatnonzero(gone)
+    if len(rows) == 0:
+        raise UnsupportedError(f"{analysis.name}: no frame could be read")
+    if len(times) == 1 or len(rows) == 1:
+        return np.where(np.arange(len(times)) == 0, 0.0, np.nan), gaps
+    dt = time_between(analysis, rows, rows)
+    if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
+        dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
+    return np.arange(len(times)) * abs(dt), gaps
+
+
+def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
+    """Find the time from one place in a series to the next, ps, by the frames of two rows or more.
+
+    Raises `UnsupportedError` where these have times that are not equidistant.
+    """
+    known = analysis.times[rows]
+    dt = float((known[-1] - known[0]) / (places[-1] - places[0]))
+    expected = known[0] + dt * (places - places[0])
+    wrong = np.abs(known - expected) > UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()
+    if np.ptp(known) == 0:
+        raise UnsupportedError(
+            f"{analysis.name} needs the times of frames, and all are at {known[0]} ps: give the "
+            "time between two where the trajectory is opened (dt=2)"
+        )
+    if dt == 0 or wrong.any():
+        first = np.argmax(wrong)
+        raise UnsupportedError(
+            f"{analysis.name} needs frames at equal distances in time: frame "
+            f"{analysis.frames[rows[first]]} is at {known[first]} ps, and expected at "
+            f"{expected[first]} ps"
+        )
+    return dt
 
 
 def describe_atoms(atomgroup: Any) -> str:

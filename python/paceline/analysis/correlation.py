@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase
+from paceline.analysis.base import AnalysisBase, check_order, check_times
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
@@ -30,10 +30,6 @@ PARTICLES = 64
 PARTS = 32
 #: Series of a part, at most, bytes.
 PART_BYTES = 16 * 2**20
-#: A time may differ by so many distances of frames from where it should be …
-UNEVEN = 1e-5
-#: … and by so much of itself: trajectories keep times in single precision.
-ROUNDED = 1.2e-7
 #: e² Å²/ps over k_B K Å³, in S/m: CODATA 2018, exact.
 CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22
 
@@ -160,60 +156,6 @@ def results_bytes(n_frames: int, n_particles: int, value_bytes: int) -> int:
     """Bytes of the results of `SeriesParts`."""
     n_parts = -(-n_particles // part_size(n_frames, n_particles, value_bytes))
     return 8 * n_frames * (n_particles + n_parts)
-
-
-def check_order(analysis: AnalysisBase) -> None:
-    """Raise `UnsupportedError` where frames are not chosen at equal distances."""
-    steps = np.unique(np.diff(analysis.frames))
-    if len(steps) > 1 or 0 in steps:
-        raise UnsupportedError(
-            f"{analysis.name} needs frames at equal distances in time, and those that were chosen "
-            "are not: give start, stop and step"
-        )
-
-
-def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
-    """Find the times between frames, ps, and the rows of frames that were left out.
-
-    Of frames that go backwards in time, too: functions of the time between two are the same.
-    Raises `UnsupportedError` where times are not equidistant.
-    """
-    times = analysis.times
-    # Frames that could not be transformed have times.
-    gone = np.isnan(times) | analysis.left_out
-    rows, gaps = np.flatnonzero(~gone), np.flatnonzero(gone)
-    if len(rows) == 0:
-        raise UnsupportedError(f"{analysis.name}: no frame could be read")
-    if len(times) == 1 or len(rows) == 1:
-        return np.where(np.arange(len(times)) == 0, 0.0, np.nan), gaps
-    dt = time_between(analysis, rows, rows)
-    if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
-        dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
-    return np.arange(len(times)) * abs(dt), gaps
-
-
-def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
-    """Find the time from one place in a series to the next, ps, by the frames of two rows or more.
-
-    Raises `UnsupportedError` where these have times that are not equidistant.
-    """
-    known = analysis.times[rows]
-    dt = float((known[-1] - known[0]) / (places[-1] - places[0]))
-    expected = known[0] + dt * (places - places[0])
-    wrong = np.abs(known - expected) > UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()
-    if np.ptp(known) == 0:
-        raise UnsupportedError(
-            f"{analysis.name} needs the times of frames, and all are at {known[0]} ps: give the "
-            "time between two where the trajectory is opened (dt=2)"
-        )
-    if dt == 0 or wrong.any():
-        first = np.argmax(wrong)
-        raise UnsupportedError(
-            f"{analysis.name} needs frames at equal distances in time: frame "
-            f"{analysis.frames[rows[first]]} is at {known[first]} ps, and expected at "
-            f"{expected[first]} ps"
-        )
-    return dt
 
 
 def pairs_of_frames(n_frames: int, gaps: np.ndarray) -> np.ndarray:

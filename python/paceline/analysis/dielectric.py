@@ -7,15 +7,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.correlation import (
-    LAG,
-    SeriesParts,
-    check_order,
-    check_temperature,
-    check_times,
-    running_integral,
-)
+from paceline.analysis.base import AnalysisBase, check_order, check_times, describe_atoms
+from paceline.analysis.correlation import LAG, SeriesParts, check_temperature, running_integral
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results

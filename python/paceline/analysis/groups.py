@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.base import AnalysisBase, describe_frames
-from paceline.analysis.correlation import check_times
+from paceline.analysis.base import AnalysisBase, check_times, describe_frames
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table

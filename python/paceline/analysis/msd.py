@@ -8,14 +8,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase
-from paceline.analysis.correlation import (
-    LAG,
-    SeriesParts,
-    check_order,
-    check_times,
-    results_bytes,
-)
+from paceline.analysis.base import AnalysisBase, check_order, check_times
+from paceline.analysis.correlation import LAG, SeriesParts, results_bytes
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results

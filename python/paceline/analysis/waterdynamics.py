@@ -5,8 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import describe_frames
-from paceline.analysis.correlation import time_between
+from paceline.analysis.base import describe_frames, time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
