@@ -31,11 +31,10 @@ from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
-from paceline.schedule.frame_pass import FramePass
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
-from paceline.schedule.trajectory_run import TrajectoryRun
+from paceline.schedule.trajectory_run import FramePass, TrajectoryRun
 
 #: Shortest time between two writes, seconds …
 INTERVAL = 1.0

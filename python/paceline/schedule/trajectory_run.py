@@ -1,11 +1,13 @@
-"""Plan, run and collect the analyses of one trajectory."""
+"""Passes over the frames of one trajectory: plan them, make their tasks, collect the results."""
 
 import copy
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,18 +17,19 @@ from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import DamagedFrames
-from paceline.schedule.frame_pass import FramePass
+from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.parts import PartsRun
-from paceline.schedule.plan import make_plan
+from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.reduce import states_before
 from paceline.schedule.relay import Relay
 from paceline.schedule.result_arrays import check_room
 from paceline.schedule.tasks import (
+    BlockResult,
     FrameCaching,
     Job,
     LongBonds,
     SharedRows,
+    Task,
     WorkerAnalysis,
     sum_long_bonds,
 )
@@ -36,6 +39,113 @@ from paceline.transform.jumps import warn_of_jumps
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
+
+
+class FramePass:
+    """One pass over frames of a trajectory.
+
+    Attributes
+    ----------
+    trajectory : Trajectory
+        Opened.
+    plan, job : Plan and Job
+        The blocks, and what is done to each.
+    collected : Collected
+        Set by `start_collecting`.
+    halo : pair of int
+        Frames that are read before and after those of each block.
+    is_first : bool
+        True for the first pass over the trajectory.
+    """
+
+    trajectory: "Trajectory"
+    plan: Plan
+    job: Job
+    collected: Collected
+    halo: tuple[int, int] = (0, 0)
+    is_first: bool = True
+
+    @property
+    def shareable(self) -> bool:
+        """True if workers read the frames by themselves."""
+        return self.trajectory.shareable
+
+    @property
+    def bytes_used(self) -> int:
+        """Size of the decoded numbers of all frames."""
+        source = self.job.source
+        return 12 * source.n_wanted * len(source.fields) * len(self.plan.frames)
+
+    def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
+        """Get ready to collect results; receivers are entered into `stack`.
+
+        `number` is that of this pass in the run.
+        """
+        receivers = self._receivers(stack)
+        self.collected = Collected(number, self.plan, self.job.analyses, receivers, timings)
+
+    def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
+        """Enter the receivers of analyses that have a result for each block."""
+        return [None] * len(self.job.analyses)
+
+    def tasks(self, job: int, n_workers: int) -> Iterator[Task]:
+        """Yield a task for every block still to be done.
+
+        `job` is the number of this job among those that are run together. Each task has the extents
+        of its worker's next one, if tasks are assigned to `n_workers` in turn.
+        """
+
+        def located() -> Iterator[Task]:
+            for number in self.collected.missing().tolist():
+                rows, (before, after) = self.plan.rows(number), self.halo
+                before = min(before, rows.start)
+                after = min(after, len(self.plan.frames) - rows.stop)
+                window = slice(rows.start - before, rows.stop + after)
+                frames = self.plan.frames[window]
+                extents = self.trajectory.extents(frames)
+                begin = self._begin_of(number, frames)
+                yield Task(
+                    job, number, rows.start, frames, extents, None, halo=(before, after), **begin
+                )
+
+        tasks = located()
+        coming = deque(islice(tasks, n_workers))
+        while coming:
+            task = coming.popleft()
+            coming.extend(islice(tasks, 1))
+            ahead = coming[-1].extents if len(coming) == n_workers else None
+            yield replace(task, ahead=ahead)
+
+    def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
+        """Attributes of a task with what its block begins with, given the frames that it reads."""
+        return {}
+
+    def frames_of(self, result: BlockResult) -> int:
+        """Frames as which a result counts in the progress."""
+        return result.n_frames
+
+    @property
+    def n_frames_done(self) -> int:
+        """Frames that were collected."""
+        return self.collected.n_frames
+
+    @property
+    def planned(self) -> "TrajectoryRun":
+        """First pass of the analyses."""
+        raise NotImplementedError
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        raise NotImplementedError
+
+    def next_stages(self) -> "list[FramePass | PartsRun]":
+        """Make the passes that follow, once all blocks are done."""
+        raise NotImplementedError
+
+    def finish(self, timings: Timings) -> None:
+        """Set results, and warn of what was found."""
+        raise NotImplementedError
 
 
 class TrajectoryRun(FramePass):
@@ -340,6 +450,55 @@ class TrajectoryRun(FramePass):
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
         return provenance
+
+
+class ScanRun(FramePass):
+    """The pass before the first one, for a transformation that follows atoms from frame to frame.
+
+    It passes over all frames, from the trajectory's first one on, and finds the states in which the
+    blocks of the analyses begin. States merge exactly, so that neighbours can be merged at once.
+    """
+
+    def __init__(self, planned: TrajectoryRun, states: TransformStates):
+        self._planned, self._states = planned, states
+        self.trajectory, scan, job = planned.trajectory, states.scan, planned.job
+        planned.is_first = False
+        frames = np.arange(planned.plan.frames[-1] + 1)
+        # Blocks as the analyses', which a checkpoint keeps, whatever the number of workers.
+        self.plan = planned.make_plan(frames, block_frames=planned.plan.block_frames)
+        #: True if the blocks are those of the analyses, for which decoded frames can be kept.
+        self._keeps = np.array_equal(frames, planned.plan.frames) and not any(planned.halo)
+        self._scan = scan.scan_of(states.frames)
+        self.job = replace(
+            job,
+            transforms=job.transforms[: job.transforms.index(scan) + 1],
+            analyses=[WorkerAnalysis("nojump", self._scan, None)],
+            leaves=self.plan.leaves,
+            caching=job.caching if self._keeps else None,
+        )
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        return len(self.plan.frames) + self.planned.n_frames
+
+    @property
+    def planned(self) -> TrajectoryRun:
+        """First pass of the analyses."""
+        return self._planned
+
+    def next_stages(self) -> list[FramePass | PartsRun]:
+        """Get the first pass of the analyses, from the states that this one found."""
+        [merged] = self.collected.values
+        self._states.found, cells = self._scan.states(merged)
+        told_of_bonds = self._keeps and bool(self.collected.long_bonds)
+        self.planned.follow(self.collected.damaged, cells, told_of_bonds)
+        return [self.planned]
+
+    def finish(self, timings: Timings) -> None:
+        """Warn of long bonds, unless the analyses have other frames."""
+        if self._keeps:
+            self.planned.warn_of_long_bonds(self.collected.long_bonds)
 
 
 def _open(atomgroups: Sequence[Any], transforms: Sequence[Transform]) -> "Trajectory":
