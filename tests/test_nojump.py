@@ -18,7 +18,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning, TransformError, UnsupportedError
-from paceline.schedule import plan, relay, scheduler, transform_states
+from paceline.schedule import plan, scheduler, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
 from paceline.transform.jumps import NoJumpScan
@@ -147,7 +147,7 @@ def test_one_pass_gives_the_bits_of_two(after, atoms, tmp_path):
 
 def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
     wanted = followed(atoms, backend="serial")
-    monkeypatch.setattr(relay, "LATE", 0.1)
+    monkeypatch.setattr(transform_states, "LATE", 0.1)
     read, never, begun = Worker._read, threading.Event(), []
 
     def hanging(self, task):

@@ -8,8 +8,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import AnalysisError
-from paceline.schedule.frame_cache import FrameCache
-from paceline.schedule.worker import Worker
+from paceline.schedule.worker import FrameCache, Worker
 from paceline.transform import center
 
 

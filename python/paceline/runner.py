@@ -26,12 +26,12 @@ from paceline.checkpoint import Checkpoint
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.result_arrays import limited
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import FramePass, ScanRun, TrajectoryRun, n_passes
+from paceline.schedule.worker import FrameCache
 from paceline.transform.base import Transform
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of

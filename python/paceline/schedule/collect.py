@@ -18,7 +18,7 @@ from paceline.performance.number_format import amount, many
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule import result_arrays
-from paceline.schedule.plan import Plan
+from paceline.schedule.plan import STATES_BYTES, Plan
 from paceline.schedule.reduce import TreeReduction
 from paceline.schedule.result_arrays import allocate, in_file, in_memory, memory_limit, put_rows
 from paceline.schedule.tasks import (
@@ -31,8 +31,6 @@ from paceline.schedule.tasks import (
 
 #: Records that wait for those of frames before them, at most, bytes; `SMALL` with a limit.
 AHEAD = 2**25
-#: How blocks change the states of one analysis that scans, all together at most, bytes.
-STATES_BYTES = 2**31
 #: Damaged frames that a notebook lists.
 LISTED = 10
 

@@ -21,6 +21,8 @@ LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
 LARGEST_LEAF_BYTES = 64 * 2**20
 #: Positions of a block of whole chunks, at most, bytes.
 LARGEST_BLOCK_BYTES = 256 * 2**20
+#: States in which blocks begin, or how blocks change them, all together at most, bytes.
+STATES_BYTES = 2**31
 #: Blocks per worker, at least, if frames suffice: the last block then delays the end by a few
 #: per cent.
 BLOCKS_PER_WORKER = 16

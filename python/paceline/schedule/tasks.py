@@ -20,7 +20,7 @@ from paceline.schedule.plan import Leaves
 from paceline.trajectory.source import Extents, FrameSource
 
 if TYPE_CHECKING:
-    from paceline.schedule.relay import Relay
+    from paceline.schedule.transform_states import Relay
     from paceline.transform.base import WorkerTransform
 
 

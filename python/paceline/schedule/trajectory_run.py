@@ -21,7 +21,6 @@ from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.reduce import states_before
-from paceline.schedule.relay import Relay
 from paceline.schedule.result_arrays import check_room
 from paceline.schedule.tasks import (
     BlockResult,
@@ -33,7 +32,7 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
     sum_long_bonds,
 )
-from paceline.schedule.transform_states import TransformStates
+from paceline.schedule.transform_states import Relay, TransformStates
 from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
 from paceline.transform.jumps import warn_of_jumps
 

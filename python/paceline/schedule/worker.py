@@ -1,4 +1,7 @@
-"""Run one task in a worker: read, decode, transform, compute. Imports no MDAnalysis."""
+"""Run one task in a worker: read, decode, transform, compute. Imports no MDAnalysis.
+
+Decoded frames may stay in its process from one stage of a run to the next.
+"""
 
 import contextlib
 import copy
@@ -9,15 +12,16 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import cloudpickle
 import numpy as np
 
+from paceline._util.machine import free_memory_fraction
 from paceline._util.system import PLAIN
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer
 from paceline.errors import (
@@ -29,13 +33,12 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.performance.records import PARTS, BlockTiming
-from paceline.schedule.frame_cache import DecodedBlock, FrameCache
 from paceline.schedule.reduce import joined, merge_results, tree_accumulate, tree_reduce
-from paceline.schedule.relay import Relay
 from paceline.schedule.tasks import (
     AnyJob,
     AnyTask,
     BlockResult,
+    FrameCaching,
     FunctionJob,
     FunctionTask,
     Job,
@@ -46,12 +49,76 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
     sum_long_bonds,
 )
+from paceline.schedule.transform_states import Relay
 from paceline.trajectory.source import ReadStats
 from paceline.transform.base import find_scan
 
 #: Values, times, damaged frames, long bonds, and parts of the block's time and its traffic.
 _Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
+#: Without a limit of the user's, frames are kept while a larger fraction of the memory is free.
+LEAST_FREE = 0.5
+
+
+class DecodedBlock(NamedTuple):
+    """Frames of a block; number of each frame that was left out, and why.
+
+    The first `n_transforms` transformations of the run were applied.
+    """
+
+    frames: FrameBuffer
+    damaged: list[tuple[int, str]]
+    n_transforms: int
+
+
+class FrameCache:
+    """Decoded blocks by number, as many as there is memory for. Threads share it."""
+
+    _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, caching: FrameCaching):
+        self._memory, self._is_last = caching.memory, False
+        self._blocks: dict[int, DecodedBlock] = {}
+        self._n_bytes = 0
+
+    @classmethod
+    def of(cls, caching: FrameCaching) -> "FrameCache":
+        """Get the cache of a run in this process."""
+        with cls._lock:
+            cache = cls._of_runs.setdefault(caching.key, cls(caching))
+        if caching.last:
+            cache._is_last = True
+        return cache
+
+    @classmethod
+    def drop(cls, keys: Collection[str]) -> None:
+        """Drop the caches of runs that have ended."""
+        with cls._lock:
+            for key in keys:
+                cache = cls._of_runs.pop(key, None)
+                if cache is not None:
+                    cache._memory.give_back(cache._n_bytes)
+
+    @classmethod
+    def drop_others(cls, keys: Collection[str]) -> None:
+        """Drop all caches but those of some runs: here an earlier run may have failed."""
+        cls.drop(cls._of_runs.keys() - set(keys))
+
+    def put(self, number: int, block: DecodedBlock) -> None:
+        """Keep a block for the next stage, if there is memory for it."""
+        if self._is_last or (self._memory.limit is None and free_memory_fraction() <= LEAST_FREE):
+            return
+        with self._lock:
+            n_bytes = block.frames.nbytes
+            if number not in self._blocks and self._memory.take(n_bytes):
+                self._blocks[number] = block
+                self._n_bytes += n_bytes
+
+    def get(self, number: int) -> DecodedBlock | None:
+        """Get a block if it was kept."""
+        with self._lock:
+            return self._blocks.get(number)
 
 
 class Worker:

@@ -17,10 +17,9 @@ from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.scheduler import abandoned_attempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, Job
-from paceline.schedule.worker import Worker
+from paceline.schedule.worker import FrameCache, Worker
 
 #: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
 BATCH = 0.1
