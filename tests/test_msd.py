@@ -36,6 +36,7 @@ def made(tmp_path, positions, dt=2.0, cells=None):
     one = MDAnalysis.Universe.empty(
         n_atoms, int(resindex[-1]) + 1, atom_resindex=resindex, trajectory=True
     )
+    one.add_TopologyAttr("resids", np.arange(1, int(resindex[-1]) + 2))
     one.add_TopologyAttr("masses", np.arange(1.0, n_atoms + 1))
     one.add_TopologyAttr("names", ["C"] * n_atoms)
     one.add_TopologyAttr("elements", ["C"] * n_atoms)
@@ -347,8 +348,38 @@ def test_centers_of_molecules_do_not_jump(tmp_path):
     vectors = np.array([ts.triclinic_dimensions for ts in universe.trajectory])
     free = unwrapped(np.array(series), vectors, np.array([], int), "lattice")
     np.testing.assert_allclose(found.timeseries, mean_square(free, range(60)), rtol=1e-4, atol=1e-3)
-    with pytest.raises(ValueError, match="unwrap must be 'tor', 'lattice' or None, not 'both'"):
+    with pytest.raises(ValueError, match="unwrap must be 'auto', 'tor', 'lattice' or None"):
         EinsteinMSD(universe, unwrap="both")
+
+
+def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
+    universe, _ = jumping(tmp_path)
+    residues = {"compound": "residues"}
+    expected = EinsteinMSD(universe, **residues, unwrap="tor").run().results
+    assert expected.provenance["unwrap"] == "tor"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = EinsteinMSD(universe, **residues).run()
+    np.testing.assert_array_equal(found.results.timeseries, expected.timeseries)
+    assert found.results.provenance["unwrap"] == "tor"
+    moved = found.run(transforms=[nojump()]).results
+    assert moved.provenance["unwrap"] is None
+    with pytest.warns(PacelineWarning, match=r"move by more than half the cell .* undo them with"):
+        as_they_are = EinsteinMSD(universe, **residues, unwrap=None).run().results
+    with pytest.warns(PacelineWarning, match="undo them with unwrap='tor'"):
+        assert EinsteinMSD(universe).run().results.provenance["unwrap"] is None
+    assert as_they_are.timeseries[40] < 0.5 * expected.timeseries[40]
+    # Without a cell nothing jumps.
+    assert EinsteinMSD(ca, **residues).run().results.provenance["unwrap"] is None
+
+
+def test_centers_that_were_unwrapped_before_are_told_of(tmp_path):
+    """Of molecules that move by more than half the cell, which is no jump."""
+    steps = np.random.default_rng(3).normal(0, 12, (60, 6, 3))
+    universe = made(tmp_path, steps.cumsum(axis=0), cells=[[30, 30, 30, 90, 90, 90]] * 60)
+    words = r"particles? of 3 move by .* unwrapped before: then .* unwrap=None"
+    with pytest.warns(PacelineWarning, match=words):
+        EinsteinMSD(universe, compound="residues").run()
 
 
 def test_table_has_units(alone):

@@ -16,8 +16,9 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import checkpoint
+from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.errors import PacelineWarning, TransformError, UnsupportedError
+from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
 from paceline.schedule import plan, scheduler, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
@@ -495,6 +496,152 @@ def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):
         followed(atoms, before=[nojump()])
     with pytest.raises(UnsupportedError, match="nojump needs all frames, and advice is about some"):
         paceline.advise(RMSD(atoms), transforms=[nojump()])
+
+
+@pytest.fixture(scope="module")
+def molecules(tmp_path_factory):
+    """Molecules of three atoms, two bonds and two masses that walk; steps that are the shortest.
+
+    Their centers are put back into a cell that leans and varies, and then their atoms.
+    """
+    n, n_molecules = N_FRAMES, 12
+    rng = np.random.default_rng(4)
+    vectors = [triclinic_vectors(cell).astype(float) for cell in cells()]
+    inside = np.empty((n, n_molecules, 3))
+    steps = rng.normal(0, 2.5, inside.shape)
+    inside[0] = rng.random((n_molecules, 3)) @ vectors[0]
+    for k in range(1, n):
+        to = inside[k - 1] + steps[k]
+        inside[k] = to - np.floor(to @ np.linalg.inv(vectors[k])) @ vectors[k]
+    steps[0] = inside[0]
+    masses = np.array([16.0, 1.0, 0.0])
+    arms = rng.normal(0, 0.7, (n, n_molecules, 3, 3))
+    arms -= (arms * masses[:, None]).sum(axis=2, keepdims=True) / 17
+    broken = (inside[:, :, None] + arms).reshape(n, -1, 3)
+    expected = (steps.cumsum(axis=0)[:, :, None] + arms).reshape(n, -1, 3)
+    of_residues = np.repeat(np.arange(n_molecules), 3)
+    one = MDAnalysis.Universe.empty(36, n_molecules, atom_resindex=of_residues, trajectory=True)
+    path = str(tmp_path_factory.mktemp("molecules") / "walk.trr")
+    with MDAnalysis.Writer(path, 36) as writer:
+        for k, (frame, cell, edges) in enumerate(zip(broken, cells(), vectors, strict=True)):
+            one.dimensions, one.trajectory.ts.time = cell, 2.0 * k
+            one.atoms.positions = frame - np.floor(frame @ np.linalg.inv(edges)) @ edges
+            writer.write(one.atoms)
+    firsts = range(0, 36, 3)
+    one.add_TopologyAttr("bonds", [(k, k + j) for k in firsts for j in (1, 2)])
+    one.add_TopologyAttr("masses", np.tile(masses, n_molecules))
+    return paceline.Universe(one._topology, path).atoms, expected
+
+
+#: What makes molecules whole and puts them into the cell, before they are followed.
+WHOLE = (unwrap(), wrap(compound="fragments"))
+
+
+def test_molecules_take_the_shortest_steps(everywhere, molecules):
+    atoms, expected = molecules
+    tor = nojump(scheme="tor")
+    found = followed(atoms, tor, before=WHOLE, backend="serial", max_memory=0)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert np.abs(found - followed(atoms, before=WHOLE)).max() > 3  # Å: the changes of the cell
+    again = followed(atoms, tor, before=WHOLE, **everywhere)
+    assert np.array_equal(again, found)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"block_frames": n} for n in (1, 32, 10**6)),
+        {"block_frames": 16, "max_memory": 0},
+        {"backend": "threads", "n_workers": 5, "block_frames": 1},
+        {"step": 7},
+        {"start": 3, "stop": 90, "step": 2},
+        {"frames": [5, 6, 80, 149]},
+    ],
+    ids=str,
+)
+def test_steps_of_molecules_depend_on_nothing_but_frames(options, molecules):
+    atoms, _ = molecules
+    tor = nojump(scheme="tor")
+    whole = followed(atoms, tor, before=WHOLE, backend="serial")
+    series = paceline.TimeSeries(positions, atoms).run(transforms=[*WHOLE, tor], **options)
+    assert np.array_equal(series.results.timeseries, whole[series.frames])
+
+
+def test_some_molecules_are_followed(molecules):
+    """Those of the atoms that are given or analysed, with all of their atoms."""
+    atoms, expected = molecules
+    some = followed(atoms[[4, 30]], nojump(scheme="tor"), before=WHOLE)
+    np.testing.assert_allclose(some, expected[:, [4, 30]], atol=1e-3)
+    found = followed(atoms, nojump("index 4 30", scheme="tor"), before=WHOLE)
+    whole = paceline.TimeSeries(positions, atoms).run(transforms=WHOLE).results.timeseries
+    moved = [3, 4, 5, 30, 31, 32]
+    np.testing.assert_allclose(found[:, moved], expected[:, moved], atol=1e-3)
+    rest = np.setdiff1d(np.arange(36), moved)
+    assert np.array_equal(found[:, rest], whole[:, rest])
+
+
+def test_displacements_of_molecules_that_were_followed(molecules):
+    atoms, _ = molecules
+    expected = EinsteinMSD(atoms, compound="fragments").run(transforms=WHOLE).results
+    followed_before = EinsteinMSD(atoms, compound="fragments", unwrap=None)
+    found = followed_before.run(transforms=[*WHOLE, nojump(scheme="tor")]).results
+    np.testing.assert_allclose(found.timeseries, expected.timeseries, atol=1e-3)
+
+
+@pytest.mark.parametrize("block_frames", [1, 16, 64])
+def test_molecules_go_on_after_frames_that_were_left_out(block_frames, molecules, tmp_path):
+    atoms, _ = molecules
+    gaps = [0, 7, *range(20, 38), 149]
+    path = str(tmp_path / "gaps.trr")
+    source = MDAnalysis.Universe(atoms.universe._topology, atoms.universe.trajectory.filename)
+    with MDAnalysis.Writer(path, 36) as writer:
+        for ts in source.trajectory:
+            if ts.frame in gaps:
+                ts.dimensions = None
+            writer.write(source.atoms)
+    kept = np.setdiff1d(np.arange(N_FRAMES), gaps)
+    there = paceline.Universe(atoms.universe._topology, path).atoms
+    tor, options = nojump(scheme="tor"), {"on_error": "skip", "block_frames": block_frames}
+    wanted = None
+    for backend in ("serial", "threads", "processes"):
+        with pytest.warns(PacelineWarning, match="21 frames left out, the first is 0; nojump"):
+            found = followed(there, tor, before=WHOLE, backend=backend, **options)
+        wanted = found if wanted is None else wanted
+        assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.flatnonzero(np.isnan(found).all(axis=(1, 2))).tolist() == gaps
+    series = paceline.TimeSeries(positions, there)
+    with pytest.warns(PacelineWarning, match="frames left out"):
+        series.run(transforms=[*WHOLE, tor], step=5, on_error="skip")
+    assert np.array_equal(series.results.timeseries, wanted[::5], equal_nan=True)
+    # As if only these frames were there.
+    path = str(tmp_path / "kept.trr")
+    with MDAnalysis.Writer(path, 36) as writer:
+        for _ in source.trajectory[kept]:
+            writer.write(source.atoms)
+    alone = followed(paceline.Universe(source._topology, path).atoms, tor, before=WHOLE)
+    assert np.array_equal(alone, found[kept])
+
+
+def test_a_reference_frame_of_molecules_is_followed_too(molecules):
+    atoms, expected = molecules
+    rmsd = RMSD(atoms, ref_frame=100, superposition=False)
+    rmsd.run(transforms=[*WHOLE, nojump(scheme="tor")])
+    distances = np.sqrt(((expected - expected[100]) ** 2).sum(axis=2).mean(axis=1))
+    np.testing.assert_allclose(rmsd.results.rmsd[:, 2], distances, atol=1e-3)
+
+
+def test_molecules_that_cannot_be_followed_are_refused(molecules, atoms):
+    with pytest.raises(ValueError, match="scheme must be 'lattice' or 'tor', not 'TOR'"):
+        nojump(scheme="TOR")
+    with pytest.raises(UnsupportedError, match=r"nojump\(scheme='tor'\) needs bonds"):
+        followed(atoms, nojump(scheme="tor"))
+    with pytest.raises(UnsupportedError, match="nojump is given twice"):
+        followed(molecules[0], nojump(scheme="tor"), before=[nojump()])
+    universe = molecules[0].universe
+    one = paceline.Universe(universe._topology.copy(), universe.trajectory.filename)
+    one.atoms[3:6].masses = 0
+    with pytest.raises(SelectionError, match=r"the molecule of <Atom 4.* has no mass"):
+        followed(one.atoms, nojump(scheme="tor"))
 
 
 def test_the_worker_s_half_can_be_pickled(atoms):

@@ -17,7 +17,7 @@ from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import choose_atoms, masses_of
+from paceline.transform.base import choose_atoms, find_scan, masses_of
 from paceline.transform.jumps import changed, warn_of_jumps
 
 #: Axes of each type of MSD.
@@ -31,6 +31,8 @@ FITTED = 0.1, 0.5
 ROUNDED = 1e-6
 #: Reason for which a frame is refused or left out.
 NO_CELL = "it has no cell, which unwrap= needs"
+#: Cells over which particles are spread that were unwrapped before.
+SPREAD = 2
 #: Positions that are looked at for jumps across the cell.
 JUMP_VALUES = 2**21
 #: Bytes of particles whose slopes are fitted at a time.
@@ -92,13 +94,15 @@ class EinsteinMSD(AnalysisBase):
     compound : {"atoms", "residues", "segments", "fragments"}
         Particles: the atoms, or the centers of mass of residues, segments or molecules, which must
         be whole in each frame.
-    unwrap : {"tor", "lattice"}, optional
+    unwrap : {"auto", "tor", "lattice"} or None
         Undo jumps of the particles across the cell first, from frame to frame of the run: a
         particle must move by less than half a cell between two of them. "tor" adds up shortest
         steps, right for diffusion also where the cell varies (von Bülow, Bullerjahn & Hummer 2020,
         J. Chem. Phys. 153, 021101); of molecules take centers (`compound`). "lattice" is as
-        MDAnalysis's `NoJump`. By default positions are taken as they are, with a warning where
-        particles jump across the cell. A warning names frames that were left out between.
+        MDAnalysis's `NoJump`. None takes positions as they are, with a warning where particles
+        jump across the cell. "auto" is "tor" for centers of compounds, unless the present frame has
+        no cell or `nojump` is among the transformations, and None for atoms. A warning names frames
+        that were left out between.
     fit_range : pair of float or None, optional
         First and last time between frames, ps, of a straight line that is fitted, as by
         `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
@@ -160,7 +164,7 @@ class EinsteinMSD(AnalysisBase):
         non_linear: bool = False,
         *,
         compound: str = "atoms",
-        unwrap: str | None = None,
+        unwrap: str | None = "auto",
         fit_range: Sequence[float | None] | None = None,
         verbose: bool = False,
     ):
@@ -172,8 +176,8 @@ class EinsteinMSD(AnalysisBase):
             raise ValueError(
                 f"Invalid msd_type {msd_type!r}, must be a string and one of: {', '.join(AXES)}"
             )
-        if unwrap not in (None, "tor", "lattice"):
-            raise ValueError(f"unwrap must be 'tor', 'lattice' or None, not {unwrap!r}")
+        if unwrap not in (None, "auto", "tor", "lattice"):
+            raise ValueError(f"unwrap must be 'auto', 'tor', 'lattice' or None, not {unwrap!r}")
         if non_linear:
             raise UnsupportedError(
                 "frames at unequal distances in time are not supported: "
@@ -191,14 +195,23 @@ class EinsteinMSD(AnalysisBase):
         self._centers = None if compound == "atoms" else _compounds(atoms, compound)
         self.n_particles = len(atoms) if self._centers is None else len(self._centers[2])
         self._value_bytes = 12 if self._centers is None else 24
+        self._has_cell = atoms.universe.trajectory.ts.dimensions is not None
         # With the vectors of the cell.
-        n_rows = self.n_particles + (0 if unwrap is None else 3)
+        n_rows = self.n_particles + (0 if self._scheme is None else 3)
         self.row_bytes = self._value_bytes * n_rows
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(theirs.ag, "all", theirs.msd_type, theirs.fft, theirs.non_linear)
+
+    @property
+    def _scheme(self) -> str | None:
+        """Cells that are added where particles jump; None if nothing is undone."""
+        if self.unwrap != "auto":
+            return self.unwrap
+        follows = find_scan(self.transforms) is not None
+        return "tor" if self._centers is not None and self._has_cell and not follows else None
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
@@ -208,7 +221,7 @@ class EinsteinMSD(AnalysisBase):
             "msd_type": self.msd_type,
             "fft": self.fft,
             "compound": self.compound,
-            "unwrap": self.unwrap,
+            "unwrap": self._scheme,
             "fit_range": self.fit_range,
         }
 
@@ -220,53 +233,81 @@ class EinsteinMSD(AnalysisBase):
     def prepare(self) -> PerFrame:
         """Collect positions."""
         check_order(self)
-        return _Particles(self._centers, with_cells=self.unwrap is not None, skip=self.skip_damaged)
+        with_cells = self._scheme is not None
+        return _Particles(self._centers, with_cells=with_cells, skip=self.skip_damaged)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the series of some particles at a time."""
-        if self.unwrap is not None:
+        unwrap = self._scheme
+        if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
         self._delta_t, gaps = check_times(self)
         if self.fit_range is not None:
             _fitted(self._delta_t, *self.fit_range)
-        if self.unwrap is not None:
+        if unwrap is not None:
             # Shortest steps are the same where the cell leans by another whole edge.
-            changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=self.unwrap == "tor")
+            changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
             changes = np.delete(self.frames, gaps)[1:][changes]
-            scheme = f"unwrap={self.unwrap!r}"
+            scheme = f"unwrap={unwrap!r}"
             warn_of_jumps(self.name, scheme, "a particle", self.frames[gaps], changes)
-        elif not any(getattr(one, "scans", False) for one in self.transforms):
+            if self.unwrap == "auto":
+                self._warn_of_unwrapped(value[:, :-3], gaps)
+        elif find_scan(self.transforms) is None:
             self._warn_of_jumping(value, gaps)
-        return SeriesParts(
-            *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
-        )
+        return SeriesParts(*(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=unwrap)
 
     def _warn_of_jumping(self, positions: np.ndarray, gaps: np.ndarray) -> None:
         """Warn of particles that jump across the present cell from one frame to the next.
 
         Of long series, only in some pairs of frames.
         """
-        dimensions = self.ag.universe.trajectory.ts.dimensions
-        vectors = np.zeros((3, 3))
-        if dimensions is not None:
-            vectors = _core.cell_vectors(np.array([dimensions], np.float32))[0]
-        if not np.linalg.det(vectors):
+        by_cell = self._by_cell()
+        found = None if by_cell is None else self._find_jumps(positions, gaps, by_cell)
+        if found is not None:
+            warn(
+                f"{self.name}: {found}: unless they were unwrapped before, they jump across its "
+                "faces, and the displacements are those of the jumps; undo them with unwrap='tor' "
+                "(--unwrap-particles tor)"
+            )
+
+    def _warn_of_unwrapped(self, positions: np.ndarray, gaps: np.ndarray) -> None:
+        """Warn of jumps that may be none, as particles are spread over several cells."""
+        by_cell = self._by_cell()
+        known = np.delete(np.arange(len(positions)), gaps)[-1:]
+        if by_cell is None or not (np.ptp(positions[known] @ by_cell, axis=1) > SPREAD).any():
             return
+        found = self._find_jumps(positions, gaps, by_cell)
+        if found is not None:
+            warn(
+                f"{self.name}: {found}, which counts as a jump across its faces; but particles are "
+                "more than two cells apart, as if they were unwrapped before: then take positions "
+                "as they are, with unwrap=None (--unwrap-particles none)"
+            )
+
+    def _by_cell(self) -> np.ndarray | None:
+        """Find what makes fractions of the present cell of positions; None without a cell."""
+        dimensions = self.ag.universe.trajectory.ts.dimensions
+        if dimensions is None:
+            return None
+        [vectors] = _core.cell_vectors(np.array([dimensions], np.float32))
+        return np.linalg.inv(vectors) if np.linalg.det(vectors) else None
+
+    def _find_jumps(
+        self, positions: np.ndarray, gaps: np.ndarray, by_cell: np.ndarray
+    ) -> str | None:
+        """Describe the first jumps that there are in some pairs of frames."""
         pairs = np.arange(1, len(positions))
         pairs = pairs[~np.isin(pairs, gaps) & ~np.isin(pairs - 1, gaps)]
         n_pairs = max(1, JUMP_VALUES // self.n_particles)
-        by_cell = np.linalg.inv(vectors)
         for row in pairs[:: -(-len(pairs) // n_pairs) or 1].tolist():
             steps = (positions[row].astype(np.float64) - positions[row - 1]) @ by_cell
             n_jumps = int((np.abs(steps) > 0.5).any(axis=1).sum())
             if n_jumps:
-                warn(
-                    f"{self.name}: {many(n_jumps, 'particle')} of {self.n_particles:,} move by "
-                    f"more than half the cell up to frame {self.frames[row]}: unless they were "
-                    "unwrapped before, they jump across its faces, and the displacements are those "
-                    "of the jumps; undo them with unwrap='tor' (--unwrap-particles tor)"
+                return (
+                    f"{many(n_jumps, 'particle')} of {self.n_particles:,} move by more than half "
+                    f"the cell up to frame {self.frames[row]}"
                 )
-                return
+        return None
 
     def _leave_out(self, rows: np.ndarray) -> None:
         """List frames without a cell among those that were left out."""

@@ -22,7 +22,8 @@ def _msd(universe: Any, args: argparse.Namespace, groups: list[Any], options: An
     from paceline.analysis.msd import EinsteinMSD
 
     # --unwrap makes molecules whole, in this command as in all.
-    return EinsteinMSD(*groups, unwrap=options.pop("unwrap_particles"), **options)
+    scheme = options.pop("unwrap_particles")
+    return EinsteinMSD(*groups, unwrap=None if scheme == "none" else scheme, **options)
 
 
 def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
@@ -213,7 +214,7 @@ COMMANDS = (
         "through the borders of the cell, --nojump those of all atoms.",
         (
             'md.tpr md.xtc --select "name OW" --unwrap-particles tor -o msd.csv --plot msd.png',
-            "md.tpr md.xtc --select POPC --unwrap --compound fragments --unwrap-particles tor "
+            "md.tpr md.xtc --select POPC --unwrap --compound fragments "
             "--msd-type xy --fit-range 1000 10000 --plot msd.png",
         ),
         {
@@ -229,10 +230,11 @@ COMMANDS = (
                 "[%(default)s]",
             },
             "unwrap_particles": {
-                "choices": ("tor", "lattice"),
-                "default": None,
+                "choices": ("auto", "tor", "lattice", "none"),
+                "default": "auto",
                 "help": "undo their jumps across the cell: tor adds up shortest steps, right for "
-                "diffusion in a varying cell, lattice is as --nojump [neither]",
+                "diffusion in a varying cell, lattice is as --nojump; auto is tor for centers, "
+                "none for atoms [%(default)s]",
             },
             "fit_range": {
                 "nargs": 2,

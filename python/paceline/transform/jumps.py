@@ -1,5 +1,6 @@
 """Atoms followed across the faces of the cell, from frame to frame: a scan of all frames."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +9,28 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.errors import UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import Follower, Transform, WorkerTransform, describe, select
+from paceline.transform.base import (
+    Follower,
+    Transform,
+    WorkerTransform,
+    bonds_of,
+    describe,
+    fragments_of,
+    masses_of,
+    select,
+    with_all,
+    with_any,
+)
+
+#: Steps of molecules are whole numbers of this, Å: they add up exactly in any order.
+STEP = 2.0**-24
+#: The most of them, far below what 64 bits hold.
+MOST_STEPS = 2**60
 
 
-def nojump(atomgroup: Any = None) -> Transform:
+def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
     """Keep atoms from jumping across the cell: undo that a simulation wraps them.
 
     As `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes the image
@@ -26,30 +43,45 @@ def nojump(atomgroup: Any = None) -> Transform:
     holds the decoded frames.
 
     Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
-    right for a molecule's shape and its distances, but not for its diffusion (von Bülow,
-    Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101).
+    right for its distances from others, but not for its diffusion (von Bülow, Bullerjahn & Hummer
+    2020, J. Chem. Phys. 153, 021101). For that, `scheme="tor"` moves molecules, which `unwrap` has
+    made whole before: the center of mass of each moves from frame to frame by the shortest step,
+    its atoms with it, and the steps add up. How molecules lie to each other is lost.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str, optional
-        The atoms, or their selection; by default all that are analysed.
+        The atoms, or their selection; by default all that are analysed. With "tor", the molecules
+        that have an atom in it; all of their atoms are read.
+    scheme : {"lattice", "tor"}
+        Cells by which to move: those of the present frame, as `NoJump` of MDAnalysis, or those at
+        the time of each crossing, along molecules.
 
     Returns
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame without a
         cell, or with an atom more than 16,383 cells away, and `UnsupportedError` where frames are
-        not in order, or their images take more than 2 GiB. Frames that are left out by
-        ``on_error="skip"`` are named in a warning: an atom may move by more than half a cell
-        meanwhile.
+        not in order, their images take more than 2 GiB, or the topology lacks bonds or masses that
+        "tor" needs. Frames that are left out by ``on_error="skip"`` are named in a warning: an
+        atom may move by more than half a cell meanwhile.
+
+    Raises
+    ------
+    ValueError
+        An unknown `scheme`.
 
     Examples
     --------
     >>> from paceline.transform import nojump
     >>> nojump("name OW").parameters()
     "nojump('name OW')"
+    >>> nojump(scheme="tor").parameters()
+    'nojump(scheme=tor)'
     """
-    return _NoJump(atomgroup)
+    if scheme not in ("lattice", "tor"):
+        raise ValueError(f"scheme must be 'lattice' or 'tor', not {scheme!r}")
+    return _NoJump(atomgroup) if scheme == "lattice" else _NoJumpOfMolecules(atomgroup)
 
 
 @dataclass(frozen=True)
@@ -64,8 +96,7 @@ class _NoJump:
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
-        if any(getattr(one, "scans", False) for one in before):
-            raise UnsupportedError("nojump is given twice: once is enough, for all atoms")
+        _check_first(before)
         followed = np.arange(len(atoms))
         if self.atomgroup is not None:
             group = select(self.atomgroup, universe, "nojump")
@@ -74,6 +105,52 @@ class _NoJump:
 
     def parameters(self) -> str:
         return describe("nojump", self.atomgroup)
+
+
+def _check_first(before: Sequence[WorkerTransform]) -> None:
+    if any(getattr(one, "scans", False) for one in before):
+        raise UnsupportedError("nojump is given twice: once is enough, for all atoms")
+
+
+@dataclass(frozen=True)
+class _NoJumpOfMolecules:
+    atomgroup: Any
+    turns = False
+    scans = True
+
+    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+        members, molecules = self._members(universe)
+        return np.union1d(wanted, with_any(members, molecules[members], wanted))
+
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
+        _check_first(before)
+        members, molecules = self._members(universe)
+        members = with_all(members, molecules[members], atoms)
+        members = members[np.argsort(molecules[members], kind="stable")]
+        _, firsts = np.unique(molecules[members], return_index=True)
+        masses = masses_of(universe.atoms[members], "nojump(scheme='tor')")
+        total = np.add.reduceat(masses, firsts)
+        if not (total > 0).all():
+            first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
+            raise SelectionError(
+                f"nojump(scheme='tor'): the molecule of {first} has no mass, so no center; give "
+                "the other molecules, by a selection"
+            )
+        weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
+        return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)
+
+    def _members(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Find the atoms of all molecules that are followed, and the molecule of every atom."""
+        molecules = fragments_of(universe, bonds_of(universe, "nojump(scheme='tor')"))
+        if self.atomgroup is None:
+            return np.arange(len(molecules)), molecules
+        group = select(self.atomgroup, universe, "nojump")
+        return np.flatnonzero(np.isin(molecules, molecules[group.indices])), molecules
+
+    def parameters(self) -> str:
+        return describe("nojump", self.atomgroup, scheme="tor")
 
 
 _A = np.ndarray
@@ -87,6 +164,8 @@ class CoreNoJump:
     """Images of atoms, counted by the core: worker's half of `nojump`."""
 
     scans = True
+    #: True if a cell that leans by another whole edge is the same one.
+    lengths_only = False
 
     def __init__(self, n_atoms: int, followed: np.ndarray):
         self._made_of = n_atoms, followed
@@ -120,7 +199,7 @@ class CoreNoJump:
 
     def follower(self) -> Follower:
         """Make what moves atoms to their images from the first frame of the trajectory on."""
-        return _Follower(_core.NoJumpFollower(self._core))
+        return _Follower(_core.NoJumpFollower(self._core), lengths_only=self.lengths_only)
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
         """Make what finds the images in some frames, which increase."""
@@ -130,14 +209,177 @@ class CoreNoJump:
         """Count images over frames: places in the first and last one, images there and in rows."""
         return self._core.scan(positions, dimensions, rows)
 
+    def between(self, last: np.ndarray, first: np.ndarray, cell: np.ndarray) -> np.ndarray:
+        """Count images from one frame to the next, by places in units of the cell's vectors."""
+        return -np.rint(first - last).astype(np.int64)
+
+    def counted(self, images: np.ndarray) -> np.ndarray:
+        """Images as they are kept; `OverflowError` where an atom has moved by more cells."""
+        return _counted(images)
+
+
+class CoreSteps:
+    """Steps of molecules, in whole numbers of `STEP`: worker's half of `nojump(scheme="tor")`.
+
+    Parameters
+    ----------
+    n_atoms : int
+        Atoms of a block.
+    columns : numpy.ndarray of int64, shape (n_followed,)
+        Those of molecules, one molecule after the other.
+    weights : numpy.ndarray of float64, shape (n_followed,)
+        Their parts of the mass of a molecule.
+    firsts : numpy.ndarray of int64, shape (n_molecules,)
+        Place of the first atom of each molecule among these.
+    """
+
+    scans = True
+    # Shortest steps are the same where the cell leans by another whole edge.
+    lengths_only = True
+
+    def __init__(self, n_atoms: int, columns: np.ndarray, weights: np.ndarray, firsts: np.ndarray):
+        self._made_of = n_atoms, columns, weights, firsts
+        self._columns, self._weights, self._firsts = columns, weights[:, np.newaxis], firsts
+        self._molecules = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(columns)))
+        self._core = _core.NoJump(n_atoms, np.sort(columns))
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return CoreSteps, self._made_of
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the steps in one frame."""
+        return 24 * len(self._firsts)
+
+    def no_states(self, n: int) -> np.ndarray:
+        """Steps in `n` frames, int64, shape (n, n_molecules, 3): all 0."""
+        return np.zeros((n, len(self._firsts), 3), np.int64)
+
+    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+        """Refuse frames that cannot be followed; no atom moves."""
+        return self._core.check(positions, dimensions)
+
+    def apply_from(
+        self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
+    ) -> list[tuple[int, str]]:
+        """Move molecules by the steps up to each frame, or up to the first that can be read."""
+        refused = self.apply(positions, dimensions)
+        rows = _readable(dimensions, refused)
+        if len(state) == len(positions):
+            self.move(positions, rows, state[rows])
+        elif len(rows):
+            *_, steps = self.steps(positions[rows], dimensions[rows])
+            self.move(positions, rows, state + steps)
+        return refused
+
+    def follower(self) -> Follower:
+        """Make what moves molecules from the first frame of the trajectory on."""
+        return _Follower(_InTurn(self), lengths_only=self.lengths_only)
+
+    def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
+        """Make what finds the steps up to some frames, which increase."""
+        return NoJumpScan(self, frames)
+
+    def count(self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray) -> Any:
+        """Add up steps over frames: centers in the first and last one, steps there and in rows."""
+        centers, _, steps = self.steps(positions, dimensions)
+        return centers[0], centers[-1], steps[-1], steps[rows]
+
+    def between(self, last: np.ndarray, first: np.ndarray, cell: np.ndarray) -> np.ndarray:
+        """Find the step from one frame to the next, by centers and the cell of the next one."""
+        return _whole_steps((first - last)[np.newaxis], cell[np.newaxis])[0]
+
+    def counted(self, steps: np.ndarray) -> np.ndarray:
+        """Steps as they are kept; `OverflowError` where they are too many."""
+        return _added(steps)
+
+    def steps(
+        self, positions: np.ndarray, dimensions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Find centers, cells, and steps from the first frame to each."""
+        weights, firsts = self._weights, self._firsts
+        centers = np.stack(
+            [np.add.reduceat(frame[self._columns] * weights, firsts) for frame in positions]
+        )
+        cells = _core.cell_vectors(dimensions)
+        steps = self.no_states(len(positions))
+        steps[1:] = _whole_steps(np.diff(centers, axis=0), cells[1:]).cumsum(axis=0)
+        return centers, cells, _added(steps)
+
+    def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
+        """Move molecules in some rows of a block by steps."""
+        for row, of_row in zip(rows, steps, strict=True):
+            positions[row, self._columns] += (of_row * STEP)[self._molecules]
+
+
+def _readable(dimensions: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
+    """Find the rows of frames that were read, and not refused."""
+    known = ~np.isnan(dimensions).any(axis=1)
+    known[[row for row, _ in refused]] = False
+    return np.flatnonzero(known)
+
+
+def _whole_steps(moved: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Find what makes moves of molecules the shortest ones, in whole numbers of `STEP`."""
+    crossed = np.rint(_fractions(moved, cells))
+    largest = np.abs(crossed).max(initial=0) * np.abs(cells).max(initial=0) / STEP
+    if not largest * 4 * max(1, len(cells)) < 2 * MOST_STEPS:
+        raise OverflowError("nojump: a molecule has moved too far to be followed")
+    return -_sums(crossed.astype(np.int64), np.rint(cells / STEP).astype(np.int64))
+
+
+def _added(steps: np.ndarray) -> np.ndarray:
+    """Steps that were added; `OverflowError` where they are too many."""
+    if steps.size and np.abs(steps).max() > MOST_STEPS:
+        raise OverflowError("nojump: a molecule has moved too far to be followed")
+    return steps
+
+
+class _InTurn:
+    """Moves molecules, block after block; threads wait for the one before."""
+
+    def __init__(self, steps: CoreSteps):
+        self._of = steps
+        self._changed = threading.Condition()
+        self._next: int | None = 0
+        self._steps = steps.no_states(1)[0]
+        self._last: np.ndarray | None = None
+
+    def move_on(
+        self, number: int, positions: np.ndarray, dimensions: np.ndarray
+    ) -> tuple[list[tuple[int, str]], np.ndarray] | None:
+        refused = self._of.apply(positions, dimensions)
+        rows = _readable(dimensions, refused)
+        steps = self._of.no_states(0)
+        if len(rows):
+            centers, cells, steps = self._of.steps(positions[rows], dimensions[rows])
+        with self._changed:
+            self._changed.wait_for(lambda: self._next is None or self._next >= number)
+            if self._next != number:
+                return None
+            begin = self._steps
+            if len(rows):
+                if self._last is not None:
+                    begin = begin + self._of.between(self._last, centers[0], cells[0])
+                self._steps, self._last = _added(begin + steps[-1]), centers[-1]
+            self._next += 1
+            self._changed.notify_all()
+        self._of.move(positions, rows, begin + steps)
+        return refused, begin
+
+    def close(self) -> None:
+        with self._changed:
+            self._next = None
+            self._changed.notify_all()
+
 
 class NoJumpScan:
     """Worker's half of the first pass: counts images over blocks, relative to their first frame.
 
-    Images are noted in the frames `wanted`.
+    Images, or steps of molecules, are noted in the frames `wanted`.
     """
 
-    def __init__(self, nojump: CoreNoJump, wanted: np.ndarray):
+    def __init__(self, nojump: CoreNoJump | CoreSteps, wanted: np.ndarray):
         self._nojump, self._wanted = nojump, wanted
 
     def compute(self, block: Block) -> Images | None:
@@ -152,7 +394,7 @@ class NoJumpScan:
         rows = np.searchsorted(frames, noted).astype(np.int64)
         first, last, moved, images = self._nojump.count(block.raw[0], dimensions, rows)
         cells = _core.cell_vectors(dimensions)
-        changes = frames[1:][changed(cells)]
+        changes = frames[1:][changed(cells, lengths_only=self._nojump.lengths_only)]
         found = first, last, moved, noted, images, cells[[0, -1]], changes
         return int(frames[0]), int(frames[-1]), *found
 
@@ -162,18 +404,20 @@ class NoJumpScan:
             return right if left is None else left
         begin, left_end, first, left_last, left_moved, left_noted, left_images = left[:7]
         right_begin, end, right_first, last, right_moved, right_noted, right_images = right[:7]
-        between = left_moved - np.rint(right_first - left_last).astype(np.int64)
+        (left_cells, left_changes), (right_cells, right_changes) = left[7:], right[7:]
+        nojump = self._nojump
+        between = left_moved + nojump.between(left_last, right_first, right_cells[0])
         crossed = self._wanted[(self._wanted > left_end) & (self._wanted <= right_begin)]
         noted = np.concatenate([left_noted, crossed, right_noted])
-        images = self._nojump.no_states(len(noted))
+        images = nojump.no_states(len(noted))
         images[: len(left_noted)] = left_images
-        images[len(left_noted) : len(noted) - len(right_noted)] = _counted(between)
+        images[len(left_noted) : len(noted) - len(right_noted)] = nojump.counted(between)
         # One by one: of all at once, there would be copies of four times the size.
         for k in range(len(right_noted)):
-            images[len(noted) - len(right_noted) + k] = _counted(right_images[k] + between)
-        moved = _counted(right_moved + between)
-        (left_cells, left_changes), (right_cells, right_changes) = left[7:], right[7:]
-        met = changed(np.stack([left_cells[1], right_cells[0]]))
+            images[len(noted) - len(right_noted) + k] = nojump.counted(right_images[k] + between)
+        moved = nojump.counted(right_moved + between)
+        ends = np.stack([left_cells[1], right_cells[0]])
+        met = changed(ends, lengths_only=nojump.lengths_only)
         changes = np.concatenate([left_changes, np.array([right_begin])[met], right_changes])
         ends = np.stack([left_cells[0], right_cells[1]])
         return begin, end, first, last, moved, noted, images, ends, changes
@@ -181,8 +425,8 @@ class NoJumpScan:
     def states(self, merged: Images | None) -> tuple[np.ndarray, np.ndarray]:
         """Images in each frame that is wanted, and frames whose cell changes by more than half.
 
-        The images are int16, of shape (n_wanted, n_followed, 3): 0 until the first frame that can
-        be read, and after the last one.
+        The images are int16, of shape (n_wanted, n_followed, 3), and steps of molecules int64: 0
+        until the first frame that can be read, and after the last one.
         """
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:
@@ -194,8 +438,8 @@ class NoJumpScan:
 class _Follower:
     """Moves atoms to their images, block after block."""
 
-    def __init__(self, core: _core.NoJumpFollower):
-        self._core = core
+    def __init__(self, core: _core.NoJumpFollower | _InTurn, *, lengths_only: bool):
+        self._core, self._lengths_only = core, lengths_only
         self._dimensions: dict[int, np.ndarray] = {}
 
     def move_on(
@@ -220,7 +464,8 @@ class _Follower:
         blocks = [self._dimensions[number] for number in sorted(self._dimensions)]
         dimensions = np.concatenate([np.empty((0, 6), np.float32), *blocks])
         frames = np.flatnonzero(~np.isnan(dimensions).any(axis=1))
-        return frames[1:][changed(_core.cell_vectors(dimensions[frames]))]
+        cells = _core.cell_vectors(dimensions[frames])
+        return frames[1:][changed(cells, lengths_only=self._lengths_only)]
 
 
 def _counted(images: np.ndarray) -> np.ndarray:
