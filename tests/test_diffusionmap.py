@@ -134,6 +134,25 @@ def test_a_metric_that_raises(ca):
         DistanceMatrix(ca, metric=fails).run(stop=3)
 
 
+def test_a_metric_that_gives_no_number(ca):
+    with pytest.raises(AnalysisError, match=r"TypeError: .*NoneType"):
+        DistanceMatrix(ca, metric=lambda a, b, weights: None).run(stop=3)
+
+
+def test_no_metric_sees_frames_that_were_left_out(damaged):
+    system, frames = damaged
+
+    def one(a, b, weights):
+        assert np.isfinite(a).all() and np.isfinite(b).all()
+        return 1.0
+
+    group = paceline.Universe(*system).atoms[:5]
+    found = DistanceMatrix(group, metric=one).run(on_error="skip").results.dist_matrix
+    expected = np.zeros(98, bool)
+    expected[frames] = True
+    np.testing.assert_array_equal(np.isnan(found), expected[:, None] | expected)
+
+
 def test_condensed_and_in_single_precision(ca, superposed):
     condensed = matrix(ca, superposition=True, condensed=True)
     np.testing.assert_array_equal(squareform(condensed), superposed)
@@ -323,6 +342,8 @@ def test_bad_input(ca):
         DistanceMatrix(ca, metric=largest_move, superposition=True)
     with pytest.raises((TypeError, ValueError), match="weights"):
         DistanceMatrix(ca, weights=[1.0])
+    with pytest.raises(TypeError, match="metric must be a function"):
+        DistanceMatrix(ca, metric="rmsd")
     theirs = diffusionmap.DistanceMatrix(ca, metric=largest_move)
     with pytest.raises(UnsupportedError, match="any function"):
         DistanceMatrix.like(theirs)

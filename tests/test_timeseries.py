@@ -244,6 +244,19 @@ class TestReduce:
         found = paceline.Reduce(self.total, self.add, atoms).run(on_error="skip")
         assert found.results.value[0] == 98 - len(frames)
 
+    @pytest.mark.parametrize("block_frames", [1, 64])
+    def test_no_function_sees_a_leaf_without_frames(self, block_frames, damaged):
+        """All 16 frames of the second leaf are damaged, and have no largest position."""
+        atoms = paceline.Universe(*damaged[0]).atoms[:3]
+
+        def largest(**options):
+            one = paceline.Reduce(lambda block: block.positions.max(axis=0), np.maximum, atoms)
+            return one.run(on_error="skip", block_frames=block_frames, **options).results.value
+
+        assert np.isfinite(largest()).all()
+        with pytest.raises(UnsupportedError, match="Reduce of .*: no frame could be read"):
+            largest(start=16, stop=32)
+
     def test_errors(self, universe):
         with pytest.raises(TypeError, match="merges"):
             paceline.Reduce(self.total, None, universe.atoms)
@@ -269,6 +282,35 @@ def test_frames_that_were_left_out_are_missing_in_any_dtype(dtype, damaged):
     assert np.array_equal(missing.all(axis=1), np.isin([*range(98), 3], frames))
     assert np.array_equal(missing.any(axis=1), missing.all(axis=1))
     assert found.dtype == ("f8" if dtype in ("i8", "?") else dtype)
+
+
+def test_no_function_sees_a_damaged_frame_beside_others(damaged):
+    system, frames = damaged
+    ca = paceline.Universe(*system).select_atoms("name CA")
+
+    def sizes(block):
+        if block.frames[0] != 16:
+            assert np.isfinite(block.positions).all()
+            assert len(block.times) == len(block)
+        return block.frames
+
+    series = paceline.TimeSeries(sizes, ca).run(on_error="skip", backend="serial", block_frames=16)
+    kept = np.setdiff1d(np.arange(98), frames)
+    assert np.array_equal(series.results.timeseries[kept], kept)
+    assert np.isnan(series.results.timeseries[frames]).all()
+
+
+def test_masked_numbers_are_refused(universe):
+    def masked(block):
+        return np.ma.masked_less(block.frames, 3)
+
+    def records(block):
+        return np.ones(len(block), int), masked(block)
+
+    for one in (paceline.TimeSeries(masked, universe), paceline.RaggedTimeSeries(records, universe)):
+        with pytest.raises(AnalysisError, match=r"frames 0 to 15: expected an array, found .*masked"):
+            one.run(backend="serial", block_frames=16)
+        one.run(start=3)  # none is masked
 
 
 def test_records_that_cannot_be_missing_are_an_error(damaged):

@@ -83,7 +83,7 @@ class DistanceMatrix(AnalysisBase):
     SelectionError
         No atoms are selected.
     TypeError, ValueError
-        Weights or a type that cannot be.
+        Weights, a metric or a type that cannot be.
     UnsupportedError
         The group updates itself, or positions and matrix have no room in the temporary folder.
 
@@ -124,6 +124,8 @@ class DistanceMatrix(AnalysisBase):
             raise SelectionError(f"select: no atoms match {select!r}")
         self.atoms, self._select = atoms, select
         self._metric = None if _is_rmsd(metric) else metric
+        if not (self._metric is None or callable(self._metric)):
+            raise TypeError(f"metric must be a function, or None, not {metric!r}")
         if self._metric is not None and superposition:
             raise ValueError("give superposition=True or a metric of your own, not both")
         self._cutoff = float(cutoff)
@@ -236,11 +238,14 @@ class _PairMetrics:
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
         """Return the distances of each frame of one part from each of the other one."""
-        found = [
-            [self._metric(a, b, weights=self._weights) for b in second.astype(np.float64)]
-            for a in first.astype(np.float64)
-        ]
-        return (_tile(np.array(found, dtype=np.float64), self._cutoff, size),)
+        found = np.full((len(first), len(second)), np.nan)
+        rows, columns = (np.flatnonzero(~left_out(some)) for some in (first, second))
+        first, second = first.astype(np.float64), second.astype(np.float64)
+        for i in rows:
+            for j in columns:
+                # A number: what a function without return gives would be NaN.
+                found[i, j] = float(self._metric(first[i], second[j], weights=self._weights))
+        return (_tile(found, self._cutoff, size),)
 
 
 def _tile(distances: np.ndarray, cutoff: float, size: int) -> np.ndarray:

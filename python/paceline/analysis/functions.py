@@ -162,8 +162,9 @@ class TimeSeries(_Series):
     function : callable
         Takes a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
         `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
-        axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone,
-        or on those of its `halo`.
+        axis is the block's frames. Blocks are cut anywhere, and hold damaged frames only where
+        all of theirs are, or with a halo: a row must depend on its frame alone, or on those of its
+        `halo`.
     atomgroup : AtomGroup or Universe
         Atoms whose positions the function sees, in this order. Of a group that updates itself it
         sees all atoms that may matter, and `block.selected` has the columns of those that are in
@@ -358,7 +359,8 @@ class Reduce(_FunctionAnalysis):
     ----------
     function : callable
         Takes a block (`paceline.block.Block`) and returns a partial result, any object that can be
-        pickled: a sum and a count, say, never a mean.
+        pickled: a sum and a count, say, never a mean; or None for nothing. Blocks hold no damaged
+        frames.
     merge : callable
         Takes the partial results of neighbouring frames, earlier ones first, and returns that of
         all of them. It may change and return its first argument.
@@ -382,9 +384,10 @@ class Reduce(_FunctionAnalysis):
     TypeError
         A function cannot be called.
     UnsupportedError
-        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+        MDTraj is not installed, or other fields than positions are asked for with its blocks. In
+        the run: no frame could be read.
     ValueError
-        An unknown field or kind of block, or no frame is left.
+        An unknown field or kind of block.
 
     Examples
     --------
@@ -424,6 +427,8 @@ class Reduce(_FunctionAnalysis):
 
     def finish(self, value: Any) -> None:
         """Keep the merged partial result."""
+        if self.left_out.all():
+            raise UnsupportedError(f"{self.name}: no frame could be read")
         self.results = Results(provenance=self.record(), value=value)
 
 
@@ -558,13 +563,18 @@ class _Function:
 
 
 class _FunctionAndMerge(_Function):
-    """Worker's half of `Reduce`."""
+    """Worker's half of `Reduce`; None is the partial result of no frames."""
 
     def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
         super().__init__(function)
         self._merge = merge
 
+    def compute(self, block: Block) -> Any:
+        return super().compute(block) if len(block) else None
+
     def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
         return self._merge(left, right)
 
 

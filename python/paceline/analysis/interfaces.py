@@ -26,7 +26,11 @@ class PerFrame(Protocol):
     """
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block's frames, shape (n_frames, …)."""
+        """Compute the rows of a block's frames, shape (n_frames, …).
+
+        Frames that were left out have positions that are NaN, and their rows are dropped. They are
+        not among the block's if it has others too, without `returns_new` and a halo.
+        """
 
 
 class Reduction(Protocol):
@@ -36,7 +40,10 @@ class Reduction(Protocol):
     """
 
     def compute(self, block: Block) -> Any:
-        """Compute the partial result of one leaf."""
+        """Compute the partial result of one leaf without its unreadable frames.
+
+        It may be left with none, whose partial result changes nothing where it is merged.
+        """
 
     def merge(self, left: Any, right: Any) -> Any:
         """Merge the partial results of two neighbours."""

@@ -351,11 +351,7 @@ class Worker:
             if analysis.has_states:
                 parts = _rows_from(analysis, self._leaves_of(block, task), state, where)
             else:
-                parts = [computation.compute(block)]
-                if not _returns_new(computation):
-                    # A copy: the function may fill the same array again for the next block.
-                    parts = [np.array(parts[0])]
-                _check_rows(parts[0], len(block), f"{analysis.name} on {where}")
+                parts = [_rows_of(analysis, block, f"{analysis.name} on {where}")]
         except _Unusable as error:
             raise AnalysisError(str(error)) from None
         except Exception as error:
@@ -398,6 +394,46 @@ class _Unusable(Exception):
     """Found where a function should have returned rows or records."""
 
 
+def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
+    """Compute the rows of a block."""
+    computation: Any = analysis.computation
+    if _returns_new(computation):
+        rows = computation.compute(block)
+    elif any(analysis.halo):
+        rows = _array(computation.compute(block), where).copy()
+    else:
+        return _rows_of_readable(computation.compute, block, where)
+    _check_rows(rows, len(block), where)
+    return rows
+
+
+def _rows_of_readable(
+    compute: Callable[..., Any], block: Block, where: str, *state: Any
+) -> np.ndarray:
+    """Compute the rows of frames that could be read; others have zeros, which are dropped."""
+    readable = block.steps != DAMAGED_STEP
+    if readable.all() or not readable.any():  # of damaged ones for the shape, and to be dropped
+        own = _array(compute(block, *state), where)
+        _check_rows(own, len(block), where)
+        # A copy: the function may fill the same array again for the next block.
+        return own.copy()
+    own = _array(compute(block[readable], *state), where)
+    _check_rows(own, int(readable.sum()), where)
+    rows = np.zeros((len(block), *own.shape[1:]), own.dtype)
+    rows[readable] = own
+    return rows
+
+
+def _array(found: Any, where: str) -> np.ndarray:
+    """Convert to an array; numbers that are masked have no place in it."""
+    if np.ma.is_masked(found):
+        raise _Unusable(
+            f"{where}: expected an array, found one with masked numbers: fill them, as with "
+            ".filled(np.nan)"
+        )
+    return np.asarray(found)
+
+
 def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
     """Raise `_Unusable` for what is not a row of numbers for each frame."""
     if rows.ndim == 0 or len(rows) != n_frames:
@@ -421,7 +457,7 @@ def _records_of(computation: Any, block: Block, where: str) -> Records:
             f"{where}: expected a pair, the number of records of each frame and the records, found "
             f"{type(found).__name__}"
         )
-    numbers, records = map(np.asarray, found)
+    numbers, records = (_array(one, where) for one in found)
     n_frames = int(readable.sum())
     if numbers.shape != (n_frames,) or numbers.dtype.kind not in "iu" or (numbers < 0).any():
         raise _Unusable(
@@ -455,13 +491,8 @@ def _rows_from(
     states = tree_accumulate(changes, analysis.merge_states, state)
     parts: list[np.ndarray] = []
     for leaf, before in zip(leaves, states, strict=True):
-        readable = leaf.steps != DAMAGED_STEP
-        if not readable.any():
-            readable[:] = True  # for the shape of the rows, which are dropped
-        own = np.asarray(computation.compute(leaf[readable], analysis.own_state(before)))
-        _check_rows(own, int(readable.sum()), f"{analysis.name} on {where}")
-        rows = np.zeros((len(leaf), *own.shape[1:]), own.dtype)
-        rows[readable] = own
+        own = analysis.own_state(before)
+        rows = _rows_of_readable(computation.compute, leaf, f"{analysis.name} on {where}", own)
         parts.append(rows)
     return parts
 
