@@ -205,21 +205,25 @@ class _SharedFile:
         return cls(array) if CAN_SHARE else None
 
     @cached_property
-    def _copy(self) -> np.ndarray:
-        """The array in a file: itself, or a copy."""
+    def _copy(self) -> np.ndarray | None:
+        """The array in a file: itself, or a copy; None where the folder has no room for one."""
         if hasattr(self._array, "file"):
             return self._array
-        copy = allocate(self._array.shape, self._array.dtype, 0)
+        try:
+            copy = allocate(self._array.shape, self._array.dtype, 0)
+        except OSError:  # parts are sent instead
+            return None
         copy[:] = self._array
         return copy
 
     def place(self, view: np.ndarray) -> tuple[Any, ...] | None:
-        """Find where in the file a view of the array is; None if it is none."""
+        """Find where in the file a view of the array is; None if it is none, or has no file."""
         begin, end = byte_bounds(self._array)
         first, last = byte_bounds(view)
-        if not begin <= first < last <= end:
+        copy = self._copy if begin <= first < last <= end else None
+        if copy is None:
             return None
-        shared = SharedFile.of(self._copy.file.fileno())  # type: ignore[attr-defined]
+        shared = SharedFile.of(copy.file.fileno())  # type: ignore[attr-defined]
         start = view.__array_interface__["data"][0] - first
         bounds = first - begin, last - first
         return shared, bounds, start, view.shape, view.strides, view.dtype.str
