@@ -30,7 +30,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5 import check_decoding, conventions, sandbox
+from paceline.hdf5 import conventions, h5py_reader, sandbox
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.read_options import Hdf5Options
@@ -152,18 +152,18 @@ class TestChunks:
         path = write(tmp_path / "a.h5md", **CHUNKED, compression=32015, compression_opts=(3,))
         offset, _ = chunk_of(path, 6)
         patch(path, offset + 4, b"\x35")  # another size, and a dictionary
-        read = check_decoding._read
+        read = h5py_reader._read_frame
 
         def read_without_an_error(reader, index, field, frame, n_atoms):
             try:
                 return read(reader, index, field, frame, n_atoms)
             except DamagedFileError:
-                if isinstance(reader, check_decoding.H5pyReader):
+                if isinstance(reader, h5py_reader.H5pyReader):
                     return np.zeros((1, n_atoms, 3), dtype=np.float32)
                 raise
 
         # Which of several filters HDF5 has depends on what else was imported.
-        monkeypatch.setattr(check_decoding, "_read", read_without_an_error)
+        monkeypatch.setattr(h5py_reader, "_read_frame", read_without_an_error)
         # Not in the helper process, which has the function as it is.
         monkeypatch.setattr(
             "paceline.hdf5.trajectory.run_in_sandbox",

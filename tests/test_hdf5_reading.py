@@ -28,10 +28,10 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.hdf5 import conventions, trajectory
+from paceline.hdf5.chunk_index import ChunkReader
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
-from paceline.hdf5.reader import ChunkReader
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.schedule import plan

@@ -1,6 +1,7 @@
-"""Index of an HDF5 trajectory: its frames, its datasets, and where their chunks lie.
+"""Index of an HDF5 trajectory, and the core's reader of its chunks.
 
-Plain data that workers load without h5py.
+The index is plain data, its frames, its datasets and where their chunks lie, and workers load all
+of it without h5py.
 """
 
 import math
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from paceline import _core
 from paceline.block import FIELDS, FrameBuffer, field_bits
+from paceline.trajectory.source import Extents, FileReadStats
 
 #: HDF5's registered numbers of the filters that the core undoes.
 DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015
@@ -293,3 +296,44 @@ class FileDatasets:
         return tuple(
             element if bit else None for element, bit in zip(self.elements, bits, strict=True)
         )
+
+
+class ChunkReader:
+    """Read chunks at their offsets; atoms rise, None for all."""
+
+    def __init__(self, file: FileDatasets, atoms: np.ndarray | None, fields: int):
+        self._elements = file.selected(fields)
+        self._reader = _core.ChunkReader(
+            file.path,
+            file.samples,
+            self._elements,
+            n_atoms=file.n_atoms,
+            atoms=atoms,
+            ids=file.ids,
+            id_order=file.id_order,
+        )
+
+    def _slices(self, index: BlockIndex) -> list[IndexSlice | None]:
+        pairs = zip(self._elements, index.elements, strict=True)
+        return [None if element is None else part for element, part in pairs]
+
+    def read_ahead(self, extents: Extents) -> None:
+        """Ask for the bytes of frames that will be read soon."""
+        self._reader.read_ahead(self._slices(extents.slices[0]))
+
+    def read(
+        self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
+    ) -> FileReadStats:
+        """Read frames into arrays; a validity check wants every byte looked at."""
+        index = extents.slices[0]
+        cost = self._reader.read(
+            self._slices(index),
+            # Messages count frames in the file, blocks in the run.
+            replace(buffer, frames=extents.frames.astype(np.int64)),
+            ids=index.ids,
+            required=required,
+            skip=skip,
+            whole=buffer.validity is not None,
+        )
+        index.fill(buffer, cost[-1])
+        return cost

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,18 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
-from paceline.hdf5.chunk_index import ABSENT, BlockIndex, ChunkExtents, ChunkIndex, Element
+from paceline.hdf5.chunk_index import (
+    ABSENT,
+    BlockIndex,
+    ChunkExtents,
+    ChunkIndex,
+    ChunkReader,
+    Element,
+    FileDatasets,
+)
 from paceline.hdf5.read_options import Hdf5Options
-from paceline.hdf5.reader import Hdf5FileSpec
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.trajectory.source import TrajectoryFile
+from paceline.trajectory.source import FileReader, TrajectoryFile
 
 if TYPE_CHECKING:
     from paceline.hdf5.observables import Quantities
@@ -64,6 +71,41 @@ def _stated_size(path: str) -> int:
     return int.from_bytes(head[first + 2 * width : first + 3 * width], "little")
 
 
+@dataclass(frozen=True)
+class Hdf5FileSpec(FileDatasets):
+    """Everything a worker needs to open an HDF5 file; pickled, unless it has a communicator."""
+
+    @classmethod
+    def of(
+        cls, path: str, samples: bytes, index: ChunkIndex, driver: str | None, external: bool
+    ) -> "Hdf5FileSpec":
+        """Describe an indexed file."""
+        return cls(
+            path,
+            samples,
+            index.n_atoms,
+            tuple(_without_frames(index.elements.get(field)) for field in FIELDS),
+            _without_frames(index.ids),
+            index.id_order,
+            driver,
+            external,
+        )
+
+    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
+        """Open it with the core, where that can read everything selected, else with h5py."""
+        found = [element for element in (*self.selected(fields), self.ids) if element is not None]
+        if self.driver is not None or any(element.dataset.h5py_fallback for element in found):
+            # Other workers do not load HDF5's own library.
+            from paceline.hdf5.h5py_reader import H5pyReader
+
+            return H5pyReader(self, atoms, fields)
+        return ChunkReader(self, atoms, fields)
+
+
+def _without_frames(element: Element | None) -> Element | None:
+    return None if element is None else element.without_frames()
+
+
 class Hdf5File:
     """An HDF5 trajectory and its index: a `paceline.trajectory.source.TrajectoryFile`."""
 
@@ -101,10 +143,10 @@ class Hdf5File:
     @classmethod
     def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
         # Only the sandbox loads HDF5's library.
-        from paceline.hdf5.check_decoding import verify
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared
         from paceline.hdf5.file import File, check_mpi_build, damaged
+        from paceline.hdf5.h5py_reader import verify_decoding
 
         if options.driver is not None:
             check_mpi_build()
@@ -131,7 +173,7 @@ class Hdf5File:
             index = replace(index, notes=[*notes, *index.notes])
         if options.driver is None:
             spec = Hdf5FileSpec.of(path, samples, index, None, options.external)
-            index = verify(spec, index)
+            index = verify_decoding(spec, index)
         return cls(path, samples, index, options.driver, options.external)
 
     @property
