@@ -207,8 +207,7 @@ def spread(how: str, n_rows: str) -> Any:
     """Seconds until all ranks have rows of the first; MB that these take, by what a page is."""
     from mpi4py import MPI
 
-    from paceline.backends.mpi import gather
-    from paceline.backends.mpi.session import RankCollectiveRun
+    from paceline.backends.mpi import RankCollectiveRun, gather
 
     if how == "copied":
         gather.SHARED = sys.maxsize

@@ -48,7 +48,7 @@ def ours(topology: str, told: str) -> dict[str, float] | None:
     from mpi4py import MPI
 
     import paceline.analysis.rms  # noqa: F401
-    from paceline.backends.mpi.session import run_on_first_rank
+    from paceline.backends.mpi import run_on_first_rank
 
     found: list[dict[str, float]] = []
     MPI.COMM_WORLD.Barrier()
