@@ -18,8 +18,8 @@ from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.storage_layout import ROW_BYTES, Compression, choose_layout, parse_compression
-from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
+from paceline.snapshot.output import Contents, Heading, Settings
 from paceline.trajectory.mdanalysis_reader import Reader
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")

@@ -15,9 +15,8 @@ import pytest
 
 from paceline.hdf5 import h5md_tree
 from paceline.snapshot.crash_safe_file import ALIGNMENT
-from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
-from paceline.snapshot.output import Output
+from paceline.snapshot.output import Contents, Heading, Output, Settings
 from paceline.trajectory.mdanalysis_reader import Reader
 
 N_ATOMS = 3

@@ -9,15 +9,18 @@ from paceline import _core
 from paceline._util.files import check_output
 from paceline.block import field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.file_interface import (
+from paceline.snapshot.output import (
     Container,
     Contents,
+    FrameOffsets,
+    FrameSeries,
     Heading,
+    Output,
+    Piece,
     Place,
     Settings,
     check_atom_count,
 )
-from paceline.snapshot.output import FrameOffsets, FrameSeries, Output, Piece
 
 Made = TypeVar("Made")
 

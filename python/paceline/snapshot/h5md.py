@@ -29,16 +29,16 @@ from paceline.hdf5.storage_layout import DatasetLayout
 from paceline.hdf5.units import OUR_UNITS
 from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
 from paceline.snapshot.crash_safe_file import ALIGNMENT, CrashSafeFile, RowCount, superblock_end
-from paceline.snapshot.file_interface import (
+from paceline.snapshot.output import (
     Container,
     Contents,
     Heading,
+    Output,
     Place,
     Settings,
     check_atom_count,
     check_contents,
 )
-from paceline.snapshot.output import Output
 
 #: Bytes of a chunk, at the most: HDF5 counts them in 32 bits.
 _LARGEST_CHUNK = 2**32 - 1

@@ -10,7 +10,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS
 from paceline.errors import UnwritableError
-from paceline.snapshot.file_interface import Heading
+from paceline.snapshot.output import Heading
 
 #: Characters of a name.
 WIDTH = 8

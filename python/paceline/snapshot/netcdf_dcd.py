@@ -13,16 +13,19 @@ from paceline.errors import (
     UnsupportedError,
     UnwritableError,
 )
-from paceline.snapshot.file_interface import (
+from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
+from paceline.snapshot.output import (
     Contents,
+    FrameOffsets,
+    FrameSeries,
     Heading,
+    Output,
+    Piece,
     Settings,
     check_atom_count,
     check_cell_orientation,
     spans,
 )
-from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
-from paceline.snapshot.output import FrameOffsets, FrameSeries, Output, Piece
 
 #: Fields and the variables of Amber's convention that hold them.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}

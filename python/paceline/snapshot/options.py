@@ -14,7 +14,7 @@ from paceline import _core
 from paceline._util.files import parse_size
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.file_interface import Container, Contents, Settings
+from paceline.snapshot.output import Container, Contents, Settings
 
 if TYPE_CHECKING:
     from paceline.snapshot.local_atoms import LocalAtoms

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 from paceline import _core
 from paceline._util.files import writing_to
 from paceline.errors import PacelineWarning, UnwritableError
-from paceline.snapshot.file_interface import Container, Contents
 from paceline.snapshot.io_ranks import choose_writers, given_writers
 from paceline.snapshot.local_atoms import LocalAtoms, check_agreement
 from paceline.snapshot.options import (
@@ -21,6 +20,7 @@ from paceline.snapshot.options import (
     register_open_file,
     unregister,
 )
+from paceline.snapshot.output import Container, Contents
 from paceline.snapshot.static_properties import (
     STATIC_PROPERTIES,
     StaticProperties,
