@@ -16,9 +16,8 @@ from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 from helpers.programs import needs_program
 
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.snapshot.io_ranks import WORTH, choose_writers, given_writers, spread
 from paceline.snapshot.local_atoms import angles_of, cell_of, lengths_and_cosines, names_as_bytes
-from paceline.snapshot.options import format_of
+from paceline.snapshot.options import WRITER_BYTES, choose_writers, format_of, given_writers, spread
 from paceline.snapshot.output import Output
 from paceline.trajectory.mdanalysis_reader import Reader
 
@@ -244,9 +243,9 @@ def test_only_a_file_system_that_can_keeps_room(tmp_path, monkeypatch, reason):
 
 
 def test_writers_are_spread():
-    assert choose_writers(["a"] * 16, 1000 * WORTH) == list(range(16))
-    assert choose_writers(["a"] * 16, 3 * WORTH) == [0, 8]
-    assert choose_writers(["a", "b", "a", "b"], 2 * WORTH) == [0, 1]
+    assert choose_writers(["a"] * 16, 1000 * WRITER_BYTES) == list(range(16))
+    assert choose_writers(["a"] * 16, 3 * WRITER_BYTES) == [0, 8]
+    assert choose_writers(["a", "b", "a", "b"], 2 * WRITER_BYTES) == [0, 1]
     assert choose_writers(["a"] * 3, 100) == [0]
     assert len(choose_writers(["a"] * 256, 10**10)) == 128
     assert spread(["a", "a", "a", "b"], 3) == [0, 1, 3]

@@ -13,7 +13,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import parse_size
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.snapshot.io_ranks import choose_readers
+from paceline.snapshot.options import choose_readers
 from paceline.snapshot.stored_frame import FrameInfo, SnapshotFile
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from paceline import _core
 from paceline._util.files import writing_to
 from paceline.errors import PacelineWarning, UnwritableError
-from paceline.snapshot.io_ranks import choose_writers, given_writers
 from paceline.snapshot.local_atoms import LocalAtoms, check_agreement
 from paceline.snapshot.options import (
     WriterOptions,
+    choose_writers,
+    given_writers,
     options_of,
     register_open_file,
     unregister,
