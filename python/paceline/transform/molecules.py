@@ -403,6 +403,9 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
             ", guess them with universe.atoms.guess_bonds(), or name the molecules that have "
             "bonds: unwrap(atomgroup)",
         )
+    # Atoms that nobody looks at, such as virtual sites, may lie anywhere.
+    parts = np.unique(np.stack([residue_of[atoms], fragments[atoms]]), axis=1)
+    residues, n_parts = np.unique(parts[0], return_counts=True)
     divided = residues[n_parts > 1]
     if len(divided):
         warn(
