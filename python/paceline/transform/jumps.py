@@ -297,19 +297,23 @@ class CoreSteps:
         self, positions: np.ndarray, dimensions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find centers, cells, and steps from the first frame to each."""
-        weights, firsts = self._weights, self._firsts
-        centers = np.stack(
-            [np.add.reduceat(frame[self._columns] * weights, firsts) for frame in positions]
-        )
+        centers = np.stack([self._centers(frame) for frame in positions])
         cells = _core.cell_vectors(dimensions)
         steps = self.no_states(len(positions))
         steps[1:] = _whole_steps(np.diff(centers, axis=0), cells[1:]).cumsum(axis=0)
         return centers, cells, _added(steps)
 
+    def _centers(self, frame: np.ndarray) -> np.ndarray:
+        """Compute the centers of molecules in a frame, float64, shape (n_molecules, 3)."""
+        weighted = frame.take(self._columns, axis=0) * self._weights
+        return np.column_stack([np.bincount(self._molecules, axis) for axis in weighted.T])
+
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
         """Move molecules in some rows of a block by steps."""
         for row, of_row in zip(rows, steps, strict=True):
-            positions[row, self._columns] += (of_row * STEP)[self._molecules]
+            moves = (of_row * STEP).take(self._molecules, axis=0)
+            frame = positions[row]
+            frame[self._columns] = frame.take(self._columns, axis=0) + moves
 
 
 def _readable(dimensions: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
@@ -325,7 +329,11 @@ def _whole_steps(moved: np.ndarray, cells: np.ndarray) -> np.ndarray:
     largest = np.abs(crossed).max(initial=0) * np.abs(cells).max(initial=0) / STEP
     if not largest * 4 * max(1, len(cells)) < 2 * MOST_STEPS:
         raise OverflowError("nojump: a molecule has moved too far to be followed")
-    return -_sums(crossed.astype(np.int64), np.rint(cells / STEP).astype(np.int64))
+    steps = np.zeros(crossed.shape, np.int64)
+    some = np.nonzero(crossed.any(axis=-1))  # few cross in a frame
+    vectors = np.rint(cells / STEP).astype(np.int64)[some[0]]
+    steps[some] = -_sums(crossed[some][:, np.newaxis].astype(np.int64), vectors)[:, 0]
+    return steps
 
 
 def _added(steps: np.ndarray) -> np.ndarray:
