@@ -359,3 +359,11 @@ def test_maps_of_nan_positions_are_an_error(tmp_path):
 def test_what_makes_no_map_is_refused(select, options, error, words, universe):
     with pytest.raises(error, match=words):
         ContactMap(universe.select_atoms(select), **options)
+
+
+def test_a_map_needs_no_numbers_of_residues():
+    made = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
+    made.atoms.positions = 2.0 * np.arange(12).reshape(4, 3)
+    results = ContactMap(made.atoms, cutoff=11.0, scheme="closest").run().results
+    assert results.counts.tolist() == [[1, 1], [1, 1]]
+    assert results.table.columns["other residue"].tolist() == [1]

@@ -8,7 +8,7 @@ import pytest
 from MDAnalysis.lib.distances import capped_distance, distance_array, self_capped_distance
 
 import paceline
-from paceline.analysis.neighbors import NeighborList
+from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
@@ -116,6 +116,9 @@ def test_bad_input_of_neighbors(universe, adk_in_water):
         NeighborList(atoms, exclude_same="chain")
     with pytest.raises(SelectionError, match="ag2 holds no atoms"):
         NeighborList(atoms, atoms[:0])
+    with pytest.raises(ValueError, match="one value an atom, not 'positions'"):
+        NeighborList(atoms).run(stop=1).count_by_type("positions")
+    assert not hasattr(CoordinationNumbers(atoms), "count_by_type")  # there are no pairs
     without_bonds = paceline.Universe(*adk_in_water).atoms[:9]
     with pytest.raises(UnsupportedError, match="exclude_same='fragment' needs bonds"):
         NeighborList(without_bonds, exclude_same="fragment")

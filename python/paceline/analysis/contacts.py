@@ -457,7 +457,7 @@ class ContactMap(AnalysisBase):
         counts[first, second] = counts[second, first] = of_pairs
         with np.errstate(invalid="ignore"):
             frequencies = counts / np.float64(n_frames)
-        resids = self.residues.resids
+        resids = getattr(self.residues, "resids", self.residues.resindices)
         columns = {
             "residue": resids[first],
             "other residue": resids[second],

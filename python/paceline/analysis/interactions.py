@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline.analysis.base import describe_frames
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
+from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.errors import UnsupportedError
@@ -151,7 +151,7 @@ def _atom_pairs(kind: str, analysis: Any) -> np.ndarray:
     """Indices of the atoms of each pair of an analysis: int64, shape (n_pairs, 2)."""
     if isinstance(analysis, HydrogenBondAnalysis):
         return analysis.results.hbonds[:, [1, 3]].astype(np.int64)
-    if isinstance(analysis, NeighborList) and not isinstance(analysis, CoordinationNumbers):
+    if isinstance(analysis, NeighborList):
         pairs = analysis.results.pairs
         return np.column_stack([pairs["first"], pairs["second"]]).astype(np.int64)
     raise TypeError(

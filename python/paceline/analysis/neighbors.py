@@ -17,7 +17,41 @@ from paceline.block import Block, check_refused
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
 
 
-class NeighborList(GroupsAnalysis):
+class _NearAtoms(GroupsAnalysis):
+    """Atoms of one or two groups that are within a cutoff of each other."""
+
+    def __init__(
+        self,
+        ag1: Any,
+        ag2: Any = None,
+        cutoff: float = 4.5,
+        *,
+        exclude_same: str | None = None,
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
+        self.cutoff, self.exclude_same = float(cutoff), exclude_same
+        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
+            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        self._labels = None
+        if exclude_same is not None:
+            of_groups = [shared_labels(one, exclude_same) for one in self._groups.values()]
+            numbers = np.unique(np.concatenate(of_groups), return_inverse=True)[1].reshape(-1)
+            self._labels = np.split(numbers, [len(of_groups[0])])[: len(of_groups)]
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        given = {"cutoff": self.cutoff, "exclude_same": self.exclude_same or "none"}
+        return {**super().parameters(), **given}
+
+    def _near_pairs(self) -> "_NearPairs":
+        """Number the atoms of both groups, and what they may not share."""
+        indices = [group.indices for group in self._groups.values()]
+        return _NearPairs(indices, self._labels, self._sizes, self.cutoff, self.pbc)
+
+
+class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     """Pairs of atoms within a cutoff, listed for each frame.
 
     The time grows with the number of atoms, not of pairs of them. Distances are rounded as
@@ -79,35 +113,9 @@ class NeighborList(GroupsAnalysis):
     ('ASP', 'ARG', 63)
     """
 
-    def __init__(
-        self,
-        ag1: Any,
-        ag2: Any = None,
-        cutoff: float = 4.5,
-        *,
-        exclude_same: str | None = None,
-        pbc: bool = True,
-        verbose: bool = False,
-    ):
-        super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
-        self.cutoff, self.exclude_same = float(cutoff), exclude_same
-        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
-            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
-        self._labels = None
-        if exclude_same is not None:
-            of_groups = [shared_labels(one, exclude_same) for one in self._groups.values()]
-            numbers = np.unique(np.concatenate(of_groups), return_inverse=True)[1].reshape(-1)
-            self._labels = np.split(numbers, [len(of_groups[0])])[: len(of_groups)]
-
-    def parameters(self) -> dict[str, Any]:
-        """Parameters, for the record that is saved with the results."""
-        given = {"cutoff": self.cutoff, "exclude_same": self.exclude_same or "none"}
-        return {**super().parameters(), **given}
-
     def prepare(self) -> Ragged:
         """Number the atoms of both groups, and what they may not share."""
-        indices = [group.indices for group in self._groups.values()]
-        return _NearPairs(indices, self._labels, self._sizes, self.cutoff, self.pbc)
+        return self._near_pairs()
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Keep the pairs, and count them."""
@@ -140,9 +148,16 @@ class NeighborList(GroupsAnalysis):
         list of (str, str, int)
             Values of the first and of the second atom, and the number of pairs; the most frequent
             first, and of equals in alphabetical order. Of one group, the lesser value comes first.
+
+        Raises
+        ------
+        ValueError
+            An attribute that has several numbers an atom, such as positions.
         """
-        values = getattr(self.atomgroup.universe.atoms, attribute)
-        kinds, numbers = np.unique(np.asarray(values).astype(str), return_inverse=True)
+        values = np.asarray(getattr(self.atomgroup.universe.atoms, attribute))
+        if values.ndim != 1:
+            raise ValueError(f"attribute must be one value an atom, not {attribute!r}")
+        kinds, numbers = np.unique(values.astype(str), return_inverse=True)
         pairs, counts = self._unique(numbers.reshape(-1), per_frame=False)
         found = [
             (str(kinds[i]), str(kinds[j]), int(n)) for (i, j), n in zip(pairs, counts, strict=True)
@@ -181,7 +196,7 @@ class NeighborList(GroupsAnalysis):
         return np.column_stack(np.divmod(keys, n)), counts
 
 
-class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
+class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
     """Number of neighbours of each atom within a cutoff, in each frame.
 
     Pairs are those of `NeighborList`.
@@ -252,11 +267,11 @@ class CoordinationNumbers(NeighborList):  # numpydoc ignore=PR02
         """
         return self.row_bytes * n_frames
 
-    def prepare(self) -> PerFrame:  # type: ignore[override]
+    def prepare(self) -> PerFrame:
         """Number the atoms of both groups, and what they may not share."""
-        return _Neighbours(super().prepare(), self._sizes[0])  # type: ignore[arg-type]
+        return _Neighbours(self._near_pairs(), self._sizes[0])
 
-    def finish(self, value: np.ndarray) -> None:  # type: ignore[override]
+    def finish(self, value: np.ndarray) -> None:
         """Keep the numbers, with frames and times."""
         mean = value.mean(axis=1, dtype=np.float64)
         name = "mean coordination number"
