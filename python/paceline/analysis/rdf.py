@@ -27,7 +27,7 @@ from paceline.analysis.updating import describe_group, follow_any
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.transform.base import check_static, compound_of_atoms, updates_itself
-from paceline.transform.compounds import (
+from paceline.transform.molecules import (
     CompoundCenters,
     Compounds,
     compounds_of,
