@@ -84,20 +84,20 @@ def world() -> "MPI.Intracomm":
     return MPI.COMM_WORLD
 
 
-def _is_launchers(library: str, environment: Mapping[str, str] = os.environ) -> bool:
+def _is_launchers(library: str) -> bool:
     """Check that a library can be that of the launcher, as far as that is known."""
     is_open_mpi = library.startswith("Open MPI")
-    return (_OF_MPICH not in environment) if is_open_mpi else (_OF_OPEN_MPI not in environment)
+    return (_OF_MPICH if is_open_mpi else _OF_OPEN_MPI) not in os.environ
 
 
-def _is_complete(library: str, environment: Mapping[str, str] = os.environ) -> bool:
+def _is_complete(library: str) -> bool:
     """Check that Open MPI starts in this process, which it would end otherwise."""
     import shutil
     import subprocess  # not at the top: `paceline --help` loads this module
 
     if not library.startswith("Open MPI") or any(map(shutil.which, _DAEMONS)):
         return True
-    if any(name in environment for name in ("PMIX_RANK", *(rank for _, rank in _LAUNCHERS))):
+    if any(name in os.environ for name in ("PMIX_RANK", *(rank for _, rank in _LAUNCHERS))):
         return True  # started by a launcher
     return not subprocess.run([sys.executable, "-c", _START], capture_output=True).returncode
 

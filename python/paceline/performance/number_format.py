@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 #: From which number on how many decimals are shown; of smaller ones five.
 _DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
+#: Characters of a host in figures, at most.
+_HOST_WIDTH = 18
 
 
 def number(value: float) -> str:
@@ -162,7 +164,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces]
 
 
-def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
+def short_names(hosts: Sequence[str]) -> dict[str, str]:
     """Shorten names of hosts as far as they can still be told apart; by full name.
 
     Examples
@@ -179,7 +181,7 @@ def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
     first = {host: host.partition(".")[0] for host in hosts}
     without_domain = {host: host if first[host].isdecimal() else first[host] for host in hosts}
     for names in (without_domain, whole):
-        short = {host: shortened(name, most) for host, name in names.items()}
+        short = {host: shortened(name, _HOST_WIDTH) for host, name in names.items()}
         if len(set(short.values())) == len(short):
             return short
     return whole

@@ -606,7 +606,7 @@ _local = threading.local()
 
 
 def run_pickled(
-    pickled: PickledJob, batch: TaskBatch, notes: str = "", attempt: int = 0
+    pickled: PickledJob, batch: TaskBatch, notes: str, attempt: int
 ) -> BlockResult | None:
     """Run a batch in this thread of this process; None if the job is not here.
 
