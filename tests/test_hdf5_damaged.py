@@ -33,9 +33,8 @@ from paceline.errors import (
 from paceline.hdf5 import conventions, h5py_reader, sandbox
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
-from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.repack import repack
-from paceline.hdf5.trajectory import Hdf5File
+from paceline.hdf5.trajectory import Hdf5File, Hdf5Options
 from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
 

@@ -117,6 +117,18 @@ class AtomCountError(PacelineError, ValueError):
     found: int
 
 
+class ExternalFileError(UnsupportedError):
+    """Part of an HDF5 file lies in another file, which is not to be opened.
+
+    Attributes
+    ----------
+    what : str
+        The part, and where it leads.
+    """
+
+    what: str
+
+
 class SelectionError(PacelineError, ValueError):
     """A selection holds no atoms, or two selections that should correspond do not.
 

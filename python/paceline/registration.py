@@ -28,8 +28,7 @@ from MDAnalysis.core import universe as mdanalysis_universe
 
 from paceline import topology_cache
 from paceline.analysis.mdanalysis import run_on_workers
-from paceline.errors import UnsupportedError, warn
-from paceline.hdf5.read_options import ExternalFileError
+from paceline.errors import ExternalFileError, UnsupportedError, warn
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
 
 #: Formats of the files that MDAnalysis's readers read, as we name them.

@@ -138,7 +138,7 @@ def add_info(commands: Any) -> CommandParser:
 def run_info(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.cli.info import Fact, facts_of, facts_of_system
-    from paceline.hdf5.read_options import Hdf5Options
+    from paceline.hdf5.trajectory import Hdf5Options
 
     asked = Hdf5Options(**hdf5_options(args))
     found: list[list[Fact]] = []
@@ -232,7 +232,7 @@ def add_index(commands: Any) -> CommandParser:
 
 def run_index(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.hdf5.read_options import Hdf5Options
+    from paceline.hdf5.trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 
     asked = Hdf5Options(**hdf5_options(args))
@@ -333,7 +333,7 @@ def _in_json(verdict: "Verdict") -> dict[str, Any]:
 def _verdict_of(path: str, args: argparse.Namespace, n_atoms: int | None) -> "Verdict":
     """Validate a file; an error of any kind is a finding, so that the next file has its turn."""
     from paceline.analysis.validate import Finding, Verdict, validate
-    from paceline.hdf5.read_options import Hdf5Options
+    from paceline.hdf5.trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 
     options = hdf5_options(args)

@@ -10,9 +10,8 @@ import numpy as np
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.read_cost import advice, layout_in_words, read_costs
-from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.trajectory import Hdf5File, is_hdf5
+from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 from paceline.trajectory.open import open_file, read_headers
 
 

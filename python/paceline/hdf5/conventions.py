@@ -31,7 +31,7 @@ def read_chunk_index(
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
 ) -> ChunkIndex:
-    """Index a file of any convention; options as in `paceline.hdf5.read_options.Hdf5Options`."""
+    """Index a file of any convention; options as in `paceline.hdf5.trajectory.Hdf5Options`."""
     given = units_given(units)
     if dataset is not None:
         if group is not None:

@@ -12,9 +12,14 @@ from typing import Any, Self
 import h5py
 import numpy as np
 
-from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    ExternalFileError,
+    MissingDataError,
+    PacelineError,
+    UnsupportedError,
+)
 from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, LZF, SHUFFLE, Filter
-from paceline.hdf5.read_options import ExternalFileError
 from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises where the library finds a file wrong.

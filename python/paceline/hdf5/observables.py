@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import DamagedFileError, PacelineError, UnsupportedError
+from paceline.errors import DamagedFileError, ExternalFileError, PacelineError, UnsupportedError
 from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, SampledElement, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged
 from paceline.hdf5.h5md import VECTORS, Particles
-from paceline.hdf5.read_options import ExternalFileError
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import factor_of
 

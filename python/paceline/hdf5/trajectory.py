@@ -1,8 +1,8 @@
-"""An HDF5 trajectory, opened and indexed once."""
+"""An HDF5 trajectory, opened and indexed once, by the options that say what it does not say."""
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from paceline.hdf5.chunk_index import (
     Element,
     FileDatasets,
 )
-from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.trajectory.source import FileReader, TrajectoryFile
 
@@ -40,6 +39,55 @@ CONTRADICTS = "the size of the file contradicts its header"
 _TIME_MAX, _EDGE_MAX = 1e15, 1e9
 #: Endings of names of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
+#: Names on the command line.
+_OPTIONS = {
+    "group": "--particles",
+    "units": "--units",
+    "dataset": "--dataset",
+    "external": "--external",
+}
+
+
+@dataclass(frozen=True)
+class Hdf5Options:
+    """User's options for HDF5 files."""
+
+    #: Group of particles, where there are several.
+    group: str | None = None
+    #: {"length": "nm", "time": "ps"}, or "nm, ps". Of LAMMPS's dumps, which share it: "real".
+    units: str | Mapping[str, str] | None = None
+    #: Positions, in a file of no known convention.
+    dataset: str | None = None
+    #: "mpio": HDF5's own library reads it through MPI-IO.
+    driver: str | None = None
+    #: Links and datasets that lead into other files are followed.
+    external: bool = False
+
+    def __post_init__(self) -> None:
+        if self.driver not in (None, "mpio"):
+            raise UnsupportedError(
+                f'driver must be "mpio", not {self.driver!r}; without one, paceline reads by itself'
+            )
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """Options for `paceline.hdf5.conventions.read_chunk_index`."""
+        return {"group": self.group, "units": self.units, "dataset": self.dataset}
+
+    def check_unset(self, path: str) -> None:
+        """Raise `UnsupportedError` where one is set for a file that is no HDF5 file.
+
+        Units are for some others, too, and checked where those are opened.
+        """
+        for name, value in vars(self).items():
+            if value not in (None, False) and name != "units":
+                option = f" ({_OPTIONS[name]})" if name in _OPTIONS else ""
+                raise UnsupportedError(
+                    f"{path}: {name}={option} is for HDF5 files, and this is none"
+                )
+
+
+NO_OPTIONS = Hdf5Options()
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:

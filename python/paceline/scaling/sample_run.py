@@ -17,7 +17,7 @@ from paceline._util.system import cached_share, cached_share_of_all, drop_from_c
 from paceline.analysis.interfaces import Analysis
 from paceline.backends.base import Backend
 from paceline.errors import UnsupportedError
-from paceline.hdf5.read_options import Hdf5Options
+from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import AtomCountError, UnsupportedError, warn
-from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
+from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers
 from paceline.trajectory.source import Extents, FileSpec, TrajectoryFile, extents_in, runs_by_file
 

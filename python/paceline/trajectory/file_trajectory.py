@@ -15,7 +15,7 @@ import numpy as np
 from paceline._util.machine import available_cpus, free_memory
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
 from paceline.errors import MissingDataError, UnsupportedError, warn
-from paceline.hdf5.read_options import Hdf5Options
+from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.number_format import amount, many
 from paceline.schedule.plan import Plan, make_plan, numbers_of
 from paceline.trajectory.chain import Chain

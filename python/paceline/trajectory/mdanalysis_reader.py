@@ -27,8 +27,7 @@ from paceline.errors import (
     UnsupportedError,
     warn,
 )
-from paceline.hdf5.read_options import Hdf5Options
-from paceline.hdf5.trajectory import Hdf5File, collective_specs
+from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files

@@ -22,13 +22,13 @@ from MDAnalysis.core.groups import UpdatingAtomGroup
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.errors import (
     DamagedFileError,
+    ExternalFileError,
     FileChangedError,
     MissingDataError,
     SelectionError,
     UnsupportedError,
     warn,
 )
-from paceline.hdf5.read_options import ExternalFileError
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
