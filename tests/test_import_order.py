@@ -46,7 +46,6 @@ KNOW_H5PY = {
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.
 HEAVY = (
-    "_util.topology_encoding",
     "analysis.mdanalysis",
     "cli",
     "h5md_writer",
