@@ -22,7 +22,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
 from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
-from paceline.scaling import run_advice, sample_forecast, sample_run
+from paceline.scaling import sample_forecast, sample_run
 from paceline.scaling.sample_forecast import Forecast, Pace
 from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
 from paceline.schedule.plan import Borders
@@ -148,7 +148,7 @@ def test_words_of_other_files(rmsd_advice, cached, rates, saves):
 
 @pytest.mark.parametrize("value", [0.0, 8.85e-6, 0.123, 123.0])
 def test_times_are_given_as_predict_takes_them(value):
-    given = run_advice._given(value)
+    given = paceline.advice._given(value)
     assert "e" not in given
     assert seconds(given) == pytest.approx(value)
 
