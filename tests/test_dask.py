@@ -669,3 +669,22 @@ def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
     in_memory = paceline.Universe(*adk, in_memory=True)
     with pytest.warns(match="one at a time"), pytest.raises(UnsupportedError, match="one thread"):
         paceline.dask_array(in_memory.atoms)
+
+
+def test_states_of_a_scan_may_be_functions(dask_client, universe):
+    """They are sent as results are."""
+
+    def count(block):
+        n = len(block)
+        return lambda: n
+
+    def add(left, right):
+        n = left() + right()
+        return lambda: n
+
+    def number(block, before):
+        return np.arange(len(block)) + (before() if before else 0)
+
+    scan = paceline.Scan(count, add, number, universe.atoms[:3])
+    scan.run(backend=dask_client, block_frames=16)
+    assert np.array_equal(scan.results.timeseries, np.arange(98))

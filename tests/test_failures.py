@@ -583,6 +583,14 @@ def test_a_result_that_cannot_be_opened_is_not_blamed_on_memory(atoms):
         Analysis(atoms).run(backend="processes", n_workers=1, block_frames=98)
 
 
+@pytest.mark.parametrize("backend", ["processes", "ProcessPoolExecutor"])
+def test_a_result_that_cannot_be_sent_is_named(backend, atoms, pool):
+    one = paceline.Reduce(lambda block: threading.Lock(), lambda left, right: left, atoms)
+    message = r"what an analysis gave of frames .* cannot be sent: TypeError: cannot pickle"
+    with pytest.raises(WorkerError, match=message):
+        one.run(backend=backend if backend == "processes" else pool(backend), n_workers=None)
+
+
 def _fail_to_open():
     raise ValueError("no")
 

@@ -281,7 +281,7 @@ class DaskRun:
         future = self._client.submit(
             run_packed,
             self._scattered[batch.job],
-            pickle.dumps(batch),
+            cloudpickle.dumps(batch),
             # Dask's dashboard groups tasks by what stands before the first number.
             key=(
                 f"{_name(self._jobs[batch.job])}-{self._id}",

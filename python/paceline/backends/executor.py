@@ -1,5 +1,6 @@
 """Executors: any pool of workers with the interface of `concurrent.futures`."""
 
+import pickle
 import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -7,7 +8,7 @@ from itertools import count
 
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.errors import WorkerError
+from paceline.errors import PacelineError, WorkerError
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import (
     Scheduler,
@@ -118,7 +119,9 @@ def run_batches(
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
             # Of errors that come together, the first one's is raised.
             for future in sorted(done, key=lambda one: pending[one][2]):
-                result, (batch, since, _) = future.result(), pending.pop(future)
+                batch, since, _ = pending[future]
+                result = _result_of(future, batch)
+                del pending[future]
                 if result is None:
                     send(batch, since, whole=True)
                     continue
@@ -143,6 +146,25 @@ def run_batches(
         log.close()
         for future in pending:
             future.cancel()
+
+
+def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
+    """Get the result of a batch; raise `WorkerError` where it, or the batch, cannot be pickled."""
+    try:
+        return future.result()
+    except PacelineError:
+        raise
+    except Exception as error:
+        if not isinstance(error, pickle.PicklingError) and "pickle" not in str(error):
+            raise
+        reason: BaseException = error
+        # Loky's own error says no more than that; others have the text of a traceback as cause.
+        if error.__cause__ and type(error.__cause__).__name__ != "_RemoteTraceback":
+            reason = error.__cause__
+        raise WorkerError(
+            f"what an analysis gave of {batch.what}, or needs for them, cannot be sent: "
+            f"{type(reason).__name__}: {reason}; backend='threads' sends nothing"
+        ) from error
 
 
 class _Sender:
