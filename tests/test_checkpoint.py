@@ -652,6 +652,39 @@ def test_objects_of_ones_own_are_kept(atoms, tmp_path):
     assert count.run(checkpoint=path).results.n == 98
 
 
+class Above:
+    """A function of a block with a parameter."""
+
+    def __init__(self, height, marker):
+        self.height, self.marker = height, marker
+
+    def __call__(self, block):
+        if block.frames[0] == 64 and os.path.exists(self.marker):
+            raise RuntimeError("enough")
+        return (block.positions[..., 2] > self.height).sum(axis=1)
+
+
+def called(function, block):
+    return function(block)
+
+
+@pytest.mark.parametrize("make", [Above, lambda *given: functools.partial(called, Above(*given))])
+def test_objects_that_can_be_called_are_known_again(make, atoms, tmp_path):
+    """Made anew, as in another process, they have other addresses."""
+    marker, path = str(tmp_path / "marker"), tmp_path / "checkpoint"
+    open(marker, "w").close()
+    first = paceline.TimeSeries(make(10, marker), atoms)
+    with pytest.raises(AnalysisError, match=r"^TimeSeries of (Above|called) raised"):
+        first.run(checkpoint=path, backend="serial", block_frames=16)
+    with pytest.raises(CheckpointError, match="function or reference of TimeSeries of"):
+        paceline.TimeSeries(make(11, marker), atoms).run(checkpoint=path)
+    os.remove(marker)
+    found = paceline.TimeSeries(make(10, marker), atoms).run(checkpoint=path)
+    assert "0x" not in str(found.results.provenance)
+    again = paceline.TimeSeries(make(10, marker), atoms).run()
+    assert np.array_equal(found.results.timeseries, again.results.timeseries)
+
+
 #: A command that comes to no end after four of its blocks, which are kept at once. It makes a file
 #: when some are.
 SLOW = """

@@ -9,6 +9,7 @@ frames give one result.
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -477,6 +478,21 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
             f"{expected[first]} ps"
         )
     return dt
+
+
+def function_name(function: Any) -> str:
+    """Name a function of the user's, a part of one, or an object that can be called.
+
+    Not by its repr, which may have an address: the same run has the same name in any process.
+
+    Examples
+    --------
+    >>> function_name(describe_frames), function_name(partial(describe_frames, frames=[1]))
+    ('describe_frames', 'describe_frames')
+    """
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def describe_atoms(atomgroup: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, function_name
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
@@ -237,7 +237,7 @@ class Contacts(AnalysisBase):
         return {
             "first group": describe_atoms(self.grA),
             "second group": describe_atoms(self.grB),
-            "method": getattr(function, "__name__", repr(function)),
+            "method": function_name(function),
             "kwargs": dict(self.fraction_kwargs) or "none",
             "contacts": [int(contacts.sum()) for contacts in self.initial_contacts],
             "pbc": self.pbc,

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase
+from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
@@ -147,7 +147,7 @@ class DistanceMatrix(AnalysisBase):
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
-        metric = "rmsd" if self._metric is None else getattr(self._metric, "__qualname__", "given")
+        metric = "rmsd" if self._metric is None else function_name(self._metric)
         return {
             **super().parameters(),
             "select": self._select,

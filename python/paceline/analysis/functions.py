@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.base import AnalysisBase
+from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.interfaces import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -85,7 +85,7 @@ class _FunctionAnalysis(AnalysisBase):
 
     @property
     def _function_name(self) -> str:
-        return getattr(self.function, "__qualname__", repr(self.function))
+        return function_name(self.function)
 
     @property
     def name(self) -> str:
