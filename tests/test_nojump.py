@@ -385,9 +385,15 @@ class Interrupted(Exception):
     pass
 
 
+@pytest.mark.parametrize("scheme", ["lattice", "tor"])
 @pytest.mark.parametrize("n_done", [4, 9, 10, 14])
-def test_a_run_resumes_in_either_pass(n_done, atoms, tmp_path, monkeypatch, nothing_overdue):
-    wanted = followed(atoms)
+def test_a_run_resumes_in_either_pass(
+    n_done, scheme, atoms, molecules, tmp_path, monkeypatch, nothing_overdue
+):
+    how = {"transform": nojump(scheme=scheme)}
+    if scheme == "tor":
+        atoms, how["before"] = molecules[0], WHOLE
+    wanted = followed(atoms, **how)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
     do_block, done = Worker.run, []
@@ -401,11 +407,12 @@ def test_a_run_resumes_in_either_pass(n_done, atoms, tmp_path, monkeypatch, noth
     path = tmp_path / "checkpoint"
     monkeypatch.setattr(Worker, "run", failing)
     with pytest.raises(Interrupted):
-        followed(atoms, backend="serial", checkpoint=path, block_frames=16)
+        followed(atoms, **how, backend="serial", checkpoint=path, block_frames=16)
     assert path.exists()
     done.clear()
     monkeypatch.setattr(Worker, "run", lambda self, task: done.append(task) or do_block(self, task))
-    assert np.array_equal(followed(atoms, checkpoint=path, backend="threads"), wanted)
+    found = followed(atoms, **how, checkpoint=path, backend="threads")
+    assert np.array_equal(found, wanted)
     assert len(done) <= 20 - n_done + 1
     assert not path.exists()
 
@@ -439,12 +446,17 @@ def moved(block):
     return block.positions - block.positions[np.maximum(rows - 2, 0)]
 
 
+@pytest.mark.parametrize("scheme", ["lattice", "tor"])
 @pytest.mark.parametrize("options", [{}, {"start": 7, "step": 3}, {"max_memory": 0}])
-def test_blocks_with_a_halo_begin_with_its_images(options, atoms):
-    wanted = followed(atoms, **options)
+def test_blocks_with_a_halo_begin_with_its_images(options, scheme, atoms, molecules):
+    before = ()
+    if scheme == "tor":
+        atoms, before = molecules[0], WHOLE
+    transform = nojump(scheme=scheme)
+    wanted = followed(atoms, transform, before=before, **options)
     wanted -= wanted[np.maximum(np.arange(len(wanted)) - 2, 0)]
     series = paceline.TimeSeries(moved, atoms, halo=(2, 1))
-    series.run(transforms=[nojump()], block_frames=16, **options)
+    series.run(transforms=[*before, transform], block_frames=16, **options)
     assert np.array_equal(series.results.timeseries, wanted)
 
 
