@@ -18,11 +18,13 @@ from MDAnalysis.analysis import (
     rdf,
     rms,
 )
+from MDAnalysis.analysis import msd as msd_of_mdanalysis
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.correlations import autocorrelation
 from MDAnalysis.lib.distances import calc_angles, minimize_vectors
 from MDAnalysis.lib.mdamath import triclinic_vectors
+from MDAnalysis.transformations import NoJump
 from MDAnalysisTests import datafiles
 from scipy.spatial.transform import Rotation
 from test_hydrogenbonds import Blinking, make
@@ -42,6 +44,7 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
+from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.order import SCH
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
@@ -50,6 +53,7 @@ from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.transform import nojump
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
 #: Who is right.
@@ -594,6 +598,60 @@ def test_hydrogens_of_ambers_force_fields():
         "hydrogen bonds of an Amber protein",
         f"{bonds[0]}",
         f"{bonds[1]} and a warning; {bonds[2]} by names and bonds",
+        "paceline",
+    )
+
+
+def crossing(path, edges):
+    """An atom that moves along x by 1 Å a frame, in cubes of these edges: on both tools."""
+    made, x = MDAnalysis.Universe.empty(1, trajectory=True), 0.5
+    with MDAnalysis.Writer(str(path), 1) as writer:
+        for edge in edges:
+            made.atoms.positions = [[x % edge, 1, 1]]
+            made.dimensions = [edge, edge, edge, 90, 90, 90]
+            writer.write(made.atoms)
+            x = x % edge + 1
+    theirs = MDAnalysis.Universe(made._topology, str(path))
+    theirs.trajectory.add_transformations(NoJump())
+    return theirs, paceline.Universe(made._topology, str(path))
+
+
+def test_displacements_where_the_cell_varies(tmp_path):
+    theirs, ours = crossing(tmp_path / "walk.dcd", [10 + k % 2 for k in range(101)])
+    found = [
+        one.run().results.timeseries[1]
+        for one in (
+            msd_of_mdanalysis.EinsteinMSD(theirs, fft=False),
+            EinsteinMSD(ours, unwrap="tor"),
+            EinsteinMSD(ours, unwrap="lattice"),
+        )
+    ]
+    texts = [f"{value:.1f} Å²" for value in found]
+    check_row(
+        "MSD after one frame",
+        texts[0],
+        f'{texts[1]} (`unwrap="tor"`), {texts[2]} (`unwrap="lattice"`)',
+        'paceline, by "tor"',
+    )
+    assert found[1] == pytest.approx(1)
+    assert found[0] == pytest.approx(found[2])
+
+
+def along_x(block):
+    return block.positions[:, 0, 0]
+
+
+def test_nojump_in_some_frames(tmp_path):
+    theirs, ours = crossing(tmp_path / "walk.dcd", [10] * 101)
+    with pytest.warns(UserWarning, match="jumping between frames with a step of more than 1"):
+        found = [ts.positions[0, 0] for ts in theirs.trajectory[::10]]
+    series = paceline.TimeSeries(along_x, ours.atoms).run(step=10, transforms=[nojump()])
+    np.testing.assert_allclose(found, 0.5)
+    np.testing.assert_allclose(series.results.timeseries, 0.5 + 10 * np.arange(11), atol=1e-4)
+    check_row(
+        "`NoJump` in every tenth frame",
+        "stays, and a warning",
+        "crosses it ten times in 100 frames",
         "paceline",
     )
 
