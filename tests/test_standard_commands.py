@@ -65,7 +65,7 @@ CLASSES = {
     "rmsd-matrix": DistanceMatrix,
 }
 #: Atoms of which an analysis is quick.
-FEW = {"sasa": "resid 1-3", "contact-map": "resid 1-9", "msd": "name CA"}
+FEW = {"hbonds": "protein", "sasa": "resid 1-3", "contact-map": "resid 1-9", "msd": "name CA"}
 
 
 #: Commands of one selection, whose class takes it and the options alone.
@@ -242,7 +242,7 @@ def test_centers_of_clusters_are_written_as_structures(adk_xtc, tmp_path, run):
     status, _, err = run("cluster", *adk_xtc, *options[:4], "--structures", tmp_path / "a.gro")
     assert (status, "must end in .pdb or .xyz" in err) == (2, True)
     status, _, err = run("cluster", *adk_xtc)
-    assert (status, "gromos needs a cutoff" in err) == (2, True)
+    assert (status, "gromos needs --cutoff" in err) == (2, True)
 
 
 def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
@@ -307,8 +307,27 @@ def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):
     assert "hydrogen bond\t" in tabs.read_text(encoding="utf-8")
     status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", figure)
     assert (status, "exists" in err) == (2, True)
-    status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", tmp_path / "a.txt")
-    assert (status, "a.txt" in err) == (2, True)
+    status, out, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", tmp_path / "a.txt")
+    assert (status, out) == (2, "")
+    assert "a.txt: tables are saved as .csv or .tsv, figures are saved as .pdf" in err
+
+
+def test_hydrogen_bonds_between_groups_need_no_selection(adk_xtc, tmp_path, run):
+    between = ["resid 1-60 and backbone", "resid 1-60 and not backbone"]
+    table = tmp_path / "hbonds.csv"
+    assert run("hbonds", *adk_xtc, "-e", 3, "--between", *between, "-o", table) == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    wanted = HydrogenBondAnalysis(universe, between=between).run(stop=3).results.counts
+    assert pd.read_csv(table, comment="#")["hydrogen bonds"].tolist() == wanted.tolist()
+    given = "--select", "resid 1-30", "--between", "resid 1-30", "resid 31-60"
+    status, _, err = run("hbonds", *adk_xtc, "-e", 1, *given)
+    assert (status, "a group of --between has no atom among" in err) == (0, True)
+    status, _, err = run("hbonds", *adk_xtc, "--between", "protein", "resname LIG")
+    assert (status, "no atoms match 'resname LIG'" in err) == (2, True)
+    status, _, err = run("hbonds", *adk_xtc, "--criterion", "gromacs", "--d-a-cutoff", 3.2)
+    assert (status, "leave --d-a-cutoff and --d-h-a-angle-cutoff out" in err) == (2, True)
+    status, _, err = run("cluster", *adk_xtc, "--method", "k-medoids", "--cutoff", 2)
+    assert (status, "takes --n-clusters, and not --cutoff" in err) == (2, True)
 
 
 def test_membranes(adk_xtc, tmp_path, run):

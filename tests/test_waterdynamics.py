@@ -106,13 +106,16 @@ def test_windows_far_apart_read_no_frames_between_them(files):
 
 def test_what_makes_no_survival_is_refused(files):
     universe = paceline.Universe(*files)
-    with pytest.raises(ValueError, match="tau_max is 20, and the run has 10 frames"):
+    with pytest.raises(ValueError, match="tau_max=20 is more than the 10 frames of the run"):
         SurvivalProbability(universe, TEXT).run(stop=10)
     with pytest.raises(ValueError, match="window_step must be at least 1, not 0"):
         SurvivalProbability(universe, TEXT).run(step=0)
     with pytest.raises(UnsupportedError, match="equidistant"):
         paceline.run(SurvivalProbability(universe, TEXT, tau_max=2), frames=[0, 1, 2, 5])
-    empty = SurvivalProbability(universe, "prop x > 1e6").run(3)
+    with pytest.raises(ValueError, match="tau_max=20 is more than the 10 frames of the run"):
+        paceline.run(SurvivalProbability(universe, TEXT), stop=10)
+    with pytest.warns(UserWarning, match="in no frame are there atoms of 'prop x > 1e6'"):
+        empty = SurvivalProbability(universe, "prop x > 1e6").run(3)
     assert np.isnan(empty.sp_timeseries[1:]).all()
 
 

@@ -237,13 +237,13 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
     if method in BY_CUTOFF:
         if cutoff is None or not 0 < cutoff < np.inf:
             found = "and none is given" if cutoff is None else f"not {cutoff}"
-            raise ValueError(f"{method} needs a cutoff, an RMSD in Å above 0, {found}")
+            raise ValueError(f"{method} needs cutoff=, an RMSD in Å above 0, {found}")
         if n_clusters is not None:
-            raise ValueError(f"{method} takes a cutoff, and no n_clusters: k-medoids does")
+            raise ValueError(f"{method} takes cutoff=, and not n_clusters=, as k-medoids")
     elif cutoff is not None:
-        raise ValueError(f"{method} takes n_clusters, and no cutoff: gromos and leader do")
+        raise ValueError(f"{method} takes n_clusters=, and not cutoff=, as gromos and leader")
     elif n_clusters is None or n_clusters != int(n_clusters) or n_clusters < 1:
-        raise ValueError(f"{method} needs n_clusters, a number above 0, not {n_clusters}")
+        raise ValueError(f"{method} needs n_clusters=, a whole number above 0, not {n_clusters}")
 
 
 class _Near:

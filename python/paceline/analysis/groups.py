@@ -10,7 +10,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 
 #: A stay of an atom or residue in a group: its index, and rows of the run's frames.
 STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), ("is_whole", bool)])
@@ -83,6 +83,8 @@ class SelectedAtoms(AnalysisBase):
         """Keep the atoms, and count them."""
         offsets, atoms = value
         counts = self.record_counts(offsets)
+        if len(counts) and not len(atoms):
+            warn(f"{type(self).__name__}: in no frame are there atoms of {self._described}")
         columns = {"frame": self.frames, "time (ps)": self.times, "atoms": counts}
         self.results = Results(
             table=Table(columns, "time (ps)", {"atoms": "atoms"}, "atoms", partial=True),

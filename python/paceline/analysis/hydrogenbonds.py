@@ -145,6 +145,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
             if getattr(self, name) == "":
                 warnings.warn(f"{name} is empty: no hydrogen bonds will be found", stacklevel=2)
+        self._check_between()
+        if self._acceptors_sel is None or self._hydrogens_sel is None:
+            self._check_charges()
         if self._acceptors_sel is None:
             self._acceptors_sel = self.guess_acceptors()
         if self._hydrogens_sel is None:
@@ -176,6 +179,27 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _is_searched(self) -> bool:
         """True if the pairs of donors and hydrogens are searched in each frame."""
         return self._donors_sel is not None and bool(self.update_selections)
+
+    def _check_charges(self) -> None:
+        """Raise `NoDataError` where there are no charges to guess by."""
+        from MDAnalysis.exceptions import NoDataError
+
+        if not hasattr(self.atomgroup, "charges"):
+            raise NoDataError(
+                "HydrogenBondAnalysis: hydrogens and acceptors are guessed by charge, and the "
+                "topology has no charge information: load one that has it (TPR, PSF, PRMTOP, …), "
+                "or choose them by hydrogens_sel= and acceptors_sel="
+            )
+
+    def _check_between(self) -> None:
+        """Warn of a group that has no atom among those of the analysis."""
+        for group in (group for pair in self.between_ags or () for group in pair):
+            if not np.isin(group.indices, self.atomgroup.indices).any():
+                warn(
+                    "HydrogenBondAnalysis: a group of between= has no atom among the "
+                    f"{len(self.atomgroup):,} atoms that are analysed, so that it has no bonds; "
+                    "analyse more atoms, or choose another group"
+                )
 
     def _select(self) -> None:
         """Choose acceptors, donors and hydrogens."""
@@ -439,8 +463,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         given = self.d_a_cutoff, self.d_h_a_angle
         if self.criterion != "mdanalysis" and given != (D_A_CUTOFF, D_H_A_ANGLE_CUTOFF):
             raise ValueError(
-                f"criterion={self.criterion!r} has limits of its own: leave d_a_cutoff and "
-                "d_h_a_angle_cutoff out, or take criterion='mdanalysis'"
+                f"criterion={self.criterion!r} has limits of its own: leave d_a_cutoff= and "
+                "d_h_a_angle_cutoff= out, or take criterion='mdanalysis'"
             )
 
     def prepare(self) -> Ragged:

@@ -520,14 +520,19 @@ def check_ending(path: str | os.PathLike, more: Sequence[str] = ()) -> None:
         )
 
 
-def check_figure_ending(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` if matplotlib is absent, or writes no figures of this ending."""
+def check_figure_ending(path: str | os.PathLike, tables: Sequence[str] = ()) -> None:
+    """Raise `UnsupportedError` if matplotlib is absent, or writes no figures of this ending.
+
+    `tables` are endings of tables that the file could have, too.
+    """
     need_matplotlib()
     from matplotlib.backend_bases import FigureCanvasBase
 
     if _ending(path)[1:] not in FigureCanvasBase.get_supported_filetypes():
+        tables_too = f"tables are saved as {' or '.join(tables)}, " if tables else ""
         raise UnsupportedError(
-            f"{os.fspath(path)}: figures are saved as .pdf, .png or .svg, not {_ending(path)!r}"
+            f"{os.fspath(path)}: {tables_too}figures are saved as .pdf, .png or .svg, not "
+            f"{_ending(path)!r}"
         )
 
 

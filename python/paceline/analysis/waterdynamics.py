@@ -7,6 +7,7 @@ import numpy as np
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import describe_frames, time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
+from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.errors import UnsupportedError
@@ -151,10 +152,7 @@ class SurvivalProbability(SelectedAtoms):
             return super().run(start, stop, verbose=verbose, **options)
         n_frames = self.universe.trajectory.n_frames
         first, end, _ = slice(start, stop).indices(n_frames)
-        if self.tau_max > end - first:
-            raise ValueError(
-                f"tau_max is {self.tau_max}, and the run has {max(0, end - first)} frames"
-            )
+        self._check_lags(max(0, end - first))
         self._windows = range(first, end, self.window_step)
         needed = np.zeros(end - first, bool)
         for origin in range(0, end - first, self.window_step):
@@ -172,10 +170,24 @@ class SurvivalProbability(SelectedAtoms):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
+    def prepare(self) -> Ragged:
+        """Find the atoms among those that are read."""
+        self._check()
+        if self._windows is None:
+            self._check_lags(self.n_frames)
+        return super().prepare()
+
+    def _check_lags(self, n_frames: int) -> None:
+        """Raise `ValueError` for a lag that is longer than the run."""
+        if self.tau_max > n_frames:
+            raise ValueError(
+                f"tau_max={self.tau_max} is more than the {n_frames} frames of the run: choose a "
+                "shorter lag, or analyse more frames"
+            )
+
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Count the particles that stay, by origin and lag."""
         super().finish(value)
-        self._check()
         rows, windows = self.frames, self._windows
         if windows is None:
             steps = np.diff(self.frames)

@@ -127,6 +127,8 @@ class Command:
         Help for --structures, where results are also saved as structures.
     updating : bool
         True if atoms are selected anew in each frame.
+    chooses : bool
+        True if `make` chooses the atoms where --select is not given, as `select` says.
     further : mapping
         Names of further tables of the analysis, with the help of options that save them.
     """
@@ -142,6 +144,7 @@ class Command:
     make: Make | None = None
     structures: str = ""
     updating: bool = False
+    chooses: bool = False
     further: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, commands: Any) -> CommandParser:
@@ -154,6 +157,8 @@ class Command:
             epilog="\n".join(["examples:", *lines]) + "\n",
         )
         add_analysis_arguments(parser, select=self.select, files=self.files)
+        if self.chooses:
+            parser.set_defaults(select=None)
         for number, explained in enumerate(self.groups, start=2):
             parser.section("atoms").add_argument(
                 f"--select-{number}", required=True, metavar="TEXT", help=explained

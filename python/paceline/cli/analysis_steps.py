@@ -46,7 +46,7 @@ def open_universe(args: argparse.Namespace) -> Any:
         check_output(structures, overwrite=args.overwrite)
     for path in further.values():
         if path.suffix.lower() not in FURTHER:
-            check_figure_ending(path)
+            check_figure_ending(path, FURTHER)
         check_output(path, overwrite=args.overwrite)
     check_report(args)
     return system_of(args)

@@ -22,8 +22,22 @@ SECTIONS = (
 COMMANDS_OF_GROMACS = {
     **{"rms": "rmsd", "trjconv": "convert", "trjcat": "join", "check": "validate"},
     **{"dump": "info", "traj": "convert", "velacc": "velocity-autocorrelation"},
-    **{"current": "current-autocorrelation", "dipoles": "dielectric"},
+    **{"current": "current-autocorrelation", "dipoles": "dielectric", "gyrate": "gyration"},
+    **{"hbond": "hbonds", "rama": "ramachandran", "covar": "pca", "anaeig": "pca"},
+    **{"mdmat": "distance-map", "mindist": "distances", "pairdist": "distances"},
+    **{"select": "selection", "gangle": "angles", "sham": "surface"},
 }
+#: Other names of what a command computes.
+OTHER_NAMES = {
+    **{"distance-matrix": "rmsd-matrix", "rms2d": "rmsd-matrix", "rmsd2d": "rmsd-matrix"},
+    **{"vacf": "velocity-autocorrelation", "neighbors": "coordination"},
+    **{"neighbours": "coordination", "nativecontacts": "contacts", "clustering": "cluster"},
+    **{"residence": "survival", "watershell": "selection", "currents": "current-autocorrelation"},
+    **{"diffusion": "msd", "scd": "order", "sch": "order", "leaflet": "leaflets"},
+}
+#: Names of types in messages of argparse, and what they read; units of metavars.
+TYPES = {"float": "a number", "int": "a whole number", "positive": "a whole number"}
+UNITS = {"Å": " of Å", "DEGREES": " of degrees", "K": " of K"}
 #: Options of GROMACS, and what does the same here.
 OPTIONS_OF_GROMACS = {
     "-bin": "--nbins N divides --range",
@@ -120,6 +134,19 @@ class CommandParser(argparse.ArgumentParser):
         near = difflib.get_close_matches(text.partition("=")[0].lstrip("-"), names, 1)
         return f": did you mean --{near[0]}?" if near else ""
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Read a value; say what was expected instead of the name of its type."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            expected = TYPES.get(getattr(action.type, "__name__", ""))
+            if expected is None or isinstance(error.__context__, argparse.ArgumentTypeError):
+                raise  # it says all
+            unit = UNITS.get(f"{action.metavar}", "")
+            raise argparse.ArgumentError(
+                action, f"expected {expected}{unit}, found {arg_string!r}"
+            ) from None
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is none of the choices, and name the nearest one."""
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
@@ -130,6 +157,7 @@ class CommandParser(argparse.ArgumentParser):
             there = COMMANDS_OF_GROMACS.get(value)
             if there in choices:
                 self.error(f"no command {value!r}, which GROMACS has: here it is {there}")
+            near = [OTHER_NAMES[value]] if OTHER_NAMES.get(value) in choices else near
             hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
             what = str(action.metavar).lower()
             self.error(f"no {what} {value!r}: {hint}")

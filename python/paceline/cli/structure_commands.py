@@ -17,6 +17,17 @@ def _contacts(universe: Any, args: argparse.Namespace, groups: list[Any], option
     return Contacts(universe, tuple(groups), there, **options)
 
 
+def _hydrogen_bonds(
+    universe: Any, args: argparse.Namespace, groups: list[Any], options: Any
+) -> Any:
+    from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+    from paceline.cli.analysis_steps import selected
+
+    some = [selected(universe, text) for text in options["between"] or ("protein",)]
+    atoms = sum(some[1:], some[0]) if args.select is None else groups[0]
+    return HydrogenBondAnalysis(atoms, **options)
+
+
 def _distances(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis import distances
 
@@ -129,14 +140,14 @@ COMMANDS = (
     ),
     Command(
         "hbonds",
-        "protein",
+        "protein, or the atoms of --between",
         "hydrogen bonds: their number, and as .npz each of them",
         "Number of hydrogen bonds in each frame; as .npz also each bond: frame, donor, hydrogen, "
         "acceptor, distance (Å) and angle (degrees). Donors are known by bonds, hydrogens and "
         "acceptors by mass and charge, of the selected atoms.",
         (
             "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png --frequent frequent.csv",
-            'md.tpr md.xtc --select all --between protein "resname SOL" -o hbonds.npz',
+            'md.tpr md.xtc --between protein "resname SOL" -o hbonds.npz',
         ),
         {
             "between": {
@@ -170,6 +181,8 @@ COMMANDS = (
                 "help": "another criterion, which has its own limits [%(default)s]",
             },
         },
+        make=_hydrogen_bonds,
+        chooses=True,
         further={"frequent": "write in which fraction of the frames each bond is"},
     ),
     Command(

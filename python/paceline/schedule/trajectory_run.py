@@ -375,7 +375,8 @@ class TrajectoryRun(FramePass):
             lacking = " and ".join(sorted(required.difference(held)))
             path = self.trajectory.provenance()["trajectory"]
             raise MissingDataError(
-                f"{path}: an analysis asks for {lacking}, but it holds {' and '.join(held)} only"
+                f"{path}: an analysis asks for {lacking}, but it holds {' and '.join(held)} "
+                "only; analyse one that holds them"
             )
         wanted = required | optional.intersection(held)
         for transform in self.transforms:
