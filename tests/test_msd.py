@@ -403,6 +403,8 @@ def test_a_fit_is_drawn(ca, alone):
     legend = one.results.plot().get_legend().get_texts()
     assert [text.get_text() for text in legend] == ["MSD", f"fit, D = {fit}"]
     assert f"{DiffusionCoefficient(0.123456, 0.00123, 1, 2, 9)}" == "(1.235 ± 0.012)·10⁻⁵ cm²/s"
+    tiny = DiffusionCoefficient(-1.29e-9, 8.7e-10, 1, 2, 9)
+    assert f"{tiny}" == "(-1.29 ± 0.87)·10⁻¹³ cm²/s"
     assert f"{DiffusionCoefficient(0.123456, np.nan, 1, 2, 1)}" == "1.23·10⁻⁵ cm²/s"
     with pytest.raises(ValueError, match="two or more times"):
         EinsteinMSD(ca, fit_range=(0.1, 0.2)).run()

@@ -284,6 +284,16 @@ class TestFigures:
         [text] = axes.get_legend().get_texts()
         assert text.get_text() == "A, mean 249.5, not converged"
 
+    def test_a_single_frame_is_a_point(self):
+        one = Table({"time (ps)": np.zeros(1), "n": np.array([5])}, "time (ps)", {"n": "n"}, "n")
+        (line,) = Results(table=one).plot().lines
+        assert line.get_marker() == "."
+
+    def test_counts_have_whole_ticks(self):
+        columns = {"time (ps)": np.arange(9.0), "n": np.array([1, 2] * 4 + [1])}
+        ticks = Results(table=Table(columns, "time (ps)", {"n": "n"}, "n")).plot().get_yticks()
+        assert not np.any(ticks % 1)
+
     def test_angles_and_frames_in_another_order_have_no_mean(self):
         values = np.arange(500.0)
         for x, no_mean in ((values, True), (values[::-1], False), (values % 9, False)):

@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from paceline.analysis.uncertainty import (
+    SeriesMean,
     difference_of_groups,
     mean_of_replicas,
     mean_of_series,
@@ -76,6 +77,16 @@ def test_values_that_are_missing_or_few():
     assert str(constant).startswith("3.5 ± 0 (95 %)")
     infinite = mean_of_series(np.array([1.0, 2.0, np.inf, 4.0, 5.0]))
     assert np.isnan(infinite.error)
+
+
+def test_numbers_are_written_without_zeros_or_powers_that_nobody_reads():
+    independent = SeriesMean(10982.4, 1000, 1.0, 0.5, 130.0, 0.4)
+    expected = "10982 ± 130 (95 %), 1000 of 1000 values independent, block error 0.4"
+    assert str(independent) == expected
+    few = SeriesMean(10982.4, 98, 31.0, 600.0, 1191.0, 130.0)
+    assert str(few).endswith("3.16 of 98 values independent, block error 130, not converged")
+    assert few.short == "mean 10982, not converged"
+    assert str(SeriesMean(2e-9, 100, 1.0, 1e-10, 2e-10, 1e-10)).startswith("(2.00 ± 0.20)·10⁻⁹ ")
 
 
 def test_the_scale_does_not_matter():

@@ -1,6 +1,5 @@
 """Mean squared displacements, with the parameters and results of MDAnalysis.analysis.msd."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +13,7 @@ from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
@@ -63,8 +63,7 @@ class DiffusionCoefficient(NamedTuple):
         value, error = 10 * self.value, 10 * self.error
         if np.isnan(error) or error == 0:
             return f"{value:.3g}·10⁻⁵ cm²/s"
-        digits = max(0, 1 - math.floor(math.log10(error)))
-        return f"({value:.{digits}f} ± {error:.{digits}f})·10⁻⁵ cm²/s"
+        return f"{with_error(value, error, -5)} cm²/s"
 
 
 class EinsteinMSD(AnalysisBase):

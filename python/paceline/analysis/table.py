@@ -193,7 +193,8 @@ def draw(table: Table, ax: Any) -> Any:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
             ax.plot(x, running_mean(values, width), color=line.get_color(), label=name)
         else:
-            ax.plot(x, values, "." if table.ticks else "-", label=name)
+            # A line through one point is not seen.
+            ax.plot(x, values, "." if table.ticks or len(x) == 1 else "-", label=name)
     ax.set_xlabel(table.abscissa)
     ax.set_ylabel(table.y_label)
     ax.margins(x=0)
@@ -203,9 +204,7 @@ def draw(table: Table, ax: Any) -> Any:
         ax.margins(x=0.03)
         size = "x-small" if len(x) > MANY_TICKS else None
         ax.set_xticks(x, table.ticks, rotation=90, fontsize=size)
-    if table.no_mean and not any(
-        np.nan_to_num(table.columns[title] % 1).any() for title in table.y
-    ):
+    if not any(np.nan_to_num(table.columns[title] % 1).any() for title in table.y):
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if len(table.y) > 1 or has_mean or means:

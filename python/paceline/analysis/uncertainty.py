@@ -1,5 +1,6 @@
 """Means of series in time and between replicas, and how well they are known."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ ENOUGH = 50
 LEAST_LAG = 3
 #: Level of the interval, and of the test for correlated blocks.
 LEVEL, BLOCK_LEVEL = 0.95, 0.99
+#: Numbers below or above are written with a power of 10.
+LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e7
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -54,18 +58,18 @@ class SeriesMean:
 
     def __str__(self) -> str:
         if np.isnan(self.inefficiency):
-            return f"{self.mean:.4g}, too few values for an error"
-        found = f"{_with_error(self.mean, self.interval)} (95 %)"
-        counts = f"{self.n_independent:.3g} of {self.n_values} values independent"
+            return f"{_digits(self.mean, 4)}, too few values for an error"
+        found = f"{with_error(self.mean, self.interval)} (95 %)"
+        counts = f"{_digits(self.n_independent, 3)} of {self.n_values} values independent"
         note = "" if self.converged else ", not converged"
-        return f"{found}, {counts}, block error {self.block_error:.2g}{note}"
+        return f"{found}, {counts}, block error {_digits(self.block_error, 2)}{note}"
 
     @property
     def short(self) -> str:
         """Mean and interval, as in a legend."""
         if not self.converged:
-            return f"mean {self.mean:.4g}, not converged"
-        return f"mean {_with_error(self.mean, self.interval)}"
+            return f"mean {_digits(self.mean, 4)}, not converged"
+        return f"mean {with_error(self.mean, self.interval)}"
 
 
 def mean_of_series(values: np.ndarray) -> SeriesMean:
@@ -146,16 +150,16 @@ class ReplicaMean:
 
     def __str__(self) -> str:
         if np.isnan(self.interval):
-            return f"{self.mean:.4g}, one replica: no interval between replicas"
-        found = _with_error(float(self.mean), float(self.interval))
+            return f"{_digits(self.mean, 4)}, one replica: no interval between replicas"
+        found = with_error(float(self.mean), float(self.interval))
         return f"{found} (95 % between {self.n_replicas} replicas)"
 
     @property
     def short(self) -> str:
         """Mean and interval, as in a legend."""
         if np.isnan(self.interval):
-            return f"mean {self.mean:.4g}, one replica"
-        return f"mean {_with_error(float(self.mean), float(self.interval))}"
+            return f"mean {_digits(self.mean, 4)}, one replica"
+        return f"mean {with_error(float(self.mean), float(self.interval))}"
 
 
 def mean_of_replicas(values: Sequence[float] | np.ndarray) -> ReplicaMean:
@@ -218,8 +222,8 @@ class GroupDifference:
 
     def __str__(self) -> str:
         if np.isnan(self.interval):
-            return f"{self.difference:.4g}, no interval: a group has one replica"
-        return f"{_with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
+            return f"{_digits(self.difference, 4)}, no interval: a group has one replica"
+        return f"{with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
 
 
 def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDifference:
@@ -302,15 +306,35 @@ def _block_error(deviations: np.ndarray) -> float:
     return float(errors[independent[0]] if len(independent) else errors[-1])
 
 
-def _with_error(mean: float, interval: float) -> str:
-    """Write a mean and its interval, both to the second digit of the latter.
+def with_error(mean: float, interval: float, power: int = 0) -> str:
+    """Write a mean and its interval, times 10 to a power, both to the second digit of the latter.
+
+    Numbers that would begin with many zeros have another power.
 
     Examples
     --------
-    >>> _with_error(2.34567, 0.0432), _with_error(1234.5, 0.0), _with_error(12345.0, 340.0)
+    >>> with_error(2.34567, 0.0432), with_error(1234.5, 0.0), with_error(12345.0, 340.0)
     ('2.346 ± 0.043', '1234.5 ± 0', '12345 ± 340')
+    >>> with_error(2.34567, 0.0432, -5), with_error(-1.29e-8, 8.7e-9, -5)
+    ('(2.346 ± 0.043)·10⁻⁵', '(-1.29 ± 0.87)·10⁻¹³')
     """
     if interval == 0:
         return f"{mean:.6g} ± 0"
-    decimals = max(0, 1 - int(np.floor(np.log10(interval))))
-    return f"{mean:.{decimals}f} ± {interval:.{decimals}f}"
+    if max(abs(mean), interval) < LEAST_PLAIN:
+        shift = math.floor(math.log10(max(abs(mean), interval)))
+        mean, interval, power = mean / 10.0**shift, interval / 10.0**shift, power + shift
+    decimals = max(0, 1 - math.floor(math.log10(interval)))
+    text = f"{mean:.{decimals}f} ± {interval:.{decimals}f}"
+    return f"({text})·10{str(power).translate(SUPERSCRIPTS)}" if power else text
+
+
+def _digits(value: Any, digits: int) -> str:
+    """Write a number with so many digits, and whole ones rather than with a power of 10.
+
+    Examples
+    --------
+    >>> _digits(1.23456, 4), _digits(10982.4, 4), _digits(1000.0, 3), _digits(1e-9, 2)
+    ('1.235', '10982', '1000', '1e-09')
+    """
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e" in text and 1 <= abs(value) < MOST_PLAIN else text
