@@ -1,6 +1,8 @@
 """Under paceline.mpi: a script survives errors, and threads that hang."""
 
 import contextlib
+import errno
+import gc
 import os
 import socket
 import sys
@@ -13,15 +15,16 @@ import paceline
 from paceline.backends import MPI
 from paceline.backends.mpi import gather
 from paceline.errors import AnalysisError, DamagedFileError, WorkerError
+from paceline.schedule import result_arrays
 
 atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")
 damaged = paceline.Universe(sys.argv[1], sys.argv[3]).select_atoms("name CA")
 first, mark = os.getpid(), sys.argv[4]
 
 
-def raised(function, atoms=atoms, **options):
+def raised(function, atoms=atoms, kind=paceline.TimeSeries, **options):
     try:
-        paceline.TimeSeries(function, atoms).run(block_frames=16, **options)
+        kind(function, atoms).run(block_frames=16, **options)
     except Exception as error:
         return error
     return None
@@ -55,6 +58,44 @@ assert "Odd: very odd" in str(error)
 error = raised(lambda block: block.times if block.frames[0] < 48 else block.positions[:, 0])
 assert isinstance(error, AnalysisError), error
 assert "as from the other blocks" in str(error)
+for at in (16, 48, 96):  # records that come before their turn are compared late
+
+    def records(block, at=at):
+        kind = np.float32 if block.frames[0] < at else np.float64
+        return np.ones(len(block), int), block.times.astype(kind)
+
+    error = raised(records, kind=paceline.RaggedTimeSeries)
+    assert isinstance(error, AnalysisError), error
+    assert "as from the other blocks" in str(error)
+
+
+def nameless():
+    """Files of this rank that have no name."""
+    folder = "/proc/self/fd"
+    names = [f"{folder}/{name}" for name in os.listdir(folder)] if os.path.exists(folder) else []
+    return sum("(deleted)" in os.readlink(name) for name in names if os.path.islink(name))
+
+
+def many(block):
+    """More records of a block than memory may hold."""
+    counts = np.full(len(block), 20_000)
+    return counts, np.zeros(counts.sum())
+
+
+def full(*arguments):
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+before, reserve = nameless(), result_arrays.reserve
+result_arrays.reserve = full
+gc.disable()
+error = raised(many, kind=paceline.RaggedTimeSeries, max_memory=0)
+result_arrays.reserve = reserve
+assert isinstance(error, OSError), error
+assert "results take" in str(error)
+error = None
+assert nameless() == before
+gc.enable()
 error = raised(lambda block: block.times[1:])
 assert isinstance(error, AnalysisError), error
 assert "expected one row for each" in str(error)

@@ -88,6 +88,11 @@ class LocalResults:
             if counts and result.job in self.jobs:
                 self.jobs[result.job].add(result)
 
+    def drop(self) -> None:
+        """Drop all results."""
+        self._held.clear()
+        self.jobs.clear()
+
 
 class JobResults:
     """Rows, records and merged partial results of one job on one rank.
@@ -175,14 +180,18 @@ def gather(
     raises `AnalysisError`, `WorkerError` or `OSError` where a rank has an error, rows are not
     alike, partial results cannot be merged or sent, or memory for all is lacking.
     """
-    with comm.abort_on_error():
+    ranges: RowRanges = {}
+    columns: Columns = {}
+    try:
         ranges = {number: kept.row_ranges() for number, kept in results.jobs.items()}
         columns = {
             (number, k): rows
             for number, kept in results.jobs.items()
             for k, rows in kept.columns().items()
         }
-        empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
+    except Exception as reason:  # records that waited may not be like others, or have no room
+        error = error or reason.with_traceback(None)
+    empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
     whole: dict[ColumnKey, np.ndarray] = {}
     of_ranks: list[RowRanges] = []
 
@@ -248,7 +257,7 @@ def _gather_records(
     try:
         own = {key: log.ordered().records for key, log in logs.items()}
     except Exception as reason:
-        error = reason
+        error = reason.with_traceback(None)
     empty = {key: None if records is None else records[:0] for key, records in own.items()}
     whole: dict[ColumnKey, np.ndarray] = {}
 

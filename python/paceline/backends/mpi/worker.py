@@ -282,7 +282,10 @@ class RankWorker:
             try:
                 self.results.settle(reply.accepted)
             except Exception as error:
-                self._error = error
+                # Frames that failed would keep results and their files until garbage is collected.
+                self._error = error.with_traceback(None)
+                error.__cause__ = error.__context__ = None
+                self.results.drop()
         return self._error
 
     def stop(self) -> list[DuplicateAttempt]:
