@@ -130,12 +130,12 @@ class _NoJumpOfMolecules:
         members = with_all(members, molecules[members], atoms)
         members = members[np.argsort(molecules[members], kind="stable")]
         _, firsts = np.unique(molecules[members], return_index=True)
-        masses = masses_of(universe.atoms[members], "nojump(scheme='tor')")
+        masses = masses_of(universe.atoms[members], "nojump by tor")
         total = np.add.reduceat(masses, firsts)
         if not (total > 0).all():
             first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
             raise SelectionError(
-                f"nojump(scheme='tor'): the molecule of {first} has no mass, so no center; give "
+                f"nojump by tor: the molecule of {first} has no mass, so no center; give "
                 "the other molecules, by a selection"
             )
         weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
@@ -143,7 +143,7 @@ class _NoJumpOfMolecules:
 
     def _members(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the atoms of all molecules that are followed, and the molecule of every atom."""
-        molecules = fragments_of(universe, bonds_of(universe, "nojump(scheme='tor')"))
+        molecules = fragments_of(universe, bonds_of(universe, "nojump by tor"))
         if self.atomgroup is None:
             return np.arange(len(molecules)), molecules
         group = select(self.atomgroup, universe, "nojump")
