@@ -62,6 +62,7 @@ SELECTIONS = [
     "prop x > 3.5",
     "prop abs z <= 4.4 and prop y != 3.0",
     "prop x == 3.5 or prop x < -7",
+    "prop x == inf or prop y > 3",
     "prop 3.1 > y and prop z >= 2.2",
     "prop mass > 3 and around 3 protein",
     "around 3 (byres (around 2 (protein and prop charge == 0)))",
@@ -269,8 +270,13 @@ def test_what_workers_cannot_evaluate_is_refused(wet):
             SelectedAtoms(group)
     with pytest.raises(TypeError, match="updating=True"):
         SelectedAtoms(ours.atoms)
-    with pytest.raises(ValueError, match="at least 0 Å"):
-        SelectedAtoms(ours.select_atoms("sphzone nan protein", updating=True))
+    for text, match in [
+        ("sphzone nan protein", "at least 0 Å"),
+        ("point 1 2 3 -1", "point needs distances of at least 0 Å"),
+        ("point 1 nan 3 4", "point needs numbers, not .1.0, nan, 3.0"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            SelectedAtoms(ours.select_atoms(text, updating=True))
 
 
 def test_frames_that_cannot_be_searched_are_named(wet, tmp_path):

@@ -395,10 +395,6 @@ class _Tree:
         if kind == "PropertySelection":
             return self._property(selection)
         periodic = selection.periodic
-        if kind == "PointSelection":
-            return self.node("point", [], [selection.cutoff, *selection.ref], periodic)
-        number, members = self.add(selection.sel, domain, self.everything)
-        self.read |= members
         inner = getattr(selection, "inRadius", None)
         outer = getattr(selection, "exRadius", None)
         if outer is None:
@@ -408,6 +404,12 @@ class _Tree:
             raise ValueError(
                 f"{self.name}: {selection.token} needs distances of at least 0 Å, not {radii}"
             )
+        if kind == "PointSelection":
+            if not np.isfinite(selection.ref).all():
+                raise ValueError(f"{self.name}: point needs numbers, not {selection.ref.tolist()}")
+            return self.node("point", [], [outer, *selection.ref], periodic)
+        number, members = self.add(selection.sel, domain, self.everything)
+        self.read |= members
         if kind.startswith("Cylindrical"):
             limits = [selection.zmin, selection.zmax]
             squares = [radius**2 for radius in radii]
@@ -427,5 +429,7 @@ class _Tree:
         if not hasattr(operator, "keywords"):
             return self.node(COMPARISONS[operator.__name__], [], values)
         limits = operator.keywords
-        tolerance = np.float32(limits["atol"] + limits["rtol"] * abs(value))
+        # As `numpy.isclose`, to which nothing finite is close to infinity.
+        of_value = limits["rtol"] * abs(value) if np.isfinite(value) else 0.0
+        tolerance = np.float32(limits["atol"] + of_value)
         return self.node("==", [], [*values, float(tolerance)])
