@@ -373,6 +373,9 @@ def test_diffusion_map(adk):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=0), 1)
     wanted = vectors[:, 1:4] * found.eigenvalues[1:4] ** 2
     np.testing.assert_array_equal(found.transform(3, 2), wanted)
+    for number in (0, len(vectors)):
+        with pytest.raises(ValueError, match=f"from 1 to 48 for 49 frames, not {number}"):
+            found.transform(number, 1)
     condensed = DistanceMatrix(universe, select="name CA", condensed=True).run(step=2)
     again = DiffusionMap(condensed, epsilon=3).run()
     np.testing.assert_array_equal(again.eigenvalues, found.eigenvalues)

@@ -516,7 +516,18 @@ class DiffusionMap:
         numpy.ndarray of float64, shape (n_frames, n_eigenvectors)
             Coordinates of each frame. MDAnalysis takes rows of its eigenvectors for columns, so
             that its numbers are others.
+
+        Raises
+        ------
+        ValueError
+            There are not so many eigenvectors.
         """
+        most = len(self.eigenvalues) - 1
+        if not 1 <= n_eigenvectors <= most:
+            raise ValueError(
+                f"n_eigenvectors must be from 1 to {most} for {most + 1} frames, not "
+                f"{n_eigenvectors}"
+            )
         some = slice(1, n_eigenvectors + 1)
         return self.eigenvectors[:, some] * self.eigenvalues[some] ** time
 
