@@ -298,6 +298,10 @@ impl PairRmsd {
         inner: &Matrix3,
         half_norm: f64,
     ) -> f64 {
+        // Not what rounding of the rotation leaves.
+        if mobile == fixed {
+            return 0.0;
+        }
         let optimum = Optimum::new(inner, half_norm);
         let half_square = half_norm - optimum.eigenvalue();
         if half_square > CANCELLED * half_norm {
@@ -532,6 +536,24 @@ mod tests {
             assert!((found[3 * i + j] - expected).abs() < 1e-12, "{i}, {j}");
         }
         assert!(found[0] < 1e-12 && found[1] > 1e-5);
+    }
+
+    #[test]
+    fn the_same_structure_again_is_at_no_distance() {
+        let mut random = Random(11);
+        for n_atoms in [1, 2, 3, 17, 97] {
+            let weights = random.weights(n_atoms);
+            let (scattered, line) = (random.structure(n_atoms, 10.0, 50.0), random.vector::<3>());
+            let along = (0..3 * n_atoms).map(|k| ((k / 3) as f64).sqrt() * line[k % 3]);
+            for frame in [scattered, along.collect()] {
+                let frame: Vec<f32> = frame.into_iter().map(|x| x as f32).collect();
+                for weights in [None, Some(&weights[..])] {
+                    let task = PairRmsd::new(n_atoms, weights, true).unwrap();
+                    let found = fill(&task, &frame, &frame.repeat(3));
+                    assert_eq!(found, [0.0; 3], "{n_atoms} atoms");
+                }
+            }
+        }
     }
 
     #[test]
