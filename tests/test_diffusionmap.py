@@ -131,8 +131,18 @@ def fails(a, b, weights=None):
 
 
 def test_a_metric_that_raises(ca):
-    with pytest.raises(AnalysisError, match=r"DistanceMatrix raised on part 0 of 1: KeyError"):
-        DistanceMatrix(ca, metric=fails).run(stop=3)
+    message = r"DistanceMatrix raised on pairs of frames 1 to 3: KeyError"
+    with pytest.raises(AnalysisError, match=message):
+        DistanceMatrix(ca, metric=fails).run(start=1, stop=4)
+
+    def at_the_end(a, b, weights):
+        return 1 / 0 if np.array_equal(b, last) else 1.0
+
+    ca.universe.trajectory[97]
+    last = ca.positions.astype(float)
+    message = r"raised on pairs of frames 0 to 31 with 96 to 97: ZeroDivisionError"
+    with pytest.raises(AnalysisError, match=message):
+        DistanceMatrix(ca, metric=at_the_end).run(backend="serial")
 
 
 def test_a_metric_that_gives_no_number(ca):

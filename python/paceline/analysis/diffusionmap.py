@@ -276,6 +276,12 @@ class TileParts:
         )
         return first, second
 
+    def describe(self, number: int, frames: np.ndarray) -> str:
+        """Name the frames of a tile, in error messages."""
+        parts = (frames[some] for some in self.frames(number))
+        first, second = (f"{some[0]} to {some[-1]}" for some in parts)
+        return f"pairs of frames {first}" + ("" if first == second else f" with {second}")
+
     def arguments(self, number: int) -> tuple[Any, ...]:
         """Size of a tile, and positions of the frames of its rows and columns."""
         first, second = self.frames(number)

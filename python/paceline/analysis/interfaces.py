@@ -119,7 +119,9 @@ class Receiver(Protocol):
 class OverParts(Protocol):
     """Last stage of an analysis whose tasks compute parts of what was collected, not frames.
 
-    Each task gets no more than its arguments. What a part is must not depend on the workers.
+    Each task gets no more than its arguments. What a part is must not depend on the workers. With a
+    method `describe(number, frames)`, error messages name a part by what that returns; `frames` are
+    the frame numbers of the run.
 
     Attributes
     ----------

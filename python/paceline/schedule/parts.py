@@ -81,6 +81,8 @@ class PartsRun:
         file = _SharedFile.of(self._collected) if self._by_file else None
         for number in self.collected.missing().tolist():
             what = f"part {number} of {len(self.plan)}"
+            if hasattr(self._parts, "describe"):
+                what = self._parts.describe(number, self._analysis.frames)
             item = tuple(
                 Part(one, file) if isinstance(one, np.ndarray) else one
                 for one in self._parts.arguments(number)
