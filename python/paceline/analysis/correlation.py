@@ -164,7 +164,7 @@ def pairs_of_frames(n_frames: int, gaps: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> pairs_of_frames(5, np.array([1]))
-    array([4, 2, 2, 2, 1])
+    array([4, 2, 2, 1, 1])
     """
     there = np.ones(n_frames)
     there[gaps] = 0
