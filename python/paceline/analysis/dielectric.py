@@ -305,11 +305,12 @@ class DipoleAutocorrelation(_DipoleAnalysis):
             integral = running_integral(total / total[0], self._delta_t)
         ends = np.flatnonzero(total <= 0)
         time = float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
+        text = "not reached" if np.isnan(time) else f"{time:.6g} ps"
         title = "dipole autocorrelation ((e Å)²)"
         columns = {LAG: self._delta_t, title: total, "integral over its first value (ps)": integral}
         self.results = Results(
             table=Table(columns, LAG, {title: "dipole moment"}, title),
-            provenance={**self.record(), "relaxation time": f"{time:.6g} ps"},
+            provenance={**self.record(), "relaxation time": text},
             timeseries=total,
             by_axis=by_axis,
             delta_t_values=self._delta_t,
