@@ -61,6 +61,12 @@ def test_neighbors_by_type_and_by_residue(universe, theirs):
     assert {pair[:2]: pair[2] for pair in one.count_by_residue()} == dict(frames)
     assert {pair[:2]: pair[2] for pair in one.count_by_type("resnames")} == dict(kinds)
     assert one.count_by_residue()[0][2] == max(frames.values()) > 1
+    often = one.further_tables()["frequent"].columns
+    assert often["frames"].tolist() == sorted(frames.values(), reverse=True)
+    assert often["fraction of frames"][0] == often["frames"][0] / 10
+    assert frames[often["first"][0], often["second"][0]] == often["frames"][0]
+    far = NeighborList(acidic, basic, cutoff=0.5).run(stop=2)
+    assert len(far.further_tables()["frequent"].columns["residues"]) == 0
 
 
 def test_neighbors_of_other_residues_only(universe):

@@ -42,7 +42,7 @@ from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD
-from paceline.analysis.neighbors import CoordinationNumbers
+from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.results import Results
@@ -470,3 +470,23 @@ def test_coordination_numbers(adk_xtc, tmp_path, run):
     groups = [universe.select_atoms(text) for text in ("name NZ", "name O*")]
     wanted = CoordinationNumbers(*groups, cutoff=4).run(stop=5).results.coordination
     np.testing.assert_array_equal(np.load(out)["coordination"], wanted)
+
+
+def test_neighbors(adk_xtc, tmp_path, run):
+    universe, out, often = (
+        paceline.Universe(*adk_xtc),
+        tmp_path / "near.npz",
+        tmp_path / "often.csv",
+    )
+    texts = "resid 30", "name O* N* and not resid 29:31"
+    select = ("--select", texts[0], "--select-2", texts[1], "--frequent", often)
+    assert run("neighbors", *adk_xtc, *select, "--cutoff", 4, "-o", out, "--end", 5)[0] == 0
+    wanted = NeighborList(*map(universe.select_atoms, texts), cutoff=4).run(stop=5)
+    np.testing.assert_array_equal(np.load(out)["pairs"], wanted.results.pairs)
+    rows = [line.split(",") for line in often.read_text().splitlines() if line[0] != "#"]
+    assert rows[0] == ["residues", "first", "second", "frames", "fraction of frames"]
+    assert [[int(x) for x in row[1:4]] for row in rows[1:]] == [
+        list(row) for row in wanted.count_by_residue()
+    ]
+    first, second = universe.residues[[int(x) for x in rows[1][1:3]]]
+    assert rows[1][0] == f"{first.resname} {first.resid}–{second.resname} {second.resid}"

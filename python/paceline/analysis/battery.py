@@ -50,6 +50,7 @@ NAMES = {
     "lineardensity": "lineardensity.LinearDensity",
     "minimum-distance": "distances.MinimumDistance",
     "msd": "msd.EinsteinMSD",
+    "neighbors": "neighbors.NeighborList",
     "order": "order.SCH",
     "pca": "pca.PCA",
     "ramachandran": "dihedrals.Ramachandran",

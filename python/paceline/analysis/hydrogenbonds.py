@@ -12,7 +12,13 @@ from paceline.analysis.groups import check_presence, presence_correlation, stret
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, atom_labels, fractions_of_frames, names_of
+from paceline.analysis.table import (
+    MOST_FREQUENT,
+    Table,
+    atom_labels,
+    fractions_of_frames,
+    names_of,
+)
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
 from paceline.errors import SelectionError, UnsupportedError, warn, with_script_advice
 from paceline.transform.base import updates_itself
@@ -28,8 +34,6 @@ CRITERIA = {
 }
 #: Limits of MDAnalysis's criterion, if none are given: Å and degrees.
 D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
-#: Rows of the table of the most frequent bonds, at most.
-MOST_FREQUENT = 1000
 
 
 class HydrogenBondAnalysis(AnalysisBase):

@@ -9,7 +9,7 @@ from paceline.analysis.base import describe_frames
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, fractions_of_frames
+from paceline.analysis.table import Table, fractions_of_frames, residue_labels
 from paceline.errors import UnsupportedError
 from paceline.schedule.parts import allocate_results
 
@@ -122,7 +122,7 @@ def _tabulate(
     n_frames: int,
 ) -> Table:
     """Make a table of the columns, whose figure shows how frequent they are."""
-    names = _residue_labels(some.atomgroup.universe.residues, np.unique(residues))
+    names = residue_labels(some.atomgroup.universe.residues, np.unique(residues))
     labels = [
         f"{names[first]}–{names[second]} {kind}"
         for (first, second), kind in zip(residues.tolist(), kinds, strict=True)
@@ -158,23 +158,3 @@ def _atom_pairs(kind: str, analysis: Any) -> np.ndarray:
         f"interaction_fingerprint: {kind!r} must be a NeighborList or a HydrogenBondAnalysis, not "
         f"{type(analysis).__name__}"
     )
-
-
-def _residue_labels(residues: Any, indices: np.ndarray) -> dict[int, str]:
-    """Name some residues, as "LYS 13"; with segment, or index, where others have that name."""
-    some = residues[indices]
-    of_indices = [str(index) for index in indices]
-    parts = [getattr(some, name, None) for name in ("resnames", "resids")]
-    known = [part for part in parts if part is not None] or [of_indices]
-    names = np.array([" ".join(map(str, one)) for one in zip(*known, strict=True)], dtype=str)
-    for prefix in (getattr(some, "segids", of_indices), of_indices):
-        _, number, counts = np.unique(names, return_inverse=True, return_counts=True)
-        again = counts[number.reshape(-1)] > 1
-        names = np.array(
-            [
-                f"{before} {name}" if more else name
-                for before, name, more in zip(prefix, names, again, strict=True)
-            ],
-            dtype=str,
-        )
-    return dict(zip(indices.tolist(), names.tolist(), strict=True))

@@ -10,7 +10,7 @@ from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.interfaces import PerFrame, Ragged
 from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block, check_refused
 
 #: A pair of atoms: their indices, and the distance between them, Å.
@@ -178,6 +178,18 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         pairs, counts = self._unique(numbers, per_frame=True)
         found = [(int(i), int(j), int(n)) for (i, j), n in zip(pairs, counts, strict=True)]
         return sorted(found, key=lambda one: (-one[2], one[:2]))
+
+    FURTHER_TABLES = ("frequent",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tabulate the pairs of residues that are in most frames, at most 1,000, by their names."""
+        found = np.array(self.count_by_residue()[:MOST_FREQUENT], dtype=np.int64).reshape(-1, 3)
+        first, second, counts = found.T
+        names = residue_labels(self.atomgroup.universe.residues, np.unique(found[:, :2]))
+        labels = [f"{names[i]}–{names[j]}" for i, j, _ in found.tolist()]
+        columns = {"first": first, "second": second}
+        n_frames = self.n_frames - len(self.damaged)
+        return {"frequent": fractions_of_frames("residues", labels, columns, counts, n_frames)}
 
     def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
         """Count pairs of numbers of the atoms; each once a frame, with `per_frame`."""

@@ -28,6 +28,8 @@ LARGE, MOST_POINTS = 20_000, 200_000
 NAMED = 4
 #: Names along an abscissa that find room in their usual size.
 MANY_TICKS = 16
+#: Rows of a table of what is there most often, at most.
+MOST_FREQUENT = 1000
 #: Bars of a figure, at most.
 MOST_BARS = 20
 #: States in a row of a legend.
@@ -160,6 +162,26 @@ def atom_labels(atoms: Any) -> list[str]:
     parts = [getattr(atoms, name, None) for name in ("resnames", "resids")]
     known = [part for part in parts if part is not None]
     return [" ".join(map(str, one)) for one in zip(*known, names_of(atoms), strict=True)]
+
+
+def residue_labels(residues: Any, indices: np.ndarray) -> dict[int, str]:
+    """Name some residues, as "LYS 13"; with segment, or index, where others have that name."""
+    some = residues[indices]
+    of_indices = [str(index) for index in indices]
+    parts = [getattr(some, name, None) for name in ("resnames", "resids")]
+    known = [part for part in parts if part is not None] or [of_indices]
+    names = np.array([" ".join(map(str, one)) for one in zip(*known, strict=True)], dtype=str)
+    for prefix in (getattr(some, "segids", of_indices), of_indices):
+        _, number, counts = np.unique(names, return_inverse=True, return_counts=True)
+        again = counts[number.reshape(-1)] > 1
+        names = np.array(
+            [
+                f"{before} {name}" if more else name
+                for before, name, more in zip(prefix, names, again, strict=True)
+            ],
+            dtype=str,
+        )
+    return dict(zip(indices.tolist(), names.tolist(), strict=True))
 
 
 def names_of(atoms: Any) -> Any:

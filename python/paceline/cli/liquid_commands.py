@@ -45,6 +45,22 @@ def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: 
     return OrderParameter(groups[0], selected(universe, other), **options)
 
 
+#: Options of commands that search neighbours.
+NEIGHBOURS: dict[str, dict[str, Any]] = {
+    "cutoff": {
+        "type": float,
+        "default": 4.5,
+        "metavar": "Å",
+        "help": "largest distance of neighbours, Å [%(default)s]",
+    },
+    "exclude_same": {
+        "choices": ("residue", "segment", "chain", "fragment"),
+        "default": None,
+        "help": "leave out atoms in the same one",
+    },
+    "pbc": PBC,
+}
+
 COMMANDS = (
     Command(
         "selection",
@@ -109,21 +125,23 @@ COMMANDS = (
             'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.csv',
             'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.npz',
         ),
-        {
-            "cutoff": {
-                "type": float,
-                "default": 4.5,
-                "metavar": "Å",
-                "help": "largest distance of neighbours, Å [%(default)s]",
-            },
-            "exclude_same": {
-                "choices": ("residue", "segment", "chain", "fragment"),
-                "default": None,
-                "help": "do not count atoms in the same one",
-            },
-            "pbc": PBC,
-        },
+        NEIGHBOURS,
         groups=("the neighbours",),
+    ),
+    Command(
+        "neighbors",
+        "",
+        "pairs of atoms within a distance: their number, and as .npz each of them",
+        "Number of pairs of an atom of --select and one of --select-2 within a distance, in each "
+        "frame; as .npz also each pair: indices of both atoms, and the distance (Å).",
+        (
+            'md.tpr md.xtc --select "resname LIG" --select-2 protein --frequent residues.csv',
+            'md.tpr md.xtc --select "resname ASP GLU and name OD* OE*" '
+            '--select-2 "resname ARG LYS and name NH* NZ" --cutoff 4 -o bridges.npz',
+        ),
+        NEIGHBOURS,
+        groups=("the other atoms of the pairs",),
+        further={"frequent": "write in which fraction of the frames two residues have a pair"},
     ),
     Command(
         "density",
