@@ -104,6 +104,7 @@ def test_files_and_page(replicas, tmp_path, systems):
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {folder / name for name in names} <= set(replicas.outputs(folder))
     assert {"rmsf-profile.csv", "rmsf-profile.svg", "gyration.svg", "wt/3/rmsf.csv"} <= names
+    assert "difference (Å)" in (folder / "rmsf-profile.svg").read_text(encoding="utf-8")
     with (folder / "differences.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     assert [row["groups"] for row in rows] == ["mutant - wt"]

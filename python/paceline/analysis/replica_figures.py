@@ -1,5 +1,6 @@
 """Values of replicas at the same places, and figures of groups of replicas."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -241,9 +242,10 @@ def draw_profile(profile: Profile, width: float) -> Any:
         means, ax = profile.means(title), next(panels)
         for number, (group, mean) in enumerate(means.items()):
             n_replicas = len(profile.values[title][group])
-            label = f"{group} ({many(n_replicas, 'replica')})"
-            _draw_band(ax, x, ends, mean.mean, mean.interval, f"C{number}", label)
-        ax.set_ylabel(profile.label if len(titles) == 1 else title)
+            name = f"{group} ({many(n_replicas, 'replica')})"
+            _draw_band(ax, x, ends, mean.mean, mean.interval, f"C{number}", name)
+        label = profile.label if len(titles) == 1 else title
+        ax.set_ylabel(label)
         if title == titles[0]:
             _legend(ax)
         if n_groups < 2:
@@ -252,7 +254,8 @@ def draw_profile(profile: Profile, width: float) -> Any:
         for number, (pair, one) in enumerate(differences(means).items(), start=1):
             _draw_band(ax, x, ends, one.difference, one.interval, f"C{number}", pair)
         ax.axhline(0, color="black", linewidth=0.5)
-        ax.set_ylabel("difference")
+        unit = re.search(r" \([^()]+\)$", label)  # not of g(r)
+        ax.set_ylabel(f"difference{unit[0] if unit else ''}")
         if title == titles[0]:
             _legend(ax)
     axes[-1, 0].set_xlabel(key)
