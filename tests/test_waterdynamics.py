@@ -196,3 +196,39 @@ def test_times_that_are_not_equidistant(square, tmp_path):
 def test_negative_gaps_are_refused(square):
     with pytest.raises(ValueError, match="gap must be at least 0 frames, not -1"):
         SelectedAtoms(square[0]).run().stays(gap=-1)
+
+
+@pytest.mark.parametrize("step", [1, 4])
+@pytest.mark.parametrize("residues", [False, True])
+def test_survival_where_frames_were_left_out(damaged, adk_xtc, step, residues):
+    """An origin counts up to the frame before the next one that was left out."""
+    (files, missing), text, tau_max = damaged, "prop x > 0 and name CA CB", 6
+    whole = SelectedAtoms(paceline.Universe(*adk_xtc).select_atoms(text, updating=True))
+    found = whole.run(backend="serial").results
+    keys = whole.atomgroup.universe.atoms.resindices if residues else np.arange(3341)
+    is_in = np.zeros((98, keys.max() + 1), bool)
+    is_in[np.repeat(np.arange(98), found.counts), keys[found.atoms]] = True
+    expected = [1.0]
+    for lag in range(1, tau_max + 1):
+        origins = [t for t in range(0, 98 - lag, step) if not {*range(t, t + lag + 1)} & {*missing}]
+        kept = [is_in[t : t + lag + 1].all(axis=0).sum() / is_in[t].sum() for t in origins]
+        expected.append(np.mean(kept))
+    universe = paceline.Universe(*files)
+    options = {"residues": residues, "tau_max": tau_max}
+    survival = SurvivalProbability(universe, text).run(
+        step=step, on_error="skip", backend="serial", **options
+    )
+    np.testing.assert_array_equal(survival.results.sp_timeseries, expected)
+    assert np.isfinite(survival.results.tau).all()
+    together = SurvivalProbability(universe, text, window_step=step, **options)
+    paceline.run([together], on_error="skip", n_workers=2)
+    np.testing.assert_array_equal(together.results.sp_timeseries, expected)
+
+
+def test_correlations_where_frames_were_left_out_are_refused(damaged):
+    near = paceline.Universe(*damaged[0]).select_atoms("prop x > 0 and name CA", updating=True)
+    run = SelectedAtoms(near).run(on_error="skip", backend="serial")
+    assert np.flatnonzero(np.isnan(run.results.counts)).tolist() == sorted(damaged[1])
+    for ask in (run.stays, run.time_correlation):
+        with pytest.raises(UnsupportedError, match="19 damaged frames were left out"):
+            ask()
