@@ -6,7 +6,13 @@ import pytest
 
 import paceline
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
-from paceline.errors import AnalysisError, MissingDataError, SelectionError, UnsupportedError
+from paceline.errors import (
+    AnalysisError,
+    MissingDataError,
+    PacelineWarning,
+    SelectionError,
+    UnsupportedError,
+)
 from paceline.transform import wrap
 
 
@@ -234,6 +240,17 @@ def test_independent_ions_conduct_as_they_diffuse(tmp_path):
     wanted = in_si / (current.volume * 1e-30 * 1.380649e-23 * 300)
     level = current.results.conductivity[60:80].mean()
     assert level == pytest.approx(wanted, rel=0.15)
+
+
+@pytest.mark.parametrize("analysis", [CurrentAutocorrelation, VelocityAutocorrelation])
+def test_frames_that_are_far_apart_are_told_of(analysis, tmp_path, recwarn):
+    random = np.random.default_rng(6)
+    slow = np.cumsum(random.standard_normal((60, 2, 3)), axis=0)
+    analysis(ions(tmp_path, slow, 0.1)).run()
+    assert not [one for one in recwarn if issubclass(one.category, PacelineWarning)]
+    fast = random.standard_normal((60, 2, 3))
+    with pytest.warns(PacelineWarning, match=r"frames are 0\.1 ps apart.* means nothing"):
+        analysis(ions(tmp_path, fast, 0.1)).run()
 
 
 @pytest.mark.full

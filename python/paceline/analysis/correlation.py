@@ -15,7 +15,7 @@ from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.schedule.parts import allocate_results
 from paceline.schedule.result_arrays import put_rows
 from paceline.transform.jumps import unwrapped
@@ -409,6 +409,7 @@ class VelocityAutocorrelation(AnalysisBase):
         weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
+        _warn_of_long_steps(self.name, mean, self._delta_t, "diffusion coefficient")
         title = "velocity autocorrelation (Å²/ps²)"
         columns = {LAG: self._delta_t, title: mean}
         shown = Table(_beginning(columns), LAG, {title: "velocities"}, title)
@@ -538,6 +539,7 @@ class CurrentAutocorrelation(AnalysisBase):
         unit = CONDUCTIVITY / (self.volume * self.temperature)
         along_axes = running_integral(by_axis, self._delta_t) * unit
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
+        _warn_of_long_steps(self.name, total, self._delta_t, "conductivity")
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
         columns = {LAG: self._delta_t, title: total, label: mean}
         beginning = _beginning({LAG: self._delta_t, label: mean})
@@ -551,6 +553,16 @@ class CurrentAutocorrelation(AnalysisBase):
             conductivity=mean,
             conductivity_by_axis=along_axes,
             currents=self._currents,
+        )
+
+
+def _warn_of_long_steps(name: str, values: np.ndarray, times: np.ndarray, of: str) -> None:
+    """Warn where an autocorrelation falls by more than half between two frames."""
+    if len(values) > 1 and values[1] < 0.5 * values[0]:
+        warn(
+            f"{name}: frames are {times[1]:.4g} ps apart, in which the autocorrelation falls to "
+            f"{values[1] / values[0]:.2f} of its first value: the {of}, its integral, means "
+            "nothing; it takes velocities of every few femtoseconds"
         )
 
 

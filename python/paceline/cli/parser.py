@@ -30,8 +30,8 @@ COMMANDS_OF_GROMACS = {
 #: Other names of what a command computes.
 OTHER_NAMES = {
     **{"distance-matrix": "rmsd-matrix", "rms2d": "rmsd-matrix", "rmsd2d": "rmsd-matrix"},
-    **{"vacf": "velocity-autocorrelation", "neighbors": "coordination"},
-    **{"neighbours": "coordination", "nativecontacts": "contacts", "clustering": "cluster"},
+    **{"vacf": "velocity-autocorrelation", "neighbours": "neighbors"},
+    **{"nativecontacts": "contacts", "clustering": "cluster"},
     **{"residence": "survival", "watershell": "selection", "currents": "current-autocorrelation"},
     **{"diffusion": "msd", "scd": "order", "sch": "order", "leaflet": "leaflets"},
 }
