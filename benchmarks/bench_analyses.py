@@ -247,6 +247,9 @@ CASES: dict[str, Case] = {
         goal=900,
         known={REFERENCE: 225_000, CPPTRAJ: 95_500},
         data="water",
+        # In 50 frames, selecting the atoms takes ours ten times as long as finding the bonds.
+        n=500,
+        fewer={REFERENCE: 100, CPPTRAJ: 20},
     ),
     "around": Case(
         ours=ours("groups", "SelectedAtoms", lambda u: u.select_atoms(SHELL, updating=True)),
@@ -257,6 +260,8 @@ CASES: dict[str, Case] = {
         goal=700,
         known={REFERENCE: 57_200},
         data="water",
+        n=500,
+        fewer={REFERENCE: 100},
     ),
     "dssp": Case(
         ours=ours("dssp", "DSSP", whole),
@@ -509,6 +514,8 @@ def _verdict(case: Case, taken: Mapping[str, Slope]) -> str:
     best = min(known, key=lambda tool: known[tool])
     ratios = taken[OURS].cpu_per_item / taken[best].cpu_per_item
     found, goal = Spread.of(ratios), case.goal / min(case.known[tool] for tool in known)
+    if found.low <= 0:
+        return f"not measured: the time varies by more than it is; goal {goal:.3f} of {best}"
     met = "met" if found.median <= goal else "missed"
     return f"{found.median:.3f} ({found.low:.3f}–{found.high:.3f}) of {best}, {goal:.3f}: {met}"
 
