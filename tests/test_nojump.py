@@ -22,7 +22,7 @@ from paceline.errors import PacelineWarning, SelectionError, TransformError, Uns
 from paceline.schedule import plan, scheduler, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
-from paceline.transform.jumps import NoJumpScan
+from paceline.transform.jumps import CoreNoJump, NoJumpScan
 
 N_FRAMES, N_ATOMS = 150, 40
 
@@ -493,6 +493,13 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
     # Of all blocks but the first, whose images are 0.
     assert sizes[-1] == (9, 9 * 6 * N_ATOMS)
     assert max(sizes) == sizes[-1]
+
+
+def test_images_that_might_not_fit_are_looked_at_one_by_one(atoms, monkeypatch):
+    options = {"backend": "serial", "block_frames": 16, "step": 3}
+    wanted = followed(atoms, **options)
+    monkeypatch.setattr(CoreNoJump, "most", 0)
+    assert np.array_equal(followed(atoms, **options), wanted)
 
 
 def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):

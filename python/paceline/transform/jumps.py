@@ -166,6 +166,8 @@ class CoreNoJump:
     scans = True
     #: True if a cell that leans by another whole edge is the same one.
     lengths_only = False
+    #: The most images that are kept.
+    most = int(np.iinfo(np.int16).max)
 
     def __init__(self, n_atoms: int, followed: np.ndarray):
         self._made_of = n_atoms, followed
@@ -236,6 +238,7 @@ class CoreSteps:
     scans = True
     # Shortest steps are the same where the cell leans by another whole edge.
     lengths_only = True
+    most = MOST_STEPS
 
     def __init__(self, n_atoms: int, columns: np.ndarray, weights: np.ndarray, firsts: np.ndarray):
         self._made_of = n_atoms, columns, weights, firsts
@@ -420,9 +423,12 @@ class NoJumpScan:
         images = nojump.no_states(len(noted))
         images[: len(left_noted)] = left_images
         images[len(left_noted) : len(noted) - len(right_noted)] = nojump.counted(between)
-        # One by one: of all at once, there would be copies of four times the size.
-        for k in range(len(right_noted)):
-            images[len(noted) - len(right_noted) + k] = nojump.counted(right_images[k] + between)
+        places = images[len(noted) - len(right_noted) :]
+        if _largest(right_images) + _largest(between) <= nojump.most:
+            np.add(right_images, between.astype(images.dtype), out=places)
+        else:
+            for place, one in zip(places, right_images, strict=True):
+                place[:] = nojump.counted(one + between)
         moved = nojump.counted(right_moved + between)
         ends = np.stack([left_cells[1], right_cells[0]])
         met = changed(ends, lengths_only=nojump.lengths_only)
@@ -474,6 +480,11 @@ class _Follower:
         frames = np.flatnonzero(~np.isnan(dimensions).any(axis=1))
         cells = _core.cell_vectors(dimensions[frames])
         return frames[1:][changed(cells, lengths_only=self._lengths_only)]
+
+
+def _largest(numbers: np.ndarray) -> int:
+    """Largest magnitude of whole numbers, 0 of none; without a copy of them."""
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
 def _counted(images: np.ndarray) -> np.ndarray:
