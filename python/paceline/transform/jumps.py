@@ -242,8 +242,9 @@ class CoreSteps:
 
     def __init__(self, n_atoms: int, columns: np.ndarray, weights: np.ndarray, firsts: np.ndarray):
         self._made_of = n_atoms, columns, weights, firsts
-        self._columns, self._weights, self._firsts = columns, weights[:, np.newaxis], firsts
-        self._molecules = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(columns)))
+        self._columns, self._weights, self._firsts = columns, weights, firsts
+        self._sizes = np.diff(firsts, append=len(columns))
+        self._molecules = np.repeat(np.arange(len(firsts)), self._sizes)
         self._core = _core.NoJump(n_atoms, np.sort(columns))
 
     def __reduce__(self) -> tuple[type, tuple]:
@@ -300,16 +301,11 @@ class CoreSteps:
         self, positions: np.ndarray, dimensions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find centers, cells, and steps from the first frame to each."""
-        centers = np.stack([self._centers(frame) for frame in positions])
-        cells = _core.cell_vectors(dimensions)
+        centers = _core.centers(positions, self._columns, self._sizes, self._weights)
+        centers, cells = centers.astype(np.float64), _core.cell_vectors(dimensions)
         steps = self.no_states(len(positions))
         steps[1:] = _whole_steps(np.diff(centers, axis=0), cells[1:]).cumsum(axis=0)
         return centers, cells, _added(steps)
-
-    def _centers(self, frame: np.ndarray) -> np.ndarray:
-        """Compute the centers of molecules in a frame, float64, shape (n_molecules, 3)."""
-        weighted = frame.take(self._columns, axis=0) * self._weights
-        return np.column_stack([np.bincount(self._molecules, axis) for axis in weighted.T])
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
         """Move molecules in some rows of a block by steps."""
@@ -328,14 +324,16 @@ def _readable(dimensions: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.
 
 def _whole_steps(moved: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Find what makes moves of molecules the shortest ones, in whole numbers of `STEP`."""
-    crossed = np.rint(_fractions(moved, cells))
+    # Of a move by less than half the least height no part is half a vector: few are longer.
+    heights = 1 / np.linalg.norm(np.linalg.inv(cells), axis=1).max(axis=-1)
+    frames, molecules = np.nonzero((moved**2).sum(axis=-1) >= (0.499 * heights[:, np.newaxis]) ** 2)
+    crossed = np.rint(_fractions(moved[frames, molecules][:, np.newaxis], cells[frames]))
     largest = np.abs(crossed).max(initial=0) * np.abs(cells).max(initial=0) / STEP
     if not largest * 4 * max(1, len(cells)) < 2 * MOST_STEPS:
         raise OverflowError("nojump: a molecule has moved too far to be followed")
-    steps = np.zeros(crossed.shape, np.int64)
-    some = np.nonzero(crossed.any(axis=-1))  # few cross in a frame
-    vectors = np.rint(cells / STEP).astype(np.int64)[some[0]]
-    steps[some] = -_sums(crossed[some][:, np.newaxis].astype(np.int64), vectors)[:, 0]
+    steps = np.zeros(moved.shape, np.int64)
+    vectors = np.rint(cells / STEP).astype(np.int64)[frames]
+    steps[frames, molecules] = -_sums(crossed.astype(np.int64), vectors)[:, 0]
     return steps
 
 
