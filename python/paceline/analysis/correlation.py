@@ -560,9 +560,9 @@ def _warn_of_long_steps(name: str, values: np.ndarray, times: np.ndarray, of: st
     """Warn where an autocorrelation falls by more than half between two frames."""
     if len(values) > 1 and values[1] < 0.5 * values[0]:
         warn(
-            f"{name}: frames are {times[1]:.4g} ps apart, in which the autocorrelation falls to "
-            f"{values[1] / values[0]:.2f} of its first value: the {of}, its integral, means "
-            "nothing; it takes velocities of every few femtoseconds"
+            f"{name}: frames are {times[1]:.4g} ps apart, in which the autocorrelation falls by "
+            f"more than half: the {of}, its integral, means nothing; save velocities every few "
+            "femtoseconds"
         )
 
 
