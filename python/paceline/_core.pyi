@@ -797,7 +797,8 @@ class NoJumpFollower:
         number: int,
         positions: NDArray[np.float32],
         dimensions: NDArray[np.float32],
-    ) -> tuple[list[tuple[int, str]], NDArray[np.int16]] | None: ...
+        begin: NDArray[np.int16] | None = None,
+    ) -> list[tuple[int, str]] | None: ...
     def close(self) -> None: ...
 
 @final

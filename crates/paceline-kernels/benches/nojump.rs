@@ -42,11 +42,17 @@ fn main() {
             let all: Vec<usize> = (0..n_atoms).collect();
             let follower = Follower::new(NoJump::new(n_atoms, &all).expect("atoms"));
             let dimensions = cell.repeat(FRAMES);
+            let mut images = vec![[0; 3]; n_atoms];
             let mut times: Vec<f64> = (0..BLOCKS)
                 .map(|number| {
                     let mut moved = block.clone();
                     let start = Instant::now();
-                    let found = follower.move_on(number, black_box(&mut moved), &dimensions);
+                    let found = follower.move_on(
+                        number,
+                        black_box(&mut moved),
+                        &dimensions,
+                        Some(&mut images),
+                    );
                     black_box(found).expect("frames");
                     start.elapsed().as_nanos() as f64 / (FRAMES * n_atoms) as f64
                 })

@@ -2,7 +2,7 @@
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadonlyArray3, PyReadwriteArray3, PyUntypedArrayMethods, ToPyArray,
+    PyReadonlyArray3, PyReadwriteArray2, PyReadwriteArray3, PyUntypedArrayMethods, ToPyArray,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -215,9 +215,6 @@ impl NoJump {
     }
 }
 
-/// Rows that could not be changed, and why, and images in the first one that was.
-type Moved<'py> = (Vec<transform::Refused>, Bound<'py, PyArray2<i16>>);
-
 /// Atoms that are moved to their images, block after block, from the first frame of a trajectory on.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct NoJumpFollower(nojump::Follower);
@@ -229,24 +226,25 @@ impl NoJumpFollower {
         Self(nojump::Follower::new(task.0.clone()))
     }
 
-    /// Move atoms (Å) in block `number` as those before it are moved; the rows that could not be
-    /// changed, and why, and images in the first one that was. None if the follower was closed.
-    fn move_on<'py>(
+    /// Move atoms (Å) in block `number` as those before it are moved, and note images in the first row
+    /// that is changed; the rows that could not be, and why. None if the follower was closed.
+    #[pyo3(signature = (number, positions, dimensions, begin=None))]
+    fn move_on(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         number: usize,
         mut positions: PyReadwriteArray3<'_, f32>,
         dimensions: PyReadonlyArray2<'_, f32>,
-    ) -> PyResult<Option<Moved<'py>>> {
+        mut begin: Option<PyReadwriteArray2<'_, i16>>,
+    ) -> PyResult<Option<Vec<transform::Refused>>> {
         check_atoms(positions.shape(), self.0.n_atoms())?;
         let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
-        let moved = py.detach(|| self.0.move_on(number, positions, dimensions));
-        let Some((refused, images)) = moved.or_raise(py)? else {
-            return Ok(None);
+        let begin = match &mut begin {
+            Some(begin) => Some(begin.as_slice_mut()?.as_chunks_mut().0),
+            None => None,
         };
-        let n = images.len();
-        let images = images.into_flattened().into_pyarray(py);
-        Ok(Some((refused, images.reshape([n, 3])?)))
+        let moved = py.detach(|| self.0.move_on(number, positions, dimensions, begin));
+        moved.or_raise(py)
     }
 
     /// Release the threads that wait; no other block is moved.

@@ -80,14 +80,14 @@ class Relay:
     ) -> list[tuple[int, str]]:
         """Transform a block for the first time."""
         try:
-            moved = self._follower.move_on(number, positions, dimensions)
+            state = self._states[number]
+            refused = self._follower.move_on(number, positions, dimensions, state)
         except BaseException:
             # The blocks that follow cannot go on from here.
             self.close()
             raise
-        if moved is None:
+        if refused is None:
             raise WorkerError(ENDED)
-        refused, self._states[number] = moved
         with self._changed:
             self._n_done = max(self._n_done, number + 1)
             self._changed.notify_all()

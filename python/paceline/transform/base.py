@@ -45,12 +45,16 @@ class Follower(Protocol):
         """Frames whose cell differs by more than half from that of the frame before."""
 
     def move_on(
-        self, number: int, positions: np.ndarray, dimensions: np.ndarray
-    ) -> tuple[list[tuple[int, str]], np.ndarray] | None:
+        self,
+        number: int,
+        positions: np.ndarray,
+        dimensions: np.ndarray,
+        state: np.ndarray | None = None,
+    ) -> list[tuple[int, str]] | None:
         """Transform block `number` in place as those before it are.
 
-        Threads may have one block each. Returns rows that cannot be transformed, with the reason,
-        and the state in its first frame; None after `close`.
+        Threads may have one block each. `state` is filled with that in the first frame of it.
+        Returns rows that cannot be transformed, with the reason; None after `close`.
         """
 
     def close(self) -> None:
@@ -410,8 +414,7 @@ def _moving_on(follower: Follower) -> Callable[..., list[tuple[int, str]]]:
     turns = itertools.count()
 
     def move_on(positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-        moved = follower.move_on(next(turns), positions, dimensions)
-        return [] if moved is None else moved[0]
+        return follower.move_on(next(turns), positions, dimensions) or []
 
     return move_on
 

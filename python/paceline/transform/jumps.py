@@ -355,8 +355,12 @@ class _InTurn:
         self._last: np.ndarray | None = None
 
     def move_on(
-        self, number: int, positions: np.ndarray, dimensions: np.ndarray
-    ) -> tuple[list[tuple[int, str]], np.ndarray] | None:
+        self,
+        number: int,
+        positions: np.ndarray,
+        dimensions: np.ndarray,
+        state: np.ndarray | None,
+    ) -> list[tuple[int, str]] | None:
         refused = self._of.apply(positions, dimensions)
         rows = _readable(dimensions, refused)
         steps = self._of.no_states(0)
@@ -374,7 +378,9 @@ class _InTurn:
             self._next += 1
             self._changed.notify_all()
         self._of.move(positions, rows, begin + steps)
-        return refused, begin
+        if state is not None:
+            state[:] = begin
+        return refused
 
     def close(self) -> None:
         with self._changed:
@@ -455,16 +461,20 @@ class _Follower:
         self._dimensions: dict[int, np.ndarray] = {}
 
     def move_on(
-        self, number: int, positions: np.ndarray, dimensions: np.ndarray
-    ) -> tuple[list[tuple[int, str]], np.ndarray] | None:
-        """Move atoms in a block; get those that cannot be followed, and the first images."""
-        moved = self._core.move_on(number, positions, dimensions)
-        if moved is not None:
+        self,
+        number: int,
+        positions: np.ndarray,
+        dimensions: np.ndarray,
+        state: np.ndarray | None = None,
+    ) -> list[tuple[int, str]] | None:
+        """Move atoms in a block, note the images it begins with; get rows that cannot be moved."""
+        refused = self._core.move_on(number, positions, dimensions, state)
+        if refused is not None:
             # Frames that could not be read are NaN, too.
             dimensions = dimensions.copy()
-            dimensions[[row for row, _ in moved[0]]] = np.nan
+            dimensions[[row for row, _ in refused]] = np.nan
             self._dimensions[number] = dimensions
-        return moved
+        return refused
 
     def close(self) -> None:
         """Release the blocks that wait."""

@@ -100,8 +100,9 @@ impl Follower {
         self.task.n_atoms
     }
 
-    /// Move atoms in block `number` once those before it are moved; images in the first frame of it
-    /// that is not left out, or in the last one before. None if there is no going on.
+    /// Move atoms in block `number` once those before it are moved, and note where it begins: images
+    /// in the first frame of it that is not left out, or in the last one before. None if there is no
+    /// going on.
     ///
     /// # Errors
     /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or an atom
@@ -111,20 +112,24 @@ impl Follower {
         number: usize,
         positions: &mut [f32],
         dimensions: &[f32],
-    ) -> Result<Option<(Vec<Refused>, Vec<Images>)>> {
+        mut begin: Option<&mut [Images]>,
+    ) -> Result<Option<Vec<Refused>>> {
+        if let Some(begin) = &begin {
+            check_len("images", begin.len(), self.task.n_followed())?;
+        }
         let (steps, refused) = self.task.steps(positions, dimensions)?;
-        let mut images = vec![[0; 3]; self.task.n_followed()];
         for part in &self.parts {
             let Some(mut turn) = part.wait_for(number) else {
                 return Ok(None);
             };
-            let (atoms, begin) = (part.atoms.clone(), &mut images[part.atoms.clone()]);
+            let atoms = part.atoms.clone();
+            let begin = begin.as_deref_mut().map(|begin| &mut begin[atoms.clone()]);
             let followed = &mut turn.followed;
-            (self.task).move_through(atoms, followed, Some(begin), positions, &steps)?;
+            (self.task).move_through(atoms, followed, begin, positions, &steps)?;
             turn.block = Some(number + 1);
             part.has_changed.notify_all();
         }
-        Ok(Some((refused, images)))
+        Ok(Some(refused))
     }
 
     /// Release those that wait: no other block is moved.

@@ -99,7 +99,7 @@ impl Followed {
     pub(super) fn images(&self, n: usize) -> Vec<Images> {
         let mut images = vec![[0; 3]; n];
         for (piece, images) in self.pieces.iter().zip(images.chunks_mut(PIECE)) {
-            note(piece, images);
+            note::<false>(piece, images);
         }
         images
     }
@@ -158,10 +158,13 @@ fn piece_of(images: &[Images]) -> Piece {
 }
 
 #[inline(always)]
-fn note(places: &Places, to: &mut [Images]) {
+fn note<const WIDE: bool>(places: &Places, to: &mut [Images]) {
     for (images, to) in places.images.iter().zip(to.chunks_mut(LANES)) {
-        for (k, to) in to.iter_mut().enumerate() {
-            *to = [0, 1, 2].map(|axis: usize| images[axis][k] as i16);
+        let mut rows = [[0.0; 3]; LANES];
+        rows_of::<WIDE>(images, &mut rows);
+        for (row, to) in rows.iter().zip(to) {
+            // The last bits of the sum: three times as fast as converting numbers one by one.
+            *to = row.map(|x| (x + TO_WHOLE).to_bits() as i16);
         }
     }
 }
@@ -271,7 +274,7 @@ by_widest! {
                 }
                 while notes.steps.get(noted) == Some(&k) {
                     let begin = noted * n_atoms + PIECE * number;
-                    note(now, &mut notes.images[begin..][..atoms.len()]);
+                    note::<WIDE>(now, &mut notes.images[begin..][..atoms.len()]);
                     noted += 1;
                 }
                 std::mem::swap(&mut before, &mut now);

@@ -10,8 +10,9 @@ fn move_on(
     positions: &mut [f32],
     dimensions: &[f32],
 ) -> (Vec<Refused>, Vec<Images>) {
-    let moved = follower.move_on(number, positions, dimensions);
-    moved.expect("frames").expect("is open")
+    let mut images = vec![[0; 3]; follower.task.n_followed()];
+    let moved = follower.move_on(number, positions, dimensions, Some(&mut images));
+    (moved.expect("frames").expect("is open"), images)
 }
 
 fn one_atom(along_x: &[f32]) -> (Vec<f32>, Vec<f32>) {
@@ -180,7 +181,7 @@ fn an_atom_that_goes_on_and_on_is_an_error() {
     let x: Vec<f32> = (0..80).map(|k| (4 * k % 10) as f32).collect();
     let (positions, cells) = one_atom(&x);
     let follower = Follower::new(task);
-    let move_on = |number| follower.move_on(number, &mut positions.clone(), &cells);
+    let move_on = |number| follower.move_on(number, &mut positions.clone(), &cells, None);
     let found = (0..2000).find_map(|number| Some((number, move_on(number).err()?)));
     let (number, error) = found.expect("too far");
     // After 81,920 steps of four tenths of a cell.
@@ -243,7 +244,7 @@ fn who_waits_is_released() {
     let task = NoJump::new(1, &[0]).expect("an atom");
     let follower = &Follower::new(task);
     std::thread::scope(|threads| {
-        let late = threads.spawn(|| follower.move_on(1, &mut [1.0; 3], &CUBE));
+        let late = threads.spawn(|| follower.move_on(1, &mut [1.0; 3], &CUBE, None));
         follower.close();
         let found = late.join().expect("no panic").expect("a frame");
         assert!(found.is_none());
