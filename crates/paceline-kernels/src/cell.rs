@@ -219,6 +219,18 @@ pub fn square([x, y, z]: [f64; 3]) -> f64 {
     x * x + y * y + z * z
 }
 
+pub(crate) fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    ]
+}
+
 // Positions brought into the cell in single precision, rounded step by step as MDAnalysis rounds
 // them: distances between them are then its own, to the last bit.
 

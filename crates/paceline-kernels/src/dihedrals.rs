@@ -7,7 +7,7 @@
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
-use super::cell::Cell;
+use super::cell::{Cell, cross, dot};
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use paceline_formats::error::{Error, Result};
@@ -98,18 +98,6 @@ fn nearest(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     } else {
         cell.shifted(d, cell.nearest_images(d))
     }
-}
-
-fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
 }
 
 /// Tangent of π/8.

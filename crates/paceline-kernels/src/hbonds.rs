@@ -5,7 +5,7 @@
 
 use std::f64::consts::PI;
 
-use super::cell::square;
+use super::cell::{dot, square};
 use super::check_len;
 use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rows::Frames;
@@ -446,10 +446,6 @@ impl Rule {
             }
         })
     }
-}
-
-fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
 /// The angle between two vectors, degrees, as MDAnalysis computes it.

@@ -6,7 +6,7 @@
 //! kcal/mol; and π helices take residues from α helices.
 
 use super::near;
-use crate::cell::{Cell, is_placeholder, square};
+use crate::cell::{Cell, cross, dot, is_placeholder, square};
 use crate::rows::{Frames, RowKernel, cell_or_none};
 use crate::transform::Refused;
 use crate::{Columns, check_len};
@@ -504,18 +504,6 @@ fn is_around(first: [f64; 3], middle: [f64; 3], last: [f64; 3], [cos, sin]: [f64
     let y = square(middle).sqrt() * dot(first, other);
     let length = (x * x + y * y).sqrt();
     length > 0.0 && x * cos + y * sin >= PPII_COS * length
-}
-
-fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
 }
 
 #[cfg(test)]

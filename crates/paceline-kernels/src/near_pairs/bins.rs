@@ -7,12 +7,14 @@
 
 use super::measure::{Measure, in_cell};
 use super::{Atoms, Point, extent_of, finite};
-use crate::cell::{ApplyPbc, SLACK, square};
+use crate::cell::{ApplyPbc, SLACK, cross, dot, square};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 use crate::qcp::Matrix3;
 
 /// Marks have so many parts along each edge of a bin.
 const PARTS: usize = 2;
+/// Parts from those up to a bin before to those up to a bin after one.
+const REACHED: usize = 2 * PARTS + 1;
 /// Bins, at most, for each atom: where about as many are searched …
 const BINS: usize = 16;
 /// … and where many more are, most of which are near none.
@@ -92,11 +94,12 @@ pub(super) struct Bins {
     /// Which of the group's places each is, and as many more.
     numbers: Vec<u32>,
     begins: Vec<u32>,
-    /// One bit a part; rows along a begin with a number.
+    /// One bit a part, and `PARTS` more at both ends of a row along a, which begins with a number.
     marks: Vec<u64>,
     homes: Vec<Home>,
     entries: Vec<(u32, u32, Point)>,
     spare: Vec<u64>,
+    spread: Vec<u64>,
 }
 
 impl Bins {
@@ -163,38 +166,22 @@ impl Bins {
     /// Mark the parts of bins within reach of one that has atoms.
     fn mark(&mut self) {
         let ([n0, n1, n2], words) = (self.grid.parts(), self.grid.words());
-        self.marks.clear();
-        self.marks.resize(words * n1 * n2, 0);
+        self.spare.clear();
+        self.spare.resize(words * n1 * n2, 0);
         for home in &self.homes {
             let [i, j, k] = home.part.map(usize::from);
-            for offset in 0..=2 * PARTS {
-                let row = words * (around(j, offset, n1) + n1 * k);
-                if i < PARTS || i + PARTS >= n0 {
-                    for offset in 0..=2 * PARTS {
-                        let i = around(i, offset, n0);
-                        self.marks[row + i / 64] |= 1 << (i % 64);
-                    }
-                    continue;
-                }
-                let (all, low) = ((1 << (2 * PARTS + 1)) - 1, i - PARTS);
-                let (word, bit) = (row + low / 64, low % 64);
-                self.marks[word] |= all << bit;
-                if bit + 2 * PARTS >= 64 {
-                    self.marks[word + 1] |= all >> (64 - bit);
-                }
+            let row = &mut self.spare[words * (j + n1 * k)..][..words];
+            let mut mark = |bit: usize| row[bit / 64] |= 1 << (bit % 64);
+            mark(i + PARTS);
+            // Beyond both ends of a row are the parts at the other end of it.
+            if i < PARTS {
+                mark(i + n0 + PARTS);
+            }
+            if i + PARTS >= n0 {
+                mark(i + PARTS - n0);
             }
         }
-        // What is marked in the end is a block around each.
-        self.spare.clear();
-        self.spare.resize(self.marks.len(), 0);
-        let plane = words * n1;
-        for (place, to) in self.spare.chunks_exact_mut(plane).enumerate() {
-            for offset in 0..=2 * PARTS {
-                let from = &self.marks[plane * around(place, offset, n2)..][..plane];
-                to.iter_mut().zip(from).for_each(|(to, from)| *to |= from);
-            }
-        }
-        std::mem::swap(&mut self.marks, &mut self.spare);
+        mark_around(&self.grid, &self.spare, &mut self.spread, &mut self.marks);
     }
 
     fn sort(&mut self) {
@@ -360,7 +347,42 @@ impl Grid {
 
     /// Numbers that hold the marks of a row.
     fn words(&self) -> usize {
-        self.parts()[0].div_ceil(64)
+        (self.parts()[0] + 2 * PARTS).div_ceil(64)
+    }
+
+    /// The first and last part along a, counted from a part, that may be within reach of it, in each
+    /// row nearby; the first one comes after the last where there is none.
+    fn spans(&self) -> [[[i32; 2]; REACHED]; REACHED] {
+        let parts = self.parts();
+        let edges: Matrix3 =
+            [0, 1, 2].map(|k: usize| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64));
+        let [a, b, c] = edges;
+        let faces = [cross(b, c), cross(c, a), cross(a, b)].map(unit);
+        // Parts are apart where they are along any of these directions: the reciprocal vectors,
+        // and what lies between two and three of them. Each has the edges' lengths along it.
+        let sums = (0..27).map(|k| [k / 9, k / 3 % 3, k % 3].map(|sign| f64::from(sign) - 1.0));
+        let along = sums.take(13).map(|signs| {
+            let sum = |axis: usize| (0..3).map(|k| signs[k] * faces[k][axis]).sum::<f64>();
+            let direction = unit([0, 1, 2].map(sum));
+            edges.map(|edge| dot(edge, direction))
+        });
+        let along: Vec<[f64; 3]> = along.collect();
+        let reach = f64::from(self.most).sqrt() * (1.0 + 1e-6);
+        let is_near = |offset: [i32; 3]| {
+            let offset = offset.map(f64::from);
+            let apart = |edges: &[f64; 3]| {
+                dot(offset, *edges).abs() - edges.iter().map(|x| x.abs()).sum::<f64>() >= reach
+            };
+            !along.iter().any(apart)
+        };
+        let offset = |place: usize| place as i32 - PARTS as i32;
+        let span = |j: usize, k: usize| {
+            let all = (0..REACHED).map(offset);
+            let mut near = all.filter(|&i| is_near([i, offset(j), offset(k)]));
+            let first = near.next();
+            first.map_or([1, 0], |first| [first, near.next_back().unwrap_or(first)])
+        };
+        [0, 1, 2, 3, 4].map(|k| [0, 1, 2, 3, 4].map(|j| span(j, k)))
     }
 
     /// Bins along each vector, and one more at both ends.
@@ -492,6 +514,61 @@ by_widest! {
 }
 
 by_widest! {
+    /// Mark the parts that may be within reach of those in `from`.
+    fn mark_around(grid: &Grid, from: &[u64], spread: &mut Vec<u64>, marks: &mut Vec<u64>) {
+        marks.clear();
+        marks.resize(from.len(), 0);
+        let ([_, n1, n2], words) = (grid.parts(), grid.words());
+        let (plane, spans) = (words * n1, grid.spans());
+        let all = spans.as_flattened();
+        for (place, span) in all.iter().enumerate() {
+            if span[0] > span[1] || all[..place].contains(span) {
+                continue;
+            }
+            spread_bits(from, *span, words, spread);
+            for (place, _) in all.iter().enumerate().filter(|(_, one)| *one == span) {
+                let (j, k) = (place % REACHED, place / REACHED);
+                // Rows around the end of a plane are in two pieces.
+                let cut = words * around(0, j, n1);
+                for (at, from) in spread.chunks_exact(plane).enumerate() {
+                    let to = &mut marks[plane * around(at, k, n2)..][..plane];
+                    let (head, tail) = to.split_at_mut(cut);
+                    let (body, end) = from.split_at(plane - cut);
+                    tail.iter_mut().zip(body).for_each(|(to, from)| *to |= from);
+                    head.iter_mut().zip(end).for_each(|(to, from)| *to |= from);
+                }
+            }
+        }
+    }
+}
+
+/// Set the bits from `first` to `last` after each one that is set in `from`.
+#[inline(always)]
+fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec<u64>) {
+    to.clear();
+    to.resize(from.len(), 0);
+    for by in first..=last {
+        let n = by.unsigned_abs();
+        if by >= 0 {
+            (to.iter_mut().zip(from)).for_each(|(to, from)| *to |= from << n);
+        } else {
+            (to.iter_mut().zip(from)).for_each(|(to, from)| *to |= from >> n);
+        }
+        if words == 1 || by == 0 {
+            continue;
+        }
+        // What passes the end of a row is beyond the parts that are looked at.
+        if by > 0 {
+            let pairs = to[1..].iter_mut().zip(from);
+            pairs.for_each(|(to, from)| *to |= from >> (64 - n));
+        } else {
+            let pairs = to.iter_mut().zip(&from[1..]);
+            pairs.for_each(|(to, from)| *to |= from << (64 - n));
+        }
+    }
+}
+
+by_widest! {
     /// Collect those of some atoms that may be near any in the bins. The largest coordinate of those
     /// that were far away.
     ///
@@ -513,7 +590,7 @@ by_widest! {
             }
             for lane in 0..PLACED {
                 let [i, j, k] = [0, 1, 2].map(|axis: usize| lanes.part[axis][lane]);
-                bits[lane] = i + row * (j + n1 * k);
+                bits[lane] = i + PARTS as u32 + row * (j + n1 * k);
                 let [i, j, k] = [i, j, k].map(|part| part / PARTS as u32 + 1);
                 at[lane] = i + padded0 * (j + padded1 * k);
             }
@@ -591,10 +668,18 @@ by_widest! {
         let (axes, most) = (bins.axes(), bins.grid.most);
         let between = most - bins.grid.sure;
         unsure.clear();
+        let mut runs = [[0; 2]; ROWS.len()];
         'next: for (number, one) in (0..).zip(near) {
             let before = unsure.len();
+            // Without branches, as in `find_pairs`.
+            let mut n_runs = 0;
             for row in rows {
-                let [begin, end] = bins.row(one.bin, row).map(|index| index as usize);
+                let run = bins.row(one.bin, row);
+                runs[n_runs] = run;
+                n_runs += usize::from(run[0] < run[1]);
+            }
+            for run in &runs[..n_runs] {
+                let [begin, end] = run.map(|index| index as usize);
                 for begin in (begin..end).step_by(LANES) {
                     let gaps = gaps(&axes, begin, &one.x, most);
                     let mut bits = positive::<WIDE>(&gaps);
@@ -616,6 +701,12 @@ by_widest! {
             }
         }
     }
+}
+
+/// A vector of length 1 in the same direction.
+fn unit(x: [f64; 3]) -> [f64; 3] {
+    let length = square(x).sqrt();
+    x.map(|x| x / length)
 }
 
 /// The room that atoms take up, from its vectors and origin, and a margin, Å.
