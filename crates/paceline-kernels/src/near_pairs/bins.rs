@@ -5,61 +5,19 @@
 //! goes around it. Bins that may be near one with atoms are marked, in halves. All in single
 //! precision, with room for rounding: what is not surely near or far is measured by others.
 
-use super::measure::{Measure, in_cell};
+use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
+use super::measure::Measure;
 use super::{Atoms, Point, extent_of, finite};
-use crate::cell::{ApplyPbc, SLACK, cross, dot, square};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
-use crate::qcp::Matrix3;
 
-/// Marks have so many parts along each edge of a bin.
-const PARTS: usize = 2;
-/// Parts from those up to a bin before to those up to a bin after one.
-const REACHED: usize = 2 * PARTS + 1;
 /// Bins, at most, for each atom: where about as many are searched …
 const BINS: usize = 16;
 /// … and where many more are, most of which are near none.
 const BINS_OF_FEW: usize = 32;
 /// Atoms that are many more, by this factor.
 const MANY: usize = 2;
-/// Positions this many cells away, all vectors together, are not placed in single precision.
-const FEW_CELLS: f32 = 16.0;
-/// Added to a number, this rounds it to a whole one, of magnitudes below 2²².
-const TO_WHOLE: f32 = 12_582_912.0;
-/// Added to a whole number below 2²³, this leaves it in the low bits.
-const TO_BITS: f32 = 8_388_608.0;
-const LOW_BITS: u32 = 0x7f_ffff;
-/// Positions that are placed together.
-const PLACED: usize = 16;
 /// Atoms whose rows of bins are looked up together.
 const SOME: usize = 64;
-/// Rows of bins around one, the nearest first.
-const ROWS: [[i32; 2]; 9] = [
-    [0, 0],
-    [1, 0],
-    [-1, 0],
-    [0, 1],
-    [0, -1],
-    [1, 1],
-    [1, -1],
-    [-1, 1],
-    [-1, -1],
-];
-
-/// How bins lie.
-#[derive(Debug, Clone, Default)]
-struct Grid {
-    /// None where there is no cell.
-    pbc: Option<ApplyPbc>,
-    vectors: [Point; 3],
-    /// Turns positions, relative to the origin, into numbers of vectors.
-    inverse: [Point; 3],
-    origin: Point,
-    /// Bins along each vector.
-    n: [usize; 3],
-    /// Squares of the distances (Å²) within which atoms may be near, and surely are.
-    most: f32,
-    sure: f32,
-}
 
 /// A position in the cell, and the part of a bin that it is in along each vector.
 #[derive(Debug, Clone, Copy)]
@@ -74,15 +32,6 @@ pub(super) struct Near {
     pub place: u32,
     bin: u32,
     x: Point,
-}
-
-/// Some positions on their way into the cell.
-#[derive(Default)]
-struct Lanes {
-    x: [[f32; PLACED]; 3],
-    part: [[u32; PLACED]; 3],
-    /// How many cells away they were; at least `FEW_CELLS`, or no number, where that is not known.
-    away: [f32; PLACED],
 }
 
 /// Atoms in bins, and marks of the parts of bins that may be near any.
@@ -291,206 +240,6 @@ fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] 
     gaps
 }
 
-impl Grid {
-    /// At most so many bins, for atoms that lie within the `extent` where there is no cell, and come
-    /// from as far away as `largest` (Å) where there is one.
-    fn new(measure: &Measure, n_bins: usize, extent: [Point; 2], largest: f32) -> Self {
-        let (vectors, origin, margin) = match &measure.cell {
-            Some(cell) => {
-                let vectors = cell.vectors();
-                let all = vectors.iter().flatten();
-                let longest = all.fold(0.0, |most: f64, x| most.max(x.abs()));
-                let far = 8.0 * f64::from(f32::EPSILON) * f64::from(largest);
-                (*vectors, [0.0; 3], 1e-3 + 8.0 * SLACK * longest + far)
-            }
-            None => room(extent, measure.cutoff),
-        };
-        let reach = measure.cutoff + margin;
-        let sure = (measure.cutoff - margin).max(0.0);
-        let [a, b, c] = vectors;
-        let volume = a[0] * b[1] * c[2];
-        let face = [b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
-        let heights = [
-            volume / square(face).sqrt(),
-            b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt(),
-            c[2],
-        ];
-        let limit = n_bins.clamp(64, 1 << 20) as f64;
-        let mut n = heights.map(|height| (height / reach).floor().clamp(1.0, 1e4));
-        while n.iter().product::<f64>() > limit {
-            let most = n.into_iter().fold(0.0, f64::max);
-            let fewer = |n: f64| if n == most { (0.8 * n).floor() } else { n };
-            n = n.map(|n| fewer(n).max(1.0));
-        }
-        let over = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
-        let b_in_a = -b[0] * over[0] * over[1];
-        let inverse = [
-            [over[0], b_in_a, (-b_in_a * c[1] - c[0] * over[0]) * over[2]],
-            [0.0, over[1], -c[1] * over[1] * over[2]],
-            [0.0, 0.0, over[2]],
-        ];
-        Grid {
-            pbc: measure.pbc.clone(),
-            vectors: vectors.map(|vector| vector.map(|x| x as f32)),
-            inverse: inverse.map(|row| row.map(|x| x as f32)),
-            origin: origin.map(|x| x as f32),
-            n: n.map(|n| n as usize),
-            most: (reach * reach) as f32,
-            sure: (sure * sure) as f32,
-        }
-    }
-
-    /// Parts along each vector.
-    fn parts(&self) -> [usize; 3] {
-        self.n.map(|n| PARTS * n)
-    }
-
-    /// Numbers that hold the marks of a row.
-    fn words(&self) -> usize {
-        (self.parts()[0] + 2 * PARTS).div_ceil(64)
-    }
-
-    /// The first and last part along a, counted from a part, that may be within reach of it, in each
-    /// row nearby; the first one comes after the last where there is none.
-    fn spans(&self) -> [[[i32; 2]; REACHED]; REACHED] {
-        let parts = self.parts();
-        let edges: Matrix3 =
-            [0, 1, 2].map(|k: usize| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64));
-        let [a, b, c] = edges;
-        let faces = [cross(b, c), cross(c, a), cross(a, b)].map(unit);
-        // Parts are apart where they are along any of these directions: the reciprocal vectors,
-        // and what lies between two and three of them. Each has the edges' lengths along it.
-        let sums = (0..27).map(|k| [k / 9, k / 3 % 3, k % 3].map(|sign| f64::from(sign) - 1.0));
-        let along = sums.take(13).map(|signs| {
-            let sum = |axis: usize| (0..3).map(|k| signs[k] * faces[k][axis]).sum::<f64>();
-            let direction = unit([0, 1, 2].map(sum));
-            edges.map(|edge| dot(edge, direction))
-        });
-        let along: Vec<[f64; 3]> = along.collect();
-        let reach = f64::from(self.most).sqrt() * (1.0 + 1e-6);
-        let is_near = |offset: [i32; 3]| {
-            let offset = offset.map(f64::from);
-            let apart = |edges: &[f64; 3]| {
-                dot(offset, *edges).abs() - edges.iter().map(|x| x.abs()).sum::<f64>() >= reach
-            };
-            !along.iter().any(apart)
-        };
-        let offset = |place: usize| place as i32 - PARTS as i32;
-        let span = |j: usize, k: usize| {
-            let all = (0..REACHED).map(offset);
-            let mut near = all.filter(|&i| is_near([i, offset(j), offset(k)]));
-            let first = near.next();
-            first.map_or([1, 0], |first| [first, near.next_back().unwrap_or(first)])
-        };
-        [0, 1, 2, 3, 4].map(|k| [0, 1, 2, 3, 4].map(|j| span(j, k)))
-    }
-
-    /// Bins along each vector, and one more at both ends.
-    fn padded(&self) -> [usize; 3] {
-        self.n.map(|n| n + 2)
-    }
-
-    /// Bring positions into the cell. Without branches, so that several are computed at once.
-    #[inline(always)]
-    fn bring_home<const PERIODIC: bool>(&self, lanes: &mut Lanes) {
-        let sizes = self.parts().map(|n| n as f32);
-        let [a, b, c] = self.vectors;
-        for lane in 0..PLACED {
-            let [x, y, z] = [0, 1, 2].map(|k| lanes.x[k][lane] - self.origin[k]);
-            let mut whole = [0.0; 3];
-            let mut away = 0.0;
-            for k in 0..3 {
-                let [u, v, w] = self.inverse[k];
-                let cells = u * x + v * y + w * z;
-                if PERIODIC {
-                    away += cells.abs();
-                    let nearest = (cells + TO_WHOLE) - TO_WHOLE;
-                    let below = if cells < nearest { 1.0 } else { 0.0 };
-                    whole[k] = nearest - below;
-                } else {
-                    let is_within = (0.0..1.0).contains(&cells);
-                    away += if is_within { 0.0 } else { FEW_CELLS };
-                }
-                // Half less, rounded to the nearest, is the whole number below.
-                let part = ((cells - whole[k]) * sizes[k] - 0.5 + TO_WHOLE) - TO_WHOLE;
-                let last = sizes[k] - 1.0;
-                let part = if part < last { part } else { last };
-                let part = if part > 0.0 { part } else { 0.0 };
-                lanes.part[k][lane] = (part + TO_BITS).to_bits() & LOW_BITS;
-            }
-            lanes.away[lane] = away;
-            lanes.x[0][lane] = x - (whole[0] * a[0] + whole[1] * b[0] + whole[2] * c[0]);
-            lanes.x[1][lane] = y - (whole[1] * b[1] + whole[2] * c[1]);
-            lanes.x[2][lane] = z - whole[2] * c[2];
-        }
-    }
-
-    /// Bring those positions into the cell that are far away, if there is one. The largest
-    /// coordinate of these.
-    ///
-    /// # Errors
-    /// One sentence for positions that are not finite, or cannot be put into the cell.
-    #[cold]
-    fn bring_others_home(
-        &self,
-        of: &Atoms<'_>,
-        some: &[u32],
-        lanes: &mut Lanes,
-    ) -> Result<f32, String> {
-        let mut largest = 0.0_f32;
-        for (lane, &place) in some.iter().enumerate() {
-            if lanes.away[lane] < FEW_CELLS {
-                continue;
-            }
-            let x = finite(of.at(place))?;
-            if let Some(pbc) = &self.pbc {
-                largest = x.iter().fold(largest, |most, x| most.max(x.abs()));
-                let mut one = Lanes::default();
-                for (axis, x) in one.x.iter_mut().zip(in_cell(pbc, x)?) {
-                    axis[0] = x;
-                }
-                self.bring_home::<true>(&mut one);
-                for k in 0..3 {
-                    (lanes.x[k][lane], lanes.part[k][lane]) = (one.x[k][0], one.part[k][0]);
-                }
-                lanes.away[lane] = 0.0;
-            }
-        }
-        Ok(largest)
-    }
-
-    /// By how much the first bins of rows nearby come after a bin.
-    fn rows(&self) -> [u32; 9] {
-        let padded = self.padded().map(|n| n as i32);
-        ROWS.map(|[j, k]| (padded[0] * (j + padded[1] * k) - 1) as u32)
-    }
-}
-
-impl Lanes {
-    /// Positions of some places.
-    #[inline(always)]
-    fn gather(&mut self, of: &Atoms<'_>, some: &[u32]) {
-        for (lane, &place) in some.iter().enumerate() {
-            let x = of.at(place);
-            for (axis, x) in self.x.iter_mut().zip(x) {
-                axis[lane] = x;
-            }
-        }
-    }
-
-    /// Bring positions into the cell; true if some were far away.
-    #[inline(always)]
-    fn bring_home(&mut self, grid: &Grid) -> bool {
-        if grid.pbc.is_none() {
-            grid.bring_home::<false>(self);
-        } else {
-            grid.bring_home::<true>(self);
-        }
-        // No number is not near, either.
-        !(self.away.iter()).fold(true, |all, &away| all & (away < FEW_CELLS))
-    }
-}
-
 by_widest! {
     /// Bring all atoms of the bins into the cell. The largest coordinate of those that were far away.
     fn bring_home(grid: &Grid, of: Atoms<'_>, homes: &mut Vec<Home>) -> Result<f32, String> {
@@ -510,61 +259,6 @@ by_widest! {
             }
         }
         Ok(largest)
-    }
-}
-
-by_widest! {
-    /// Mark the parts that may be within reach of those in `from`.
-    fn mark_around(grid: &Grid, from: &[u64], spread: &mut Vec<u64>, marks: &mut Vec<u64>) {
-        marks.clear();
-        marks.resize(from.len(), 0);
-        let ([_, n1, n2], words) = (grid.parts(), grid.words());
-        let (plane, spans) = (words * n1, grid.spans());
-        let all = spans.as_flattened();
-        for (place, span) in all.iter().enumerate() {
-            if span[0] > span[1] || all[..place].contains(span) {
-                continue;
-            }
-            spread_bits(from, *span, words, spread);
-            for (place, _) in all.iter().enumerate().filter(|(_, one)| *one == span) {
-                let (j, k) = (place % REACHED, place / REACHED);
-                // Rows around the end of a plane are in two pieces.
-                let cut = words * around(0, j, n1);
-                for (at, from) in spread.chunks_exact(plane).enumerate() {
-                    let to = &mut marks[plane * around(at, k, n2)..][..plane];
-                    let (head, tail) = to.split_at_mut(cut);
-                    let (body, end) = from.split_at(plane - cut);
-                    tail.iter_mut().zip(body).for_each(|(to, from)| *to |= from);
-                    head.iter_mut().zip(end).for_each(|(to, from)| *to |= from);
-                }
-            }
-        }
-    }
-}
-
-/// Set the bits from `first` to `last` after each one that is set in `from`.
-#[inline(always)]
-fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec<u64>) {
-    to.clear();
-    to.resize(from.len(), 0);
-    for by in first..=last {
-        let n = by.unsigned_abs();
-        if by >= 0 {
-            (to.iter_mut().zip(from)).for_each(|(to, from)| *to |= from << n);
-        } else {
-            (to.iter_mut().zip(from)).for_each(|(to, from)| *to |= from >> n);
-        }
-        if words == 1 || by == 0 {
-            continue;
-        }
-        // What passes the end of a row is beyond the parts that are looked at.
-        if by > 0 {
-            let pairs = to[1..].iter_mut().zip(from);
-            pairs.for_each(|(to, from)| *to |= from >> (64 - n));
-        } else {
-            let pairs = to.iter_mut().zip(&from[1..]);
-            pairs.for_each(|(to, from)| *to |= from << (64 - n));
-        }
     }
 }
 
@@ -700,35 +394,5 @@ by_widest! {
                 }
             }
         }
-    }
-}
-
-/// A vector of length 1 in the same direction.
-fn unit(x: [f64; 3]) -> [f64; 3] {
-    let length = square(x).sqrt();
-    x.map(|x| x / length)
-}
-
-/// The room that atoms take up, from its vectors and origin, and a margin, Å.
-fn room([low, high]: [Point; 2], cutoff: f64) -> (Matrix3, [f64; 3], f64) {
-    let all = low.iter().chain(&high);
-    let largest = all.fold(1.0_f32, |most, x| most.max(x.abs()));
-    let far = f64::from(largest) * (1e-5 + 8.0 * f64::from(f32::EPSILON));
-    let margin = 1e-3 + far;
-    let mut vectors = [[0.0; 3]; 3];
-    let mut origin = [0.0; 3];
-    for axis in 0..3 {
-        origin[axis] = f64::from(low[axis]) - (cutoff + margin);
-        vectors[axis][axis] = f64::from(high[axis] - low[axis]) + 2.0 * (cutoff + margin);
-    }
-    (vectors, origin, margin)
-}
-
-/// The place `offset` − `PARTS` after another one, of `n` that go around.
-fn around(place: usize, offset: usize, n: usize) -> usize {
-    match place + offset {
-        sum if sum < PARTS => sum + n - PARTS,
-        sum if sum < n + PARTS => sum - PARTS,
-        sum => sum - PARTS - n,
     }
 }

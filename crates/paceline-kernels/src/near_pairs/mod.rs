@@ -11,6 +11,7 @@ use super::unwrap::fragments;
 use paceline_formats::error::{self, Error};
 
 mod bins;
+mod grid;
 mod measure;
 
 use bins::{Bins, Near, mark_near};
@@ -510,6 +511,46 @@ mod tests {
             n_found > 5000 && n_at_cutoff > 200,
             "{n_found} {n_at_cutoff}"
         );
+    }
+
+    /// Of more parts than a number has bits, in cells of all shapes.
+    #[test]
+    fn rows_of_bins_may_be_long() {
+        let mut random = Random(75);
+        let mut search = Search::default();
+        let mut n_near = 0;
+        for dimensions in [
+            [160.0, 20.0, 24.0, 90.0, 90.0, 90.0],
+            [160.0, 24.0, 20.0, 60.0, 60.0, 90.0],
+            [170.0, 20.0, 24.0, 75.0, 110.0, 50.0],
+            [170.0, 24.0, 22.0, 100.0, 65.0, 125.0],
+            [0.0; 6],
+        ] {
+            let (n, m, cutoff) = (500, 2000, 2.3);
+            let frame: Vec<Point> = (0..n + m)
+                .map(|_| [160.0, 24.0, 24.0].map(|edge| (edge * random.number()) as f32))
+                .collect();
+            let columns: Vec<u32> = (0..(n + m) as u32).collect();
+            let groups: [&[u32]; 2] = columns.split_at(n).into();
+            let cell = cell_for(dimensions, cutoff, "this").expect("a cell");
+            let measure = Measure::new(cell, [n, m], cutoff, || extent(&frame, groups));
+            let [others, of] = groups.map(|places| Atoms {
+                frame: &frame,
+                columns: None,
+                places,
+            });
+            let mut marks = vec![false; n + m];
+            (search.mark_near(&measure, others, of, &mut marks)).expect("positions");
+            for &second in groups[1] {
+                let is_near = groups[0].iter().any(|&first| {
+                    let [a, b] = [first, second].map(|column| frame[column as usize]);
+                    measure.within(a, b).expect("positions").is_some()
+                });
+                n_near += usize::from(is_near);
+                assert_eq!(marks[second as usize], is_near, "{dimensions:?} {second}");
+            }
+        }
+        assert!((500..5000).contains(&n_near), "{n_near}");
     }
 
     #[test]
