@@ -341,3 +341,57 @@ fn around(place: usize, offset: usize, n: usize) -> usize {
         sum => sum - PARTS - n,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell_for;
+    use super::*;
+    use crate::tests::Random;
+
+    #[test]
+    fn parts_that_are_left_out_are_beyond_reach() {
+        let mut random = Random(76);
+        let (mut n_left_out, mut n_close) = (0, 0);
+        for _ in 0..200 {
+            let lengths = [0; 3].map(|_| (30.0 + 30.0 * random.number().abs()) as f32);
+            let angles = [0; 3].map(|_| (60.0 + 50.0 * random.number().abs()) as f32);
+            let cutoff = 3.0 + 4.0 * random.number().abs();
+            let ([a, b, c], [alpha, beta, gamma]) = (lengths, angles);
+            let dimensions = [a, b, c, alpha, beta, gamma];
+            let cell = cell_for(dimensions, cutoff, "this");
+            let Ok(cell) = cell else { continue };
+            let measure = Measure::new(cell, [1, 1], cutoff, || [[0.0; 3]; 2]);
+            let grid = Grid::new(&measure, 1 << 20, [[0.0; 3]; 2], 0.0);
+            let reach = f64::from(grid.most).sqrt();
+            let parts = grid.parts();
+            let edges: Matrix3 =
+                [0, 1, 2].map(|k: usize| grid.vectors[k].map(|x| f64::from(x) / parts[k] as f64));
+            let spans = grid.spans();
+            for place in 0..REACHED.pow(3) {
+                let offset = [place % REACHED, place / REACHED % REACHED, place / 25]
+                    .map(|at| at as i32 - PARTS as i32);
+                let [first, last] = spans[place / 25][place / REACHED % REACHED];
+                if (first..=last).contains(&offset[0]) {
+                    continue;
+                }
+                n_left_out += 1;
+                // Differences of positions in the one and the other part.
+                let mut least = f64::INFINITY;
+                for sample in 0..9_i32.pow(3) {
+                    let within = [sample % 9, sample / 9 % 9, sample / 81];
+                    let along = [0, 1, 2]
+                        .map(|k: usize| f64::from(offset[k]) + f64::from(within[k] - 4) / 4.0);
+                    let d = [0, 1, 2]
+                        .map(|axis: usize| (0..3).map(|k| along[k] * edges[k][axis]).sum::<f64>());
+                    least = least.min(square(d).sqrt());
+                }
+                assert!(
+                    least >= reach,
+                    "{dimensions:?} {offset:?}: {least} < {reach}"
+                );
+                n_close += usize::from(least < 1.2 * reach);
+            }
+        }
+        assert!(n_left_out > 500 && n_close > 100, "{n_left_out} {n_close}");
+    }
+}
