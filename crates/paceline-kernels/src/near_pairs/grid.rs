@@ -1,5 +1,7 @@
 //! How bins lie along the vectors of the cell, and which parts of them are within reach of each other.
 
+use std::array::from_fn;
+
 use super::measure::{Measure, in_cell};
 use super::{Atoms, Point, finite};
 use crate::cell::{ApplyPbc, SLACK, cross, dot, square};
@@ -148,7 +150,7 @@ impl Grid {
             let first = near.next();
             first.map_or([1, 0], |first| [first, near.next_back().unwrap_or(first)])
         };
-        [0, 1, 2, 3, 4].map(|k| [0, 1, 2, 3, 4].map(|j| span(j, k)))
+        from_fn(|k| from_fn(|j| span(j, k)))
     }
 
     /// Bins along each vector, and one more at both ends.
@@ -368,9 +370,13 @@ mod tests {
                 [0, 1, 2].map(|k: usize| grid.vectors[k].map(|x| f64::from(x) / parts[k] as f64));
             let spans = grid.spans();
             for place in 0..REACHED.pow(3) {
-                let offset = [place % REACHED, place / REACHED % REACHED, place / 25]
-                    .map(|at| at as i32 - PARTS as i32);
-                let [first, last] = spans[place / 25][place / REACHED % REACHED];
+                let offset = [
+                    place % REACHED,
+                    place / REACHED % REACHED,
+                    place / REACHED / REACHED,
+                ]
+                .map(|at| at as i32 - PARTS as i32);
+                let [first, last] = spans[place / REACHED / REACHED][place / REACHED % REACHED];
                 if (first..=last).contains(&offset[0]) {
                     continue;
                 }
