@@ -3,6 +3,7 @@
 import pickle
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import MDAnalysis
 import numpy as np
@@ -191,6 +192,25 @@ def test_a_group_is_followed_and_the_others_stay(walk, atoms):
     assert np.array_equal(found[:, :30], np.array(inside)[:, :30])
     # None of the atoms that are analysed is followed.
     assert np.array_equal(followed(atoms[:5], nojump("name B")), np.array(inside)[:, :5])
+
+
+@pytest.mark.parametrize("n_followed", [0, 3])
+def test_threads_note_states_of_one_array(n_followed):
+    follower = CoreNoJump(N_ATOMS, np.arange(n_followed)).follower()
+    states, blocks = np.zeros((400, n_followed, 3), np.int16), iter(range(400))
+    frames, cell = np.ones((16, N_ATOMS, 3), np.float32), cells()[:1].repeat(16, axis=0)
+
+    def move_on(_):
+        try:
+            for number in blocks:
+                assert follower.move_on(number, frames.copy(), cell, states[number]) == []
+        except BaseException:
+            # Others wait for this block.
+            follower.close()
+            raise
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(move_on, range(4)))
 
 
 def test_wrapped_again_they_are_where_they_were(atoms):

@@ -468,6 +468,9 @@ class _Follower:
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
         """Move atoms in a block, note the images it begins with; get rows that cannot be moved."""
+        if state is not None and not state.size:
+            # Empty views of one array lie in the same place: threads would be refused the second.
+            state = None
         refused = self._core.move_on(number, positions, dimensions, state)
         if refused is not None:
             # Frames that could not be read are NaN, too.
