@@ -47,7 +47,8 @@ pub(super) struct Bins {
     marks: Vec<u64>,
     homes: Vec<Home>,
     entries: Vec<(u32, u32, Point)>,
-    spare: Vec<u64>,
+    /// The same of parts that have atoms; of these and parts beside them in a row.
+    occupied: Vec<u64>,
     spread: Vec<u64>,
 }
 
@@ -115,11 +116,11 @@ impl Bins {
     /// Mark the parts of bins within reach of one that has atoms.
     fn mark(&mut self) {
         let ([n0, n1, n2], words) = (self.grid.parts(), self.grid.words());
-        self.spare.clear();
-        self.spare.resize(words * n1 * n2, 0);
+        self.occupied.clear();
+        self.occupied.resize(words * n1 * n2, 0);
         for home in &self.homes {
             let [i, j, k] = home.part.map(usize::from);
-            let row = &mut self.spare[words * (j + n1 * k)..][..words];
+            let row = &mut self.occupied[words * (j + n1 * k)..][..words];
             let mut mark = |bit: usize| row[bit / 64] |= 1 << (bit % 64);
             mark(i + PARTS);
             // Beyond both ends of a row are the parts at the other end of it.
@@ -130,7 +131,12 @@ impl Bins {
                 mark(i + PARTS - n0);
             }
         }
-        mark_around(&self.grid, &self.spare, &mut self.spread, &mut self.marks);
+        mark_around(
+            &self.grid,
+            &self.occupied,
+            &mut self.spread,
+            &mut self.marks,
+        );
     }
 
     fn sort(&mut self) {

@@ -118,16 +118,21 @@ impl Grid {
         (self.parts()[0] + 2 * PARTS).div_ceil(64)
     }
 
-    /// The first and last part along a, counted from a part, that may be within reach of it, in each
-    /// row nearby; the first one comes after the last where there is none.
-    fn spans(&self) -> [[[i32; 2]; REACHED]; REACHED] {
+    /// Edges of a part, Å.
+    fn edges(&self) -> Matrix3 {
         let parts = self.parts();
-        let edges: Matrix3 =
-            [0, 1, 2].map(|k: usize| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64));
+        from_fn(|k| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64))
+    }
+
+    /// Offsets along a of the first and last part that may be within reach of a part, for each row of
+    /// parts nearby; 1 and 0 where there is none.
+    fn spans(&self) -> [[[i32; 2]; REACHED]; REACHED] {
+        let edges = self.edges();
         let [a, b, c] = edges;
         let faces = [cross(b, c), cross(c, a), cross(a, b)].map(unit);
-        // Parts are apart where they are along any of these directions: the reciprocal vectors,
-        // and what lies between two and three of them. Each has the edges' lengths along it.
+        // Parts that are beyond reach along one direction are beyond reach. Directions are the
+        // reciprocal vectors, and those between two and three of them; of each, the lengths of the
+        // edges along it.
         let sums = (0..27).map(|k| [k / 9, k / 3 % 3, k % 3].map(|sign| f64::from(sign) - 1.0));
         let along = sums.take(13).map(|signs| {
             let sum = |axis: usize| (0..3).map(|k| signs[k] * faces[k][axis]).sum::<f64>();
@@ -365,10 +370,7 @@ mod tests {
             let measure = Measure::new(cell, [1, 1], cutoff, || [[0.0; 3]; 2]);
             let grid = Grid::new(&measure, 1 << 20, [[0.0; 3]; 2], 0.0);
             let reach = f64::from(grid.most).sqrt();
-            let parts = grid.parts();
-            let edges: Matrix3 =
-                [0, 1, 2].map(|k: usize| grid.vectors[k].map(|x| f64::from(x) / parts[k] as f64));
-            let spans = grid.spans();
+            let (edges, spans) = (grid.edges(), grid.spans());
             for place in 0..REACHED.pow(3) {
                 let offset = [
                     place % REACHED,

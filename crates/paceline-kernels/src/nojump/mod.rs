@@ -101,8 +101,7 @@ impl Follower {
     }
 
     /// Move atoms in block `number` once those before it are moved, and note where it begins: images
-    /// in the first frame of it that is not left out, or in the last one before. None if there is no
-    /// going on.
+    /// in the first frame of it that is not left out, or in the last one before. None after `close`.
     ///
     /// # Errors
     /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or an atom
