@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::Images;
 use crate::cell::{Cell, whole};
-use crate::instructions::{LANES, by_widest, columns_of, rows_of};
+use crate::instructions::{LANES, by_widest, columns_of, prefetch, rows_of};
 use crate::qcp::Matrix3;
 
 /// Atoms that pass all frames of a block before the next do, so that what is known of them stays in
@@ -16,6 +16,8 @@ pub(super) const PIECE: usize = 64;
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
 const TO_WHOLE: f32 = 12_582_912.0;
 
+/// Positions of some atoms as they are in a frame.
+type Rows = [[f32; 3]; PIECE];
 /// Three numbers of each of eight atoms.
 type Eight = [[f32; LANES]; 3];
 /// Three numbers of each of some atoms.
@@ -27,10 +29,8 @@ const ZEROS: Piece = [[[0.0; LANES]; 3]; PIECE / LANES];
 struct Places {
     /// Å, as they are in the file; zeros beyond the last atom.
     positions: Piece,
-    /// The same in units of the cell's vectors, nearly.
-    fractions: Piece,
-    /// Whole numbers.
-    images: Piece,
+    /// In their images, in units of the cell's vectors, nearly; of no frame, the images.
+    followed: Piece,
 }
 
 /// A frame in which atoms can be followed.
@@ -76,17 +76,17 @@ impl Step {
         }
     }
 
-    /// By how much places may be off in single precision, at most.
-    fn off(&self) -> f64 {
+    /// By how much places may be off in single precision, at most, if atoms are not farther away.
+    fn off(&self, farthest: f64) -> f64 {
         // Of the sums of magnitudes each operation is off by half a last digit at most.
-        32.0 * f64::from(f32::EPSILON) * self.largest
+        32.0 * f64::from(f32::EPSILON) * self.largest.max(farthest)
     }
 }
 
 impl Followed {
     pub(super) fn new(images: &[Images]) -> Self {
         let pieces = images.chunks(PIECE).map(|images| Places {
-            images: piece_of(images),
+            followed: piece_of(images),
             ..Places::ZEROS
         });
         Followed {
@@ -99,7 +99,7 @@ impl Followed {
     pub(super) fn images(&self, n: usize) -> Vec<Images> {
         let mut images = vec![[0; 3]; n];
         for (piece, images) in self.pieces.iter().zip(images.chunks_mut(PIECE)) {
-            note::<false>(piece, images);
+            note::<false>(piece, self.last.as_ref(), images);
         }
         images
     }
@@ -131,8 +131,7 @@ impl Followed {
 impl Places {
     const ZEROS: Places = Places {
         positions: ZEROS,
-        fractions: ZEROS,
-        images: ZEROS,
+        followed: ZEROS,
     };
 }
 
@@ -157,9 +156,10 @@ fn piece_of(images: &[Images]) -> Piece {
     piece
 }
 
+/// Note the images of places in a frame.
 #[inline(always)]
-fn note<const WIDE: bool>(places: &Places, to: &mut [Images]) {
-    for (images, to) in places.images.iter().zip(to.chunks_mut(LANES)) {
+fn note<const WIDE: bool>(places: &Places, frame: Option<&Step>, to: &mut [Images]) {
+    for (images, to) in images_of(places, frame).iter().zip(to.chunks_mut(LANES)) {
         let mut rows = [[0.0; 3]; LANES];
         rows_of::<WIDE>(images, &mut rows);
         for (row, to) in rows.iter().zip(to) {
@@ -167,6 +167,28 @@ fn note<const WIDE: bool>(places: &Places, to: &mut [Images]) {
             *to = row.map(|x| (x + TO_WHOLE).to_bits() as i16);
         }
     }
+}
+
+/// Images of places in a frame.
+#[inline(always)]
+fn images_of(places: &Places, frame: Option<&Step>) -> Piece {
+    let mut images = places.followed;
+    let Some(frame) = frame else { return images };
+    let fractions = frame.fractions.roughly();
+    for (images, position) in images.iter_mut().zip(&places.positions) {
+        for k in 0..LANES {
+            let of_atom = fractions([0, 1, 2].map(|axis: usize| position[axis][k]));
+            for axis in 0..3 {
+                images[axis][k] = whole_of(images[axis][k] - of_atom[axis]);
+            }
+        }
+    }
+    images
+}
+
+#[inline(always)]
+fn whole_of(x: f32) -> f32 {
+    (x + TO_WHOLE) - TO_WHOLE
 }
 
 /// What brings positions to units of the cell's vectors.
@@ -252,29 +274,43 @@ by_widest! {
         let (mut frames, n_atoms) = (frames, atoms.len());
         let largest = last.iter().copied().chain(steps).fold(0.0, |most, step| f64::max(most, step.largest));
         // Followed, an atom moves by half a cell in a step at most.
-        let farther = 0.5 * steps.len() as f64 + 2.0 * largest + 1.0;
+        let farther = 0.5 * steps.len() as f64 + largest + 1.0;
         for (number, (atoms, piece)) in atoms.chunks(PIECE).zip(pieces).enumerate() {
-            let images = largest_of(piece.images.as_flattened().as_flattened());
-            let is_near = f64::from(images) + farther < f64::from(i16::MAX);
+            let far = farther + f64::from(largest_of(piece.followed.as_flattened().as_flattened()));
+            let (place, mut gathered) = (place_of(atoms), [[0.0; 3]; PIECE]);
             let (mut last, mut spare, mut noted) = (last, Places::ZEROS, 0);
             let (mut before, mut now): (&mut Places, &mut Places) = (piece, &mut spare);
             for (k, step) in steps.iter().enumerate() {
-                let far = match &mut frames {
+                let too_far = match &mut frames {
                     Frames::Read(positions) => {
-                        let (frame, _) = positions[step.frame.clone()].as_chunks();
-                        go_on::<WIDE, _>(atoms, frame, last, step, is_near, before, now)
+                        gather(positions[step.frame.clone()].as_chunks().0, atoms, &mut gathered);
+                        go_on::<WIDE, false>(&mut gathered, None, last, step, far, before, now)
                     }
                     Frames::Moved(positions) => {
                         let (frame, _) = positions[step.frame.clone()].as_chunks_mut();
-                        go_on::<WIDE, _>(atoms, frame, last, step, is_near, before, now)
+                        let (rows, next) = match place {
+                            Some(first) => {
+                                let (rows, rest) = frame[first..].split_first_chunk_mut().expect("a piece");
+                                (rows, rest.first_chunk())
+                            }
+                            None => {
+                                gather(frame, atoms, &mut gathered);
+                                (&mut gathered, None)
+                            }
+                        };
+                        let too_far = go_on::<WIDE, true>(rows, next, last, step, far, before, now);
+                        if place.is_none() {
+                            scatter(&gathered, frame, atoms);
+                        }
+                        too_far
                     }
                 };
-                if let Some(atom) = far {
+                if let Some(atom) = too_far {
                     return Some(PIECE * number + atom);
                 }
                 while notes.steps.get(noted) == Some(&k) {
                     let begin = noted * n_atoms + PIECE * number;
-                    note::<WIDE>(now, &mut notes.images[begin..][..atoms.len()]);
+                    note::<WIDE>(now, Some(step), &mut notes.images[begin..][..atoms.len()]);
                     noted += 1;
                 }
                 std::mem::swap(&mut before, &mut now);
@@ -294,153 +330,106 @@ fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
     }
 }
 
-/// A frame that is read, and may be one that is changed.
-trait Frame {
-    fn positions(&self) -> &[[f32; 3]];
-    fn to_change(&mut self) -> Option<&mut [[f32; 3]]>;
-}
-
-impl Frame for &[[f32; 3]] {
-    #[inline(always)]
-    fn positions(&self) -> &[[f32; 3]] {
-        self
-    }
-    #[inline(always)]
-    fn to_change(&mut self) -> Option<&mut [[f32; 3]]> {
-        None
-    }
-}
-
-impl Frame for &mut [[f32; 3]] {
-    #[inline(always)]
-    fn positions(&self) -> &[[f32; 3]] {
-        self
-    }
-    #[inline(always)]
-    fn to_change(&mut self) -> Option<&mut [[f32; 3]]> {
-        Some(self)
-    }
-}
-
-/// Find places of a piece from those in the last frame, if there is one, and change the frame; the
-/// first atom that moves too far.
+/// The first atom of a piece of atoms that follow each other.
 #[inline(always)]
-fn go_on<const WIDE: bool, F: Frame>(
-    atoms: &[usize],
-    mut frame: F,
+fn place_of(atoms: &[usize]) -> Option<usize> {
+    let piece: &[usize; PIECE] = atoms.try_into().ok()?;
+    let (first, last) = (piece[0], piece[PIECE - 1]);
+    (last - first + 1 == PIECE).then_some(first)
+}
+
+#[inline(always)]
+fn gather(frame: &[[f32; 3]], atoms: &[usize], rows: &mut Rows) {
+    for (row, &atom) in rows.iter_mut().zip(atoms) {
+        *row = frame[atom];
+    }
+}
+
+#[inline(always)]
+fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
+    for (row, &atom) in rows.iter().zip(atoms) {
+        frame[atom] = *row;
+    }
+}
+
+/// Find places of a piece from those in the last frame, if there is one, and move it there if that is
+/// wanted; the first atom that moves too far. `next` are the rows that will be needed then.
+#[inline(always)]
+fn go_on<const WIDE: bool, const MOVE: bool>(
+    rows: &mut Rows,
+    next: Option<&Rows>,
     last: Option<&Step>,
     step: &Step,
-    is_near: bool,
+    farthest: f64,
     before: &Places,
     now: &mut Places,
 ) -> Option<usize> {
     let Some(last) = last else {
-        begin::<WIDE, F>(&mut frame, atoms, step, before, now);
+        begin::<WIDE>(rows, step, before, now);
+        if MOVE {
+            move_piece::<WIDE>(rows, step, now);
+        }
         return None;
     };
-    let off = follow::<WIDE, F>(&mut frame, atoms, step, before, now);
+    let off = follow::<WIDE, MOVE>(rows, next, step, before, now);
     // Rounding decides nothing of what is off a whole number by less than this.
-    let surely = 0.5 - 2.0 * (last.off() + step.off());
-    if is_near && f64::from(off) < surely {
+    let surely = 0.5 - 2.0 * (last.off(farthest) + step.off(farthest));
+    let is_counted = farthest < f64::from(i16::MAX);
+    if is_counted && f64::from(off) < surely {
         return None;
     }
     let far = count_exactly(last, step, before, now);
-    if let (None, Some(frame)) = (far, frame.to_change()) {
-        move_piece::<WIDE>(atoms, frame, &step.vectors, now);
+    if MOVE && far.is_none() {
+        move_piece::<WIDE>(rows, step, now);
     }
     far
 }
 
-/// Positions of at most eight atoms, by axis; zeros beyond the last atom.
-#[inline(always)]
-fn load<const WIDE: bool>(frame: &[[f32; 3]], atoms: &[usize]) -> Eight {
-    if let Some(rows) = row_of(atoms).and_then(|row| frame.get(row)) {
-        return columns_of::<WIDE>(rows.first_chunk().expect("eight atoms"));
-    }
-    let mut columns = [[0.0; LANES]; 3];
-    for (k, &atom) in atoms.iter().enumerate() {
-        for (column, x) in columns.iter_mut().zip(frame[atom]) {
-            column[k] = x;
-        }
-    }
-    columns
-}
-
-/// The reverse of [`load`].
-#[inline(always)]
-fn store<const WIDE: bool>(columns: &Eight, frame: &mut [[f32; 3]], atoms: &[usize]) {
-    if let Some(rows) = row_of(atoms).and_then(|row| frame.get_mut(row)) {
-        rows_of::<WIDE>(columns, rows.first_chunk_mut().expect("eight atoms"));
-        return;
-    }
-    for (k, &atom) in atoms.iter().enumerate() {
-        frame[atom] = [columns[0][k], columns[1][k], columns[2][k]];
-    }
-}
-
-/// Eight atoms that follow each other.
-#[inline(always)]
-fn row_of(atoms: &[usize]) -> Option<Range<usize>> {
-    let eight: &[usize; LANES] = atoms.try_into().ok()?;
-    let (first, last) = (eight[0], eight[LANES - 1]);
-    (last - first + 1 == LANES).then_some(first..first + LANES)
-}
-
 /// Begin in the images that are given.
 #[inline(always)]
-fn begin<const WIDE: bool, F: Frame>(
-    frame: &mut F,
-    atoms: &[usize],
-    step: &Step,
-    given: &Places,
-    now: &mut Places,
-) {
-    now.images = given.images;
-    for (atoms, to) in atoms.chunks(LANES).zip(&mut now.positions) {
-        *to = load::<WIDE>(frame.positions(), atoms);
-    }
+fn begin<const WIDE: bool>(rows: &Rows, step: &Step, given: &Places, now: &mut Places) {
     let fractions = step.fractions.roughly();
-    for (place, position) in now.fractions.iter_mut().zip(&now.positions) {
+    for (group, rows) in rows.as_chunks().0.iter().enumerate() {
+        let position = columns_of::<WIDE>(rows);
         for k in 0..LANES {
-            let of_atom = fractions([0, 1, 2].map(|axis: usize| position[axis][k]));
+            let of_atom = fractions([position[0][k], position[1][k], position[2][k]]);
             for axis in 0..3 {
-                place[axis][k] = of_atom[axis];
+                now.followed[group][axis][k] = of_atom[axis] + given.followed[group][axis][k];
             }
         }
-    }
-    if let Some(frame) = frame.to_change() {
-        move_piece::<WIDE>(atoms, frame, &step.vectors, now);
+        now.positions[group] = position;
     }
 }
 
-/// Take the images nearest to where atoms were, and move them there; by how much of the cell atoms
-/// move, at most.
+/// Take the images nearest to where atoms were, and move them there if that is wanted; by how much of
+/// the cell atoms move, at most.
 #[inline(always)]
-fn follow<const WIDE: bool, F: Frame>(
-    frame: &mut F,
-    atoms: &[usize],
+fn follow<const WIDE: bool, const MOVE: bool>(
+    rows: &mut Rows,
+    next: Option<&Rows>,
     step: &Step,
     before: &Places,
     now: &mut Places,
 ) -> f32 {
     let (fractions, moved) = (step.fractions.roughly(), step.vectors.moved());
     let mut most = [0; LANES];
-    for (group, atoms) in atoms.chunks(LANES).enumerate() {
-        let position = load::<WIDE>(frame.positions(), atoms);
-        let (last, last_images) = (&before.fractions[group], &before.images[group]);
-        let [mut place, mut images, mut there] = [[[0.0; LANES]; 3]; 3];
+    for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
+        if let Some(next) = next {
+            prefetch(&next[group * LANES..][..LANES]);
+        }
+        let position = columns_of::<WIDE>(rows);
+        let last = &before.followed[group];
+        let [mut followed, mut there] = [[[0.0; LANES]; 3]; 2];
         for k in 0..LANES {
             let x = [position[0][k], position[1][k], position[2][k]];
             let of_atom = fractions(x);
             let mut image = [0.0; 3];
             for axis in 0..3 {
-                let step = last[axis][k] - of_atom[axis];
-                let jump = (step + TO_WHOLE) - TO_WHOLE;
+                let away = last[axis][k] - of_atom[axis];
+                image[axis] = whole_of(away);
                 // As whole numbers, which lanes can compare in any order.
-                most[k] = u32::max(most[k], (step - jump).abs().to_bits());
-                image[axis] = last_images[axis][k] + jump;
-                place[axis][k] = of_atom[axis];
-                images[axis][k] = image[axis];
+                most[k] = u32::max(most[k], (away - image[axis]).abs().to_bits());
+                followed[axis][k] = of_atom[axis] + image[axis];
             }
             let x = moved(x, image);
             for axis in 0..3 {
@@ -448,10 +437,9 @@ fn follow<const WIDE: bool, F: Frame>(
             }
         }
         now.positions[group] = position;
-        now.fractions[group] = place;
-        now.images[group] = images;
-        if let Some(frame) = frame.to_change() {
-            store::<WIDE>(&there, frame, atoms);
+        now.followed[group] = followed;
+        if MOVE {
+            rows_of::<WIDE>(&there, rows);
         }
     }
     f32::from_bits(most.into_iter().fold(0, u32::max))
@@ -461,6 +449,7 @@ fn follow<const WIDE: bool, F: Frame>(
 #[inline(always)]
 fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) -> Option<usize> {
     let (from, to) = (last.cell.fractions(), step.cell.fractions());
+    let (images, fractions) = (images_of(before, Some(last)), step.fractions.roughly());
     let mut far = None;
     for k in (0..PIECE).rev() {
         let (group, lane) = (k / LANES, k % LANES);
@@ -468,10 +457,11 @@ fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) ->
             [0, 1, 2].map(|axis: usize| f64::from(places.positions[group][axis][lane]))
         };
         let [from, to] = [from(at(before)), to(at(now))];
+        let nearly = fractions([0, 1, 2].map(|axis: usize| now.positions[group][axis][lane]));
         for axis in 0..3 {
             let jump = whole(to[axis] - from[axis]) as f32;
-            let image = before.images[group][axis][lane] - jump;
-            now.images[group][axis][lane] = image;
+            let image = images[group][axis][lane] - jump;
+            now.followed[group][axis][lane] = image + nearly[axis];
             if !is_counted(image) {
                 far = Some(k);
             }
@@ -489,36 +479,46 @@ fn is_counted(image: f32) -> bool {
 by_widest! {
     /// Move atoms to given images.
     fn shift(atoms: &[usize], frame: &mut [[f32; 3]], vectors: &Vectors, images: &[Images]) {
-        let mut places = Places::ZEROS;
         for (atoms, images) in atoms.chunks(PIECE).zip(images.chunks(PIECE)) {
-            for (atoms, to) in atoms.chunks(LANES).zip(&mut places.positions) {
-                *to = load::<WIDE>(frame, atoms);
+            let images = piece_of(images);
+            match place_of(atoms) {
+                Some(first) => {
+                    let rows = frame[first..].first_chunk_mut().expect("a piece");
+                    shift_piece::<WIDE>(rows, vectors, &images);
+                }
+                None => {
+                    let mut rows = [[0.0; 3]; PIECE];
+                    gather(frame, atoms, &mut rows);
+                    shift_piece::<WIDE>(&mut rows, vectors, &images);
+                    scatter(&rows, frame, atoms);
+                }
             }
-            places.images = piece_of(images);
-            move_piece::<WIDE>(atoms, frame, vectors, &places);
         }
     }
 }
 
+/// Move a piece to the places that were found.
 #[inline(always)]
-fn move_piece<const WIDE: bool>(
-    atoms: &[usize],
-    frame: &mut [[f32; 3]],
-    vectors: &Vectors,
-    places: &Places,
-) {
+fn move_piece<const WIDE: bool>(rows: &mut Rows, step: &Step, places: &Places) {
+    for (rows, columns) in rows.as_chunks_mut().0.iter_mut().zip(&places.positions) {
+        rows_of::<WIDE>(columns, rows);
+    }
+    shift_piece::<WIDE>(rows, &step.vectors, &images_of(places, Some(step)));
+}
+
+#[inline(always)]
+fn shift_piece<const WIDE: bool>(rows: &mut Rows, vectors: &Vectors, images: &Piece) {
     let moved = vectors.moved();
-    let of_groups = places.positions.iter().zip(&places.images);
-    for (atoms, (position, images)) in atoms.chunks(LANES).zip(of_groups) {
-        let mut there = [[0.0; LANES]; 3];
+    for (rows, image) in rows.as_chunks_mut().0.iter_mut().zip(images) {
+        let mut there = columns_of::<WIDE>(rows);
         for k in 0..LANES {
-            let [x, image] = [position, images].map(|of| [of[0][k], of[1][k], of[2][k]]);
+            let [x, image] = [&there, image].map(|of| [of[0][k], of[1][k], of[2][k]]);
             let x = moved(x, image);
             for axis in 0..3 {
                 there[axis][k] = x[axis];
             }
         }
-        store::<WIDE>(&there, frame, atoms);
+        rows_of::<WIDE>(&there, rows);
     }
 }
 
