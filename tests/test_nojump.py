@@ -196,7 +196,7 @@ def test_a_group_is_followed_and_the_others_stay(walk, atoms):
 
 @pytest.mark.parametrize("n_followed", [0, 3])
 def test_threads_note_states_of_one_array(n_followed):
-    follower = CoreNoJump(N_ATOMS, np.arange(n_followed)).follower()
+    follower = CoreNoJump(N_ATOMS, np.arange(n_followed)).follower(True)
     states, blocks = np.zeros((400, n_followed, 3), np.int16), iter(range(400))
     frames, cell = np.ones((16, N_ATOMS, 3), np.float32), cells()[:1].repeat(16, axis=0)
 

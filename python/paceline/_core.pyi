@@ -791,7 +791,7 @@ class NoJump:
 class NoJumpFollower:
     """Atoms that are moved to their images, block after block from the first frame on."""
 
-    def __new__(cls, task: NoJump) -> NoJumpFollower: ...
+    def __new__(cls, task: NoJump, skips: bool) -> NoJumpFollower: ...
     def move_on(
         self,
         number: int,

@@ -40,7 +40,7 @@ fn main() {
                 block.extend(&frame);
             }
             let all: Vec<usize> = (0..n_atoms).collect();
-            let follower = Follower::new(NoJump::new(n_atoms, &all).expect("atoms"));
+            let follower = Follower::new(NoJump::new(n_atoms, &all).expect("atoms"), false);
             let dimensions = cell.repeat(FRAMES);
             let mut images = vec![[0; 3]; n_atoms];
             let mut times: Vec<f64> = (0..BLOCKS)

@@ -222,8 +222,8 @@ pub(super) struct NoJumpFollower(nojump::Follower);
 #[pymethods]
 impl NoJumpFollower {
     #[new]
-    fn new(task: &NoJump) -> Self {
-        Self(nojump::Follower::new(task.0.clone()))
+    fn new(task: &NoJump, skips: bool) -> Self {
+        Self(nojump::Follower::new(task.0.clone(), skips))
     }
 
     /// Move atoms (Å) in block `number` as those before it are moved, and note images in the first row

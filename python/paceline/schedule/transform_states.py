@@ -32,11 +32,13 @@ class Relay:
         What is done to each block.
     states : numpy.ndarray, shape (n_blocks, …)
         Where the states are kept in which blocks begin.
+    skips : bool
+        True if frames that cannot be transformed are left out; else the first one ends the run.
     """
 
-    def __init__(self, scan: WorkerScan, states: np.ndarray):
+    def __init__(self, scan: WorkerScan, states: np.ndarray, *, skips: bool):
         self._scan, self._states = scan, states
-        self._follower = scan.follower()
+        self._follower = scan.follower(skips)
         #: Blocks that a worker has begun to transform, and that are transformed.
         self._n_begun = self._n_done = 0
         self._closed = False
@@ -173,10 +175,13 @@ class TransformStates:
             raise with_script_advice(error, ", or follow fewer atoms, as nojump('name OW')")
         return cls(scan, frames, plan.block_frames, of_blocks)
 
-    def hand_on(self) -> None:
-        """Hand states on from block to block, if no frame between them is passed over."""
+    def hand_on(self, *, skips: bool) -> None:
+        """Hand states on from block to block, if no frame between them is passed over.
+
+        With `skips`, frames that cannot be transformed are left out.
+        """
         if self.of_blocks and self.frames[0] == 0:
-            self.relay = Relay(self.scan, self.scan.no_states(len(self.frames)))
+            self.relay = Relay(self.scan, self.scan.no_states(len(self.frames)), skips=skips)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
         """Get the states for a block and its halo."""

@@ -104,8 +104,11 @@ class WorkerScan(WorkerTransform, Protocol):
     ) -> list[tuple[int, str]]:
         """Transform a block in place, given its states: of every frame, or of the first."""
 
-    def follower(self) -> Follower:
-        """Make what transforms blocks in order."""
+    def follower(self, skips: bool) -> Follower:
+        """Make what transforms blocks in order.
+
+        With `skips`, rows that cannot be followed are left out; without, the first one ends the run.
+        """
 
     def no_states(self, n: int) -> np.ndarray:
         """States of `n` frames before anything has changed, shape (n, …)."""
@@ -397,7 +400,7 @@ def read_frame(
     steps: list[Any] = [one.apply for one in before]
     try:
         if place is not None:
-            steps[place] = _moving_on(cast(WorkerScan, before[place]).follower())
+            steps[place] = _moving_on(cast(WorkerScan, before[place]).follower(skip_damaged))
             for number in range(frame):
                 try:
                     _transformed(trajectory, number, atoms, steps[: place + 1], frame)

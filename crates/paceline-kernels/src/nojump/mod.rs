@@ -10,11 +10,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 mod steps;
 
-use super::cell::Cell;
+use super::cell::{Cell, NoCell};
 use super::transform::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
-use steps::{Followed, Fractions, Frames, Notes, PIECE, Step, largest_of, move_to_images};
+use steps::{Followed, Fractions, Frames, Notes, PIECE, Step, Stop, largest_of, move_to_images};
 
 /// Number of cells along each vector.
 pub type Images = [i16; 3];
@@ -53,6 +53,7 @@ pub struct Scan {
 #[derive(Debug)]
 pub struct Follower {
     task: NoJump,
+    skips: bool,
     parts: Vec<Part>,
 }
 
@@ -73,7 +74,9 @@ struct Turn {
 }
 
 impl Follower {
-    pub fn new(task: NoJump) -> Self {
+    /// With `skips`, frames that cannot be followed are left out. Without, the first one is the end of
+    /// all, and positions are looked at once.
+    pub fn new(task: NoJump, skips: bool) -> Self {
         let n = task.n_followed();
         let len = n
             .div_ceil(MOST_PARTS)
@@ -92,6 +95,7 @@ impl Follower {
         Follower {
             parts: (0..n).step_by(len).map(part).collect(),
             task,
+            skips,
         }
     }
 
@@ -116,7 +120,7 @@ impl Follower {
         if let Some(begin) = &begin {
             check_len("images", begin.len(), self.task.n_followed())?;
         }
-        let (steps, refused) = self.task.steps(positions, dimensions)?;
+        let (steps, mut refused) = self.task.steps(positions, dimensions, self.skips)?;
         for part in &self.parts {
             let Some(mut turn) = part.wait_for(number) else {
                 return Ok(None);
@@ -124,7 +128,16 @@ impl Follower {
             let atoms = part.atoms.clone();
             let begin = begin.as_deref_mut().map(|begin| &mut begin[atoms.clone()]);
             let followed = &mut turn.followed;
-            (self.task).move_through(atoms, followed, begin, positions, &steps)?;
+            let moved = (self.task).move_through(atoms, followed, begin, positions, &steps);
+            if let Err(stop) = moved {
+                drop(turn);
+                self.close();
+                if !stop.is_lost {
+                    return Err(refusal(&self.task.too_far(stop.atom)));
+                }
+                refused.push(self.task.first_lost(&stop, positions, &steps));
+                return Ok(Some(refused));
+            }
             turn.block = Some(number + 1);
             part.has_changed.notify_all();
         }
@@ -191,16 +204,11 @@ impl NoJump {
         let n_frames = positions.len() / frame_len;
         check_len("lengths and angles", dimensions.len(), n_frames * 6)?;
         let (cells, _) = dimensions.as_chunks();
-        let step = |(row, (frame, &cell)): (usize, (&[f32], &[f32; 6]))| match Cell::new(cell) {
-            Ok(cell) => Ok(Step::new(
-                self.place_of(row),
-                cell,
-                self.largest(frame, &cell),
-            )),
-            Err(no_cell) => Err(refusal(&no_cell.reason("nojump"))),
+        let step = |(row, &cell): (usize, &[f32; 6])| match Cell::new(cell) {
+            Ok(cell) => Ok(Step::new(self.place_of(row), cell)),
+            Err(no_cell) => Err(refusal(&without_cell(no_cell))),
         };
-        let frames = positions.chunks_exact(frame_len).zip(cells);
-        let steps: Vec<_> = frames.enumerate().map(step).collect::<Result<_>>()?;
+        let steps: Vec<_> = cells.iter().enumerate().map(step).collect::<Result<_>>()?;
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
             return Err(refusal("there are no frames"));
         };
@@ -211,9 +219,8 @@ impl NoJump {
             images: &mut noted,
         };
         let frames = Frames::Read(positions);
-        if let Some(atom) = followed.go_on(&self.atoms, frames, &steps, notes) {
-            return Err(refusal(&self.too_far(atom)));
-        }
+        let gone_on = followed.go_on(&self.atoms, frames, &steps, notes);
+        gone_on.map_err(|stop| refusal(&self.too_far(stop.atom)))?;
         let fractional = |step: &Step| {
             let frame = &positions[step.frame.clone()];
             let fractional = step.cell.fractions();
@@ -244,28 +251,34 @@ impl NoJump {
         if images.len() != n_frames * n_followed || n_frames == 1 {
             check_len("images", images.len(), n_followed)?;
             let mut followed = Followed::new(images);
-            let (steps, refused) = self.steps(positions, dimensions)?;
-            self.move_through(0..n_followed, &mut followed, None, positions, &steps)?;
+            let (steps, refused) = self.steps(positions, dimensions, true)?;
+            let moved = self.move_through(0..n_followed, &mut followed, None, positions, &steps);
+            moved.map_err(|stop| refusal(&self.too_far(stop.atom)))?;
             return Ok(refused);
         }
         each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
-            let (cell, _) = self.check(frame, cell)?;
+            let cell = self.check(frame, cell)?;
             let images = &images[row * n_followed..][..n_followed];
             move_to_images(&self.atoms, frame, &cell, images);
             Ok(())
         })
     }
 
-    /// The frames in which atoms can be followed, and those in which they cannot.
+    /// The frames in which atoms can be followed, and those in which they cannot; positions are looked
+    /// at if `check` is true.
     fn steps(
         &self,
         positions: &mut [f32],
         dimensions: &[f32],
+        check: bool,
     ) -> Result<(Vec<Step>, Vec<Refused>)> {
         let mut steps = Vec::new();
         let refused = each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
-            let (cell, largest) = self.check(frame, cell)?;
-            steps.push(Step::new(self.place_of(row), cell, largest));
+            let cell = match check {
+                true => self.check(frame, cell)?,
+                false => cell.map_err(without_cell)?,
+            };
+            steps.push(Step::new(self.place_of(row), cell));
             Ok(())
         })?;
         Ok((steps, refused))
@@ -280,7 +293,7 @@ impl NoJump {
         begin: Option<&mut [Images]>,
         positions: &mut [f32],
         steps: &[Step],
-    ) -> Result<()> {
+    ) -> std::result::Result<(), Stop> {
         let mut notes = Notes::none();
         if let Some(images) = begin {
             match steps {
@@ -294,10 +307,26 @@ impl NoJump {
             }
         }
         let (of, frames) = (&self.atoms[atoms.clone()], Frames::Moved(positions));
-        match followed.go_on(of, frames, steps, notes) {
-            Some(atom) => Err(refusal(&self.too_far(atoms.start + atom))),
-            None => Ok(()),
-        }
+        followed
+            .go_on(of, frames, steps, notes)
+            .map_err(|stop| Stop {
+                atom: atoms.start + stop.atom,
+                ..stop
+            })
+    }
+
+    /// The first frame in which an atom is lost, given what was found to be in a later one or in a
+    /// later part of the atoms.
+    fn first_lost(&self, stop: &Stop, positions: &[f32], steps: &[Step]) -> Refused {
+        let lost = |(number, step): (usize, &Step)| {
+            // What was moved before was where it can be followed.
+            let first = stop.atom + if number < stop.step { PIECE } else { 0 };
+            let atoms = self.atoms.get(first..).unwrap_or_default();
+            let reason = lost_among(atoms, &positions[step.frame.clone()], &step.cell)?;
+            Some((step.frame.start / (3 * self.n_atoms), reason))
+        };
+        let mut steps = steps[..=stop.step].iter().enumerate();
+        steps.find_map(lost).expect("the atom that was lost")
     }
 
     /// Place of a frame among positions.
@@ -311,50 +340,42 @@ impl NoJump {
         format!("atom {atom} moves by more cells than can be counted, 32,767")
     }
 
-    /// The largest coordinate of a frame, Å, or of the atoms that are followed where others are not
-    /// finite or far away.
-    fn largest(&self, frame: &[f32], cell: &Cell) -> f32 {
-        let largest = largest_of(frame);
-        if Fractions::new(cell).largest(largest) <= FARTHEST {
-            return largest;
-        }
-        let followed = self.atoms.iter().flat_map(|&atom| position(frame, atom));
-        followed.fold(0.0, |most, x| most.max(x.abs()))
-    }
-
-    /// Require a cell, and positions that are finite and not too far away; the cell, and the largest
-    /// coordinate.
+    /// Require a cell, and positions that are finite and not too far away.
     fn check(
         &self,
         frame: &[f32],
-        cell: std::result::Result<Cell, super::cell::NoCell>,
-    ) -> std::result::Result<(Cell, f32), String> {
-        let cell = cell.map_err(|no_cell| no_cell.reason("nojump"))?;
-        let largest = largest_of(frame);
-        if Fractions::new(&cell).largest(largest) <= FARTHEST {
-            return Ok((cell, largest));
+        cell: std::result::Result<Cell, NoCell>,
+    ) -> std::result::Result<Cell, String> {
+        let cell = cell.map_err(without_cell)?;
+        if Fractions::new(&cell).largest(largest_of(frame)) <= FARTHEST {
+            return Ok(cell);
         }
-        let fractions = cell.fractions();
-        let is_far = |atom: &&usize| {
-            let fractional = fractions(position(frame, **atom).map(f64::from));
-            // No number is not less, either.
-            !fractional.iter().all(|x| x.abs() <= FARTHEST)
-        };
-        match self.atoms.iter().find(is_far) {
-            None => Ok((cell, self.largest(frame, &cell))),
-            Some(atom) => {
-                let [x, y, z] = position(frame, *atom);
-                let reason = if [x, y, z].iter().all(|x| x.is_finite()) {
-                    format!("nojump follows atoms up to {FARTHEST} cells away")
-                } else {
-                    "nojump needs to know where it is".to_string()
-                };
-                Err(format!(
-                    "atom {atom} of those that are read is at ({x}, {y}, {z}), and {reason}"
-                ))
-            }
-        }
+        lost_among(&self.atoms, frame, &cell).map_or(Ok(cell), Err)
     }
+}
+
+/// Why the first of some atoms is lost that is: it is nowhere, or too far away.
+fn lost_among(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
+    let fractions = cell.fractions();
+    let is_far = |atom: &&usize| {
+        let fractional = fractions(position(frame, **atom).map(f64::from));
+        // No number is not less, either.
+        !fractional.iter().all(|x| x.abs() <= FARTHEST)
+    };
+    let atom = atoms.iter().find(is_far)?;
+    let [x, y, z] = position(frame, *atom);
+    let reason = if [x, y, z].iter().all(|x| x.is_finite()) {
+        format!("nojump follows atoms up to {FARTHEST} cells away")
+    } else {
+        "nojump needs to know where it is".to_string()
+    };
+    Some(format!(
+        "atom {atom} of those that are read is at ({x}, {y}, {z}), and {reason}"
+    ))
+}
+
+fn without_cell(no_cell: NoCell) -> String {
+    no_cell.reason("nojump")
 }
 
 fn refusal(reason: &str) -> Error {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::Images;
+use super::{FARTHEST, Images};
 use crate::cell::{Cell, whole};
 use crate::instructions::{LANES, by_widest, columns_of, prefetch, rows_of};
 use crate::qcp::Matrix3;
@@ -41,8 +41,8 @@ pub(super) struct Step {
     pub(super) cell: Cell,
     fractions: Fractions,
     vectors: Vectors,
-    /// Largest magnitude of a place in units of the cell's vectors.
-    largest: f64,
+    /// The most that 1 Å is in units of the cell's vectors.
+    per_length: f64,
 }
 
 /// Where the atoms were in the last frame, if there is one, and in which images they are.
@@ -64,22 +64,33 @@ pub(super) enum Frames<'a> {
     Moved(&'a mut [f32]),
 }
 
+/// Why atoms are followed no further.
+#[derive(Debug)]
+pub(super) struct Stop {
+    /// Among the steps.
+    pub(super) step: usize,
+    /// Among the atoms: the one that moves by more cells than an image can count, or the first one of
+    /// a piece that is lost.
+    pub(super) atom: usize,
+    /// True if one of the piece is nowhere, or too far away. It is not moved then.
+    pub(super) is_lost: bool,
+}
+
 impl Step {
-    pub(super) fn new(frame: Range<usize>, cell: Cell, largest: f32) -> Self {
+    pub(super) fn new(frame: Range<usize>, cell: Cell) -> Self {
         let fractions = Fractions::new(&cell);
         Step {
             frame,
             fractions,
             vectors: Vectors::new(cell.vectors()),
-            largest: fractions.largest(largest),
+            per_length: fractions.largest(1.0),
             cell,
         }
     }
 
-    /// By how much places may be off in single precision, at most, if atoms are not farther away.
-    fn off(&self, farthest: f64) -> f64 {
-        // Of the sums of magnitudes each operation is off by half a last digit at most.
-        32.0 * f64::from(f32::EPSILON) * self.largest.max(farthest)
+    /// The largest place in units of the cell's vectors, given the largest coordinate, Å.
+    fn largest(&self, coordinate: f32) -> f64 {
+        self.per_length * f64::from(coordinate)
     }
 }
 
@@ -104,27 +115,21 @@ impl Followed {
         images
     }
 
-    /// Go on through some frames; the first atom that moves by more cells than an image can count.
+    /// Go on through some frames.
     pub(super) fn go_on(
         &mut self,
         atoms: &[usize],
         frames: Frames<'_>,
         steps: &[Step],
         notes: Notes<'_>,
-    ) -> Option<usize> {
-        let last = steps.last()?;
-        let far = count(
-            atoms,
-            frames,
-            self.last.as_ref(),
-            steps,
-            &mut self.pieces,
-            notes,
-        );
-        if far.is_none() {
-            self.last = Some(last.clone());
-        }
-        far
+    ) -> Result<(), Stop> {
+        let Some(last) = steps.last() else {
+            return Ok(());
+        };
+        let before = self.last.as_ref();
+        count(atoms, frames, before, steps, &mut self.pieces, notes)?;
+        self.last = Some(last.clone());
+        Ok(())
     }
 }
 
@@ -133,6 +138,11 @@ impl Places {
         positions: ZEROS,
         followed: ZEROS,
     };
+
+    /// Position of an atom, Å.
+    fn position(&self, atom: usize) -> [f32; 3] {
+        [0, 1, 2].map(|axis: usize| self.positions[atom / LANES][axis][atom % LANES])
+    }
 }
 
 impl Notes<'_> {
@@ -162,9 +172,14 @@ fn note<const WIDE: bool>(places: &Places, frame: Option<&Step>, to: &mut [Image
     for (images, to) in images_of(places, frame).iter().zip(to.chunks_mut(LANES)) {
         let mut rows = [[0.0; 3]; LANES];
         rows_of::<WIDE>(images, &mut rows);
-        for (row, to) in rows.iter().zip(to) {
+        let mut numbers = [[0; 3]; LANES];
+        for (x, number) in rows.as_flattened().iter().zip(numbers.as_flattened_mut()) {
             // The last bits of the sum: three times as fast as converting numbers one by one.
-            *to = row.map(|x| (x + TO_WHOLE).to_bits() as i16);
+            *number = (x + TO_WHOLE).to_bits() as i16;
+        }
+        match to.first_chunk_mut() {
+            Some(eight) => *eight = numbers,
+            None => to.copy_from_slice(&numbers[..to.len()]),
         }
     }
 }
@@ -261,8 +276,7 @@ impl Vectors {
 }
 
 by_widest! {
-    /// Count images over frames, and move the atoms to these where that is wanted; the first atom
-    /// that moves too far.
+    /// Count images over frames, and move the atoms to these where that is wanted.
     fn count(
         atoms: &[usize],
         frames: Frames<'_>,
@@ -270,21 +284,18 @@ by_widest! {
         steps: &[Step],
         pieces: &mut [Places],
         notes: Notes<'_>,
-    ) -> Option<usize> {
+    ) -> Result<(), Stop> {
         let (mut frames, n_atoms) = (frames, atoms.len());
-        let largest = last.iter().copied().chain(steps).fold(0.0, |most, step| f64::max(most, step.largest));
-        // Followed, an atom moves by half a cell in a step at most.
-        let farther = 0.5 * steps.len() as f64 + largest + 1.0;
         for (number, (atoms, piece)) in atoms.chunks(PIECE).zip(pieces).enumerate() {
-            let far = farther + f64::from(largest_of(piece.followed.as_flattened().as_flattened()));
+            let mut bounds = Bounds::new(piece, last, steps.len());
             let (place, mut gathered) = (place_of(atoms), [[0.0; 3]; PIECE]);
             let (mut last, mut spare, mut noted) = (last, Places::ZEROS, 0);
             let (mut before, mut now): (&mut Places, &mut Places) = (piece, &mut spare);
             for (k, step) in steps.iter().enumerate() {
-                let too_far = match &mut frames {
+                let gone_on = match &mut frames {
                     Frames::Read(positions) => {
                         gather(positions[step.frame.clone()].as_chunks().0, atoms, &mut gathered);
-                        go_on::<WIDE, false>(&mut gathered, None, last, step, far, before, now)
+                        go_on::<WIDE, false>(&mut gathered, None, last, step, &mut bounds, before, now)
                     }
                     Frames::Moved(positions) => {
                         let (frame, _) = positions[step.frame.clone()].as_chunks_mut();
@@ -298,15 +309,16 @@ by_widest! {
                                 (&mut gathered, None)
                             }
                         };
-                        let too_far = go_on::<WIDE, true>(rows, next, last, step, far, before, now);
+                        let gone_on = go_on::<WIDE, true>(rows, next, last, step, &mut bounds, before, now);
                         if place.is_none() {
                             scatter(&gathered, frame, atoms);
                         }
-                        too_far
+                        gone_on
                     }
                 };
-                if let Some(atom) = too_far {
-                    return Some(PIECE * number + atom);
+                if let Err(Gone { atom, is_lost }) = gone_on {
+                    let atom = PIECE * number + atom;
+                    return Err(Stop { step: k, atom, is_lost });
                 }
                 while notes.steps.get(noted) == Some(&k) {
                     let begin = noted * n_atoms + PIECE * number;
@@ -318,7 +330,7 @@ by_widest! {
             }
             keep(steps.len(), before, now);
         }
-        None
+        Ok(())
     }
 }
 
@@ -352,42 +364,123 @@ fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
     }
 }
 
+/// What is known of the places of a piece in all frames up to the present one.
+struct Bounds {
+    /// In units of the cell's vectors, as they are in the file.
+    largest: f64,
+    /// In their images, and in all frames that follow, too.
+    farthest: f64,
+}
+
+impl Bounds {
+    #[inline(always)]
+    fn new(piece: &Places, last: Option<&Step>, n_steps: usize) -> Self {
+        let [largest, farthest] = [&piece.positions, &piece.followed]
+            .map(|of| largest_in(of.as_flattened().as_flattened()));
+        Bounds {
+            largest: last.map_or(0.0, |last| last.largest(largest)),
+            // Followed, an atom moves by half a cell in a step at most.
+            farthest: f64::from(farthest) + 0.5 * n_steps as f64 + 1.0,
+        }
+    }
+
+    /// True if rounding decides nothing, given the largest coordinate in a frame, Å, and by how much
+    /// of the cell atoms have moved, at most.
+    #[inline(always)]
+    fn allow(&mut self, step: &Step, coordinate: f32, moved: f32) -> bool {
+        let largest = step.largest(coordinate);
+        if !(largest <= FARTHEST) {
+            return false;
+        }
+        self.largest = self.largest.max(largest);
+        // Of the sums of magnitudes each operation is off by half a last digit at most.
+        let off = 32.0 * f64::from(f32::EPSILON) * self.largest.max(self.farthest);
+        f64::from(moved) < 0.5 - 4.0 * off && self.largest + self.farthest < f64::from(i16::MAX)
+    }
+}
+
+/// An atom of a piece that is not followed.
+struct Gone {
+    atom: usize,
+    is_lost: bool,
+}
+
 /// Find places of a piece from those in the last frame, if there is one, and move it there if that is
-/// wanted; the first atom that moves too far. `next` are the rows that will be needed then.
+/// wanted. `next` are the rows that will be needed then.
 #[inline(always)]
 fn go_on<const WIDE: bool, const MOVE: bool>(
     rows: &mut Rows,
     next: Option<&Rows>,
     last: Option<&Step>,
     step: &Step,
-    farthest: f64,
+    bounds: &mut Bounds,
     before: &Places,
     now: &mut Places,
-) -> Option<usize> {
-    let Some(last) = last else {
-        begin::<WIDE>(rows, step, before, now);
-        if MOVE {
-            move_piece::<WIDE>(rows, step, now);
-        }
-        return None;
+) -> Result<(), Gone> {
+    let moved = match last {
+        Some(_) => follow::<WIDE, MOVE>(rows, next, step, before, now),
+        None => begin::<WIDE, MOVE>(rows, step, before, now),
     };
-    let off = follow::<WIDE, MOVE>(rows, next, step, before, now);
-    // Rounding decides nothing of what is off a whole number by less than this.
-    let surely = 0.5 - 2.0 * (last.off(farthest) + step.off(farthest));
-    let is_counted = farthest < f64::from(i16::MAX);
-    if is_counted && f64::from(off) < surely {
-        return None;
+    if bounds.allow(step, moved.coordinate, moved.by) {
+        return Ok(());
     }
-    let far = count_exactly(last, step, before, now);
-    if MOVE && far.is_none() {
-        move_piece::<WIDE>(rows, step, now);
+    go_on_exactly(MOVE.then_some(rows), last, step, before, now)
+}
+
+/// Do the same in double precision, after all.
+#[cold]
+#[inline(never)]
+fn go_on_exactly(
+    mut rows: Option<&mut Rows>,
+    last: Option<&Step>,
+    step: &Step,
+    before: &Places,
+    now: &mut Places,
+) -> Result<(), Gone> {
+    if let Some(rows) = &mut rows {
+        for (rows, columns) in rows.as_chunks_mut().0.iter_mut().zip(&now.positions) {
+            rows_of::<false>(columns, rows);
+        }
+        if is_lost(step, now) {
+            let is_lost = true;
+            return Err(Gone { atom: 0, is_lost });
+        }
     }
-    far
+    if let Some(last) = last {
+        count_exactly(last, step, before, now)?;
+    }
+    if let Some(rows) = rows {
+        shift_piece::<false>(rows, &step.vectors, &images_of(now, Some(step)));
+    }
+    Ok(())
+}
+
+/// True if an atom is nowhere, or too far away.
+fn is_lost(step: &Step, places: &Places) -> bool {
+    let fractions = step.cell.fractions();
+    (0..PIECE).any(|k| {
+        let place = fractions(places.position(k).map(f64::from));
+        // No number is not less, either.
+        !place.iter().all(|x| x.abs() <= FARTHEST)
+    })
+}
+
+/// What atoms of a piece have at most.
+struct Most {
+    /// Magnitude of a coordinate, Å.
+    coordinate: f32,
+    /// Move since the last frame, in units of the cell's vectors.
+    by: f32,
 }
 
 /// Begin in the images that are given.
 #[inline(always)]
-fn begin<const WIDE: bool>(rows: &Rows, step: &Step, given: &Places, now: &mut Places) {
+fn begin<const WIDE: bool, const MOVE: bool>(
+    rows: &mut Rows,
+    step: &Step,
+    given: &Places,
+    now: &mut Places,
+) -> Most {
     let fractions = step.fractions.roughly();
     for (group, rows) in rows.as_chunks().0.iter().enumerate() {
         let position = columns_of::<WIDE>(rows);
@@ -399,10 +492,16 @@ fn begin<const WIDE: bool>(rows: &Rows, step: &Step, given: &Places, now: &mut P
         }
         now.positions[group] = position;
     }
+    if MOVE {
+        shift_piece::<WIDE>(rows, &step.vectors, &given.followed);
+    }
+    Most {
+        coordinate: largest_in(now.positions.as_flattened().as_flattened()),
+        by: 0.0,
+    }
 }
 
-/// Take the images nearest to where atoms were, and move them there if that is wanted; by how much of
-/// the cell atoms move, at most.
+/// Take the images nearest to where atoms were, and move them there if that is wanted.
 #[inline(always)]
 fn follow<const WIDE: bool, const MOVE: bool>(
     rows: &mut Rows,
@@ -410,9 +509,10 @@ fn follow<const WIDE: bool, const MOVE: bool>(
     step: &Step,
     before: &Places,
     now: &mut Places,
-) -> f32 {
+) -> Most {
     let (fractions, moved) = (step.fractions.roughly(), step.vectors.moved());
-    let mut most = [0; LANES];
+    // As whole numbers, which lanes can compare in any order; those of what is not finite come last.
+    let (mut coordinate, mut by) = ([0; LANES], [0; LANES]);
     for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
         if let Some(next) = next {
             prefetch(&next[group * LANES..][..LANES]);
@@ -427,8 +527,8 @@ fn follow<const WIDE: bool, const MOVE: bool>(
             for axis in 0..3 {
                 let away = last[axis][k] - of_atom[axis];
                 image[axis] = whole_of(away);
-                // As whole numbers, which lanes can compare in any order.
-                most[k] = u32::max(most[k], (away - image[axis]).abs().to_bits());
+                by[k] = u32::max(by[k], (away - image[axis]).abs().to_bits());
+                coordinate[k] = u32::max(coordinate[k], x[axis].abs().to_bits());
                 followed[axis][k] = of_atom[axis] + image[axis];
             }
             let x = moved(x, image);
@@ -442,32 +542,34 @@ fn follow<const WIDE: bool, const MOVE: bool>(
             rows_of::<WIDE>(&there, rows);
         }
     }
-    f32::from_bits(most.into_iter().fold(0, u32::max))
+    let [coordinate, by] = [coordinate, by].map(|most| most.into_iter().fold(0, u32::max));
+    Most {
+        coordinate: finite(coordinate),
+        by: f32::from_bits(by),
+    }
 }
 
-/// Take the images in double precision; the first atom that moves too far.
-#[inline(always)]
-fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) -> Option<usize> {
+/// Take the images in double precision.
+fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) -> Result<(), Gone> {
     let (from, to) = (last.cell.fractions(), step.cell.fractions());
-    let (images, fractions) = (images_of(before, Some(last)), step.fractions.roughly());
-    let mut far = None;
-    for k in (0..PIECE).rev() {
-        let (group, lane) = (k / LANES, k % LANES);
-        let at = |places: &Places| {
-            [0, 1, 2].map(|axis: usize| f64::from(places.positions[group][axis][lane]))
-        };
-        let [from, to] = [from(at(before)), to(at(now))];
-        let nearly = fractions([0, 1, 2].map(|axis: usize| now.positions[group][axis][lane]));
+    let (images, nearly) = (images_of(before, Some(last)), step.fractions.roughly());
+    for atom in 0..PIECE {
+        let (group, lane) = (atom / LANES, atom % LANES);
+        let [from, to] = [
+            from(before.position(atom).map(f64::from)),
+            to(now.position(atom).map(f64::from)),
+        ];
+        let nearly = nearly(now.position(atom));
         for axis in 0..3 {
-            let jump = whole(to[axis] - from[axis]) as f32;
-            let image = images[group][axis][lane] - jump;
-            now.followed[group][axis][lane] = image + nearly[axis];
+            let image = images[group][axis][lane] - whole(to[axis] - from[axis]) as f32;
             if !is_counted(image) {
-                far = Some(k);
+                let is_lost = false;
+                return Err(Gone { atom, is_lost });
             }
+            now.followed[group][axis][lane] = image + nearly[axis];
         }
     }
-    far
+    Ok(())
 }
 
 /// True for whole numbers that an image can be.
@@ -497,15 +599,6 @@ by_widest! {
     }
 }
 
-/// Move a piece to the places that were found.
-#[inline(always)]
-fn move_piece<const WIDE: bool>(rows: &mut Rows, step: &Step, places: &Places) {
-    for (rows, columns) in rows.as_chunks_mut().0.iter_mut().zip(&places.positions) {
-        rows_of::<WIDE>(columns, rows);
-    }
-    shift_piece::<WIDE>(rows, &step.vectors, &images_of(places, Some(step)));
-}
-
 #[inline(always)]
 fn shift_piece<const WIDE: bool>(rows: &mut Rows, vectors: &Vectors, images: &Piece) {
     let moved = vectors.moved();
@@ -531,10 +624,23 @@ pub(super) fn move_to_images(atoms: &[usize], frame: &mut [f32], cell: &Cell, im
 by_widest! {
     /// The largest magnitude; no number where one is not finite.
     pub(super) fn largest_of(x: &[f32]) -> f32 {
-        // Magnitudes are in the order of their bits; those of what is not finite come last.
-        let most = x.iter().fold(0, |most, x| u32::max(most, x.abs().to_bits()));
-        f32::from_bits(most) * 0.0 + f32::from_bits(most)
+        largest_in(x)
     }
+}
+
+#[inline(always)]
+fn largest_in(x: &[f32]) -> f32 {
+    // Magnitudes are in the order of their bits; those of what is not finite come last.
+    finite(
+        x.iter()
+            .fold(0, |most, x| u32::max(most, x.abs().to_bits())),
+    )
+}
+
+/// A number of these bits; no number if it is not finite.
+#[inline(always)]
+fn finite(bits: u32) -> f32 {
+    f32::from_bits(bits) * 0.0 + f32::from_bits(bits)
 }
 
 #[cfg(test)]

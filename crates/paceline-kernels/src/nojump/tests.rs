@@ -113,7 +113,7 @@ fn an_atom_that_was_far_away_is_followed_from_where_it_is() {
         let scan = task
             .scan(&positions, &cells, &[0, 1, 2, 3, 4])
             .expect("frames");
-        let follower = Follower::new(task.clone());
+        let follower = Follower::new(task.clone(), true);
         for (row, frame) in positions.chunks(6).enumerate() {
             let (refused, images) = move_on(&follower, row, &mut frame.to_vec(), &CUBE);
             assert!(refused.is_empty(), "{refused:?}");
@@ -157,7 +157,7 @@ fn a_follower_goes_on_where_it_was() {
     let refused = task.move_to(&[[0; 3]], &mut whole, &cells).expect("frames");
     assert_eq!(refused[0].0, 7);
     for size in [1, 2, 4] {
-        let follower = Follower::new(task.clone());
+        let follower = Follower::new(task.clone(), true);
         let (mut parts, mut images) = (parts.clone(), Vec::new());
         let blocks = parts.chunks_mut(3 * size).zip(cells.chunks(6 * size));
         for (number, (some, cells)) in blocks.enumerate() {
@@ -180,7 +180,7 @@ fn an_atom_that_goes_on_and_on_is_an_error() {
     let task = NoJump::new(1, &[0]).expect("an atom");
     let x: Vec<f32> = (0..80).map(|k| (4 * k % 10) as f32).collect();
     let (positions, cells) = one_atom(&x);
-    let follower = Follower::new(task);
+    let follower = Follower::new(task, true);
     let move_on = |number| follower.move_on(number, &mut positions.clone(), &cells, None);
     let found = (0..2000).find_map(|number| Some((number, move_on(number).err()?)));
     let (number, error) = found.expect("too far");
@@ -206,7 +206,7 @@ fn blocks_are_moved_by_threads_as_by_one() {
     let mut whole = positions.clone();
     task.move_to(&vec![[0; 3]; N], &mut whole, &dimensions)
         .expect("frames");
-    let follower = Follower::new(task);
+    let follower = Follower::new(task, true);
     assert_eq!(follower.parts.len(), 4);
     let mut moved = positions;
     std::thread::scope(|threads| {
@@ -223,7 +223,7 @@ fn blocks_are_moved_by_threads_as_by_one() {
 fn a_part_is_moved_while_the_block_before_is_in_another() {
     const N: usize = 2 * LEAST_PART;
     let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
-    let follower = &Follower::new(task);
+    let follower = &Follower::new(task, true);
     let (mut one, mut two) = (vec![1.0; 3 * N], vec![9.0; 3 * N]);
     let held = follower.parts[1].lock();
     std::thread::scope(|threads| {
@@ -242,7 +242,7 @@ fn a_part_is_moved_while_the_block_before_is_in_another() {
 #[test]
 fn who_waits_is_released() {
     let task = NoJump::new(1, &[0]).expect("an atom");
-    let follower = &Follower::new(task);
+    let follower = &Follower::new(task, true);
     std::thread::scope(|threads| {
         let late = threads.spawn(|| follower.move_on(1, &mut [1.0; 3], &CUBE, None));
         follower.close();
@@ -336,4 +336,40 @@ fn an_image_beyond_what_can_be_counted_is_an_error() {
         .scan(&positions, &CUBE.repeat(2), &[])
         .expect_err("too far");
     assert!(error.to_string().contains("atom 10 moves"), "{error}");
+}
+
+/// Without `skips`, atoms may be lost after others of the frame have moved on.
+#[test]
+fn the_first_frame_is_named_in_which_an_atom_is_lost() {
+    const N: usize = 2 * LEAST_PART + PIECE + 9;
+    const ROWS: usize = 5;
+    let mut random = Random(23);
+    let mut between = |n: usize| (random.number().abs() * n as f64) as usize % n;
+    let atoms: Vec<usize> = (0..N).filter(|k| k % 300 != 17).collect();
+    let task = NoJump::new(N, &atoms).expect("atoms");
+    let walk: Vec<f32> = (0..2 * ROWS * 3 * N)
+        .map(|k| (k * 7 % 23) as f32 / 2.3)
+        .collect();
+    let dimensions = CUBE.repeat(ROWS);
+    for round in 0..60 {
+        let mut blocks: Vec<Vec<f32>> = walk.chunks(ROWS * 3 * N).map(<[f32]>::to_vec).collect();
+        for _ in 0..=between(3) {
+            let place = 3 * (between(ROWS) * N + between(N)) + between(3);
+            blocks[1][place] = [f32::NAN, f32::INFINITY, -3e5, 1e30][between(4)];
+        }
+        let mut expected = blocks[1].clone();
+        let expected = task.apply(&mut expected, &dimensions).expect("frames");
+        let follower = Follower::new(task.clone(), false);
+        let [one, two] = &mut blocks[..] else {
+            unreachable!("there are two")
+        };
+        assert!(move_on(&follower, 0, one, &dimensions).0.is_empty());
+        let (refused, _) = move_on(&follower, 1, two, &dimensions);
+        assert_eq!(refused, expected[..expected.len().min(1)], "round {round}");
+        if !refused.is_empty() {
+            // There is no other block.
+            let next = follower.move_on(2, &mut vec![1.0; 3 * N], &CUBE, None);
+            assert_eq!(next.expect("a frame"), None);
+        }
+    }
 }
