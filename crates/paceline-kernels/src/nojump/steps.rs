@@ -393,9 +393,11 @@ impl Bounds {
             return false;
         }
         self.largest = self.largest.max(largest);
-        // Of the sums of magnitudes each operation is off by half a last digit at most.
-        let off = 32.0 * f64::from(f32::EPSILON) * self.largest.max(self.farthest);
-        f64::from(moved) < 0.5 - 4.0 * off && self.largest + self.farthest < f64::from(i16::MAX)
+        // Of the sums of magnitudes each operation and each number of the cell is off by half a last
+        // digit at most: twelve for each of two frames, and one when they are subtracted. Places in
+        // their images are rounded twice.
+        let off = f64::from(f32::EPSILON) * (16.0 * self.largest + 2.0 * self.farthest);
+        f64::from(moved) < 0.5 - off && self.largest + self.farthest < f64::from(i16::MAX)
     }
 }
 
