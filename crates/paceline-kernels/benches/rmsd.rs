@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use paceline_kernels::instructions::allow_wide;
+use paceline_kernels::instructions::{Instructions, allow};
 use paceline_kernels::rmsd::{Group, Rmsd};
 use paceline_kernels::rows::{Frames, RowKernel};
 
@@ -69,7 +69,11 @@ fn report(what: &str, block: &[f32], n_atoms: usize, groups: &[Group<'_>], super
     let cells = [0.0; 6 * FRAMES];
     let frames = Frames::new(block, n_atoms, &cells).expect("a valid block");
     for wide in [true, false] {
-        allow_wide(wide);
+        allow(if wide {
+            Instructions::Avx2
+        } else {
+            Instructions::Base
+        });
         let mut times: Vec<f64> = (0..=REPEATS)
             .map(|_| {
                 let start = Instant::now();

@@ -1,84 +1,130 @@
 //! Instruction sets wider than those of the base build, chosen at run time.
 //!
-//! A function in `by_widest` is compiled twice, for the base build and for AVX2, from the same
-//! plain code in fixed lanes. Neither fuses operations nor changes their order, so that the results
-//! are the same to the last bit. On other processors (NEON is in aarch64's base build) it is compiled
-//! once.
+//! A function in `by_widest` is compiled for the base build, for AVX2, and for AVX-512 where that pays,
+//! from the same plain code. None fuses operations or changes the order of those whose results depend
+//! on it, so that results are the same to the last bit. On other processors (NEON is in aarch64's base
+//! build) it is compiled once.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-const UNKNOWN: u8 = 0;
-const BASE: u8 = 1;
-const WIDE: u8 = 2;
+/// What functions are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Instructions {
+    Base = 1,
+    Avx2,
+    Avx512,
+}
 
-/// One of the above.
+use Instructions::{Avx2, Avx512, Base};
+
+const UNKNOWN: u8 = 0;
+
+/// Instructions that are used, or `UNKNOWN`.
 static CHOICE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Allow instruction sets beyond the base build's, as by default, or not: for measurements and
-/// tests. Results are the same.
-pub fn allow_wide(allowed: bool) {
-    let choice = if allowed && is_detected() { WIDE } else { BASE };
-    CHOICE.store(choice, Ordering::Relaxed);
+/// Allow instructions up to some, for measurements and tests; by default, all that the processor has.
+/// Results are the same.
+pub fn allow(most: Instructions) {
+    CHOICE.store(most.min(detected()) as u8, Ordering::Relaxed);
 }
 
-/// True if functions of `by_widest` use AVX2.
+/// Instructions that functions of `by_widest` use.
 #[inline]
-pub fn uses_wide() -> bool {
-    match CHOICE.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            let found = if is_detected() { WIDE } else { BASE };
-            // What `allow_wide` has chosen meanwhile remains.
-            let _ = CHOICE.compare_exchange(UNKNOWN, found, Ordering::Relaxed, Ordering::Relaxed);
-            found == WIDE
-        }
-        choice => choice == WIDE,
-    }
+pub fn used() -> Instructions {
+    let choice = CHOICE.load(Ordering::Relaxed);
+    [Avx512, Avx2, Base]
+        .into_iter()
+        .find(|&one| choice == one as u8)
+        .unwrap_or_else(choose)
 }
 
-/// True if the processor has AVX2, and what comes with it.
 #[cold]
-fn is_detected() -> bool {
+fn choose() -> Instructions {
+    let found = detected();
+    // What `allow` has chosen meanwhile remains.
+    let _ = CHOICE.compare_exchange(UNKNOWN, found as u8, Ordering::Relaxed, Ordering::Relaxed);
+    found
+}
+
+/// The widest that the processor has, with what comes with it.
+fn detected() -> Instructions {
     #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-        && is_x86_feature_detected!("popcnt");
+    {
+        let has_avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt");
+        let has_avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (has_avx2, has_avx512) {
+            (true, true) => Avx512,
+            (true, false) => Avx2,
+            _ => Base,
+        }
+    }
     #[cfg(not(target_arch = "x86_64"))]
-    false
+    Base
 }
 
 /// Compile a function for the base build and for AVX2, and call what the processor has.
 ///
 /// What it calls must be `#[inline(always)]` (a closure is not), or remains in the base build's
-/// instructions. `WIDE` is true where it is compiled for AVX2.
+/// instructions. `WIDE` is true where it is compiled for more, and `N` is the number of lanes of single
+/// precision: eight, or sixteen in what begins with `16 lanes:`, which is compiled for AVX-512, too.
 macro_rules! by_widest {
+    (16 lanes: $(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
+        $(#[$meta])*
+        $visibility fn $name($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[inline(always)]
+                #[allow(clippy::too_many_arguments)]
+                fn plainly<const WIDE: bool, const N: usize>($($argument: $type),*) $(-> $result)? $body
+
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
+                #[allow(clippy::too_many_arguments)]
+                fn by_avx512($($argument: $type),*) $(-> $result)? {
+                    plainly::<true, 16>($($argument),*)
+                }
+
+                if $crate::instructions::used() == $crate::instructions::Instructions::Avx512 {
+                    // SAFETY: as below. By it NoJump takes 0.8 of the time.
+                    return unsafe { by_avx512($($argument),*) };
+                }
+            }
+            $crate::instructions::by_widest! { fn narrower($($argument: $type),*) $(-> $result)? $body }
+            narrower($($argument),*)
+        }
+    };
     ($(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
         $visibility fn $name($($argument: $type),*) $(-> $result)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn plainly<const WIDE: bool>($($argument: $type),*) $(-> $result)? $body
+            fn plainly<const WIDE: bool, const N: usize>($($argument: $type),*) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
             #[allow(clippy::too_many_arguments)]
             fn by_avx2($($argument: $type),*) $(-> $result)? {
-                plainly::<true>($($argument),*)
+                plainly::<true, 8>($($argument),*)
             }
 
             // Out of line: inlined into its callers, code is often vectorised less well.
             #[inline(never)]
             #[allow(clippy::too_many_arguments)]
             fn by_base($($argument: $type),*) $(-> $result)? {
-                plainly::<false>($($argument),*)
+                plainly::<false, 8>($($argument),*)
             }
 
             #[cfg(target_arch = "x86_64")]
-            if $crate::instructions::uses_wide() {
-                // SAFETY: `uses_wide` has found on this processor all that the function is compiled
-                // for, and its code is the same. By it all distances take 0.5 to 0.8 of the time, an
-                // RMSD and a covariance 0.7, and SASA 0.5 to 0.6 (docs/design.md).
+            if $crate::instructions::used() >= $crate::instructions::Instructions::Avx2 {
+                // SAFETY: `used` has found on this processor all that the function is compiled for,
+                // and its code is the same. By it all distances take 0.5 to 0.8 of the time, an RMSD
+                // and a covariance 0.7, and SASA 0.5 to 0.6 (docs/design.md).
                 return unsafe { by_avx2($($argument),*) };
             }
             by_base($($argument),*)
@@ -201,12 +247,31 @@ pub(crate) fn pack<const WIDE: bool, const N: usize>(
     }
 }
 
-/// Coordinates of eight atoms side by side, by axis. `WIDE` is that of `by_widest`.
+/// Coordinates of some atoms side by side, by axis. `WIDE` and `N` are those of `by_widest`.
 #[inline(always)]
-pub(crate) fn columns_of<const WIDE: bool>(rows: &[[f32; 3]; LANES]) -> [[f32; LANES]; 3] {
-    let mut columns = [[0.0; LANES]; 3];
+pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N]) -> [[f32; N]; 3] {
+    let mut columns = [[0.0; N]; 3];
     #[cfg(target_arch = "x86_64")]
-    if WIDE {
+    if WIDE && N == 16 {
+        use std::arch::x86_64::*;
+        // SAFETY: only what was compiled for AVX-512 has sixteen lanes, and it runs on processors that
+        // have it. All loads are of these 48 numbers or a table, stores of sixteen of a column.
+        unsafe {
+            let from = rows.as_ptr().cast::<f32>();
+            let [one, two, three] = [0, 16, 32].map(|k| _mm512_loadu_ps(from.add(k)));
+            for (axis, column) in columns.iter_mut().enumerate() {
+                let [first, then] = TO_COLUMNS[axis]
+                    .each_ref()
+                    .map(|places| _mm512_loadu_si512(places.as_ptr().cast()));
+                let most = _mm512_permutex2var_ps(one, first, two);
+                let all = _mm512_permutex2var_ps(most, then, three);
+                _mm512_storeu_ps(column.as_mut_ptr(), all);
+            }
+        }
+        return columns;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if WIDE && N == 8 {
         use std::arch::x86_64::*;
         // As the compiler shuffles them, NoJump takes 1.23 times as long.
         // SAFETY: as in `positive`; all loads are of these 24 numbers, stores of eight of a column.
@@ -238,9 +303,29 @@ pub(crate) fn columns_of<const WIDE: bool>(rows: &[[f32; 3]; LANES]) -> [[f32; L
 
 /// The reverse of [`columns_of`].
 #[inline(always)]
-pub(crate) fn rows_of<const WIDE: bool>(columns: &[[f32; LANES]; 3], rows: &mut [[f32; 3]; LANES]) {
+pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
+    columns: &[[f32; N]; 3],
+    rows: &mut [[f32; 3]; N],
+) {
     #[cfg(target_arch = "x86_64")]
-    if WIDE {
+    if WIDE && N == 16 {
+        use std::arch::x86_64::*;
+        // SAFETY: as in `columns_of`; loads are of sixteen numbers of a column, stores of these 48.
+        unsafe {
+            let [x, y, z] = columns.each_ref().map(|one| _mm512_loadu_ps(one.as_ptr()));
+            let to = rows.as_mut_ptr().cast::<f32>();
+            for (k, places) in TO_ROWS.iter().enumerate() {
+                let [first, then] = places
+                    .each_ref()
+                    .map(|places| _mm512_loadu_si512(places.as_ptr().cast()));
+                let most = _mm512_permutex2var_ps(x, first, y);
+                _mm512_storeu_ps(to.add(16 * k), _mm512_permutex2var_ps(most, then, z));
+            }
+        }
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if WIDE && N == 8 {
         use std::arch::x86_64::*;
         // SAFETY: as in `positive`; loads are of eight numbers of a column, stores of these 24.
         unsafe {
@@ -264,13 +349,51 @@ pub(crate) fn rows_of<const WIDE: bool>(columns: &[[f32; LANES]; 3], rows: &mut 
     }
 }
 
+/// For each axis, the places of sixteen numbers among the first 32 of 48, and then among what was found
+/// there and the last sixteen of 48.
+#[cfg(target_arch = "x86_64")]
+static TO_COLUMNS: [[[u32; 16]; 2]; 3] = {
+    let mut table = [[[0; 16]; 2]; 3];
+    let mut k = 0;
+    while k < 48 {
+        let (lane, axis) = (k / 3, k % 3);
+        if k < 32 {
+            table[axis][0][lane] = k as u32;
+            table[axis][1][lane] = lane as u32;
+        } else {
+            table[axis][1][lane] = (k - 32 + 16) as u32;
+        }
+        k += 1;
+    }
+    table
+};
+
+/// For each sixteen of 48 numbers, their places among x and y, and then among what was found there and
+/// z.
+#[cfg(target_arch = "x86_64")]
+static TO_ROWS: [[[u32; 16]; 2]; 3] = {
+    let mut table = [[[0; 16]; 2]; 3];
+    let mut k = 0;
+    while k < 48 {
+        let (lane, axis, of, to) = (k / 3, k % 3, k / 16, k % 16);
+        if axis < 2 {
+            table[of][0][to] = (16 * axis + lane) as u32;
+            table[of][1][to] = to as u32;
+        } else {
+            table[of][1][to] = (16 + lane) as u32;
+        }
+        k += 1;
+    }
+    table
+};
+
 /// Bring what is in the cache lines of some atoms nearer to the processor.
 #[inline(always)]
 pub(crate) fn prefetch(rows: &[[f32; 3]]) {
     #[cfg(target_arch = "x86_64")]
-    for row in rows.iter().step_by(4) {
+    for line in rows.as_flattened().chunks(16) {
         use std::arch::x86_64::*;
         // SAFETY: it changes nothing but caches, and may be given any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }

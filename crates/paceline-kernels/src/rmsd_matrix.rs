@@ -5,6 +5,8 @@
 //! a pair is changes a bit of its RMSD.
 
 use super::check_len;
+#[cfg(target_arch = "x86_64")]
+use super::instructions::{Instructions, used};
 use super::qcp::{MIN_SLOPE, Matrix3, Optimum};
 use super::reference::{CANCELLED, relative};
 use paceline_formats::error::{Error, Result};
@@ -84,18 +86,13 @@ impl PairRmsd {
             first.len() / len * (second.len() / len),
         )?;
         #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") {
-                // SAFETY: the processor has what the function is compiled for.
-                unsafe { self.fill_by_avx512(first, second, out) };
-                return Ok(());
-            }
-            if is_x86_feature_detected!("avx2") {
-                // SAFETY: as above.
-                unsafe { self.fill_by_avx2(first, second, out) };
-                return Ok(());
-            }
+        match used() {
+            // SAFETY: the processor has what the functions are compiled for.
+            Instructions::Avx512 => unsafe { self.fill_by_avx512(first, second, out) },
+            Instructions::Avx2 => unsafe { self.fill_by_avx2(first, second, out) },
+            Instructions::Base => self.fill_plainly::<1>(first, second, out),
         }
+        #[cfg(not(target_arch = "x86_64"))]
         self.fill_plainly::<1>(first, second, out);
         Ok(())
     }

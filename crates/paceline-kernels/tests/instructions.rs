@@ -4,8 +4,9 @@ use paceline_kernels::covariance;
 use paceline_kernels::density::{Profiles, Voxels};
 use paceline_kernels::distances::{AtomicDistances, DistanceMatrix, MinimumDistance};
 use paceline_kernels::gyration::Gyration;
-use paceline_kernels::instructions::{allow_wide, uses_wide};
+use paceline_kernels::instructions::{Instructions, allow, used};
 use paceline_kernels::near_pairs::PairList;
+use paceline_kernels::nojump::{Follower, NoJump};
 use paceline_kernels::rdf::{self, Rdf};
 use paceline_kernels::rmsd::{Group, Rmsd};
 use paceline_kernels::rows::{Frames, RowKernel};
@@ -171,8 +172,34 @@ fn covariances(block: &[f32], found: &mut Found) {
     }
 }
 
-fn all(wide: bool) -> Found {
-    allow_wide(wide);
+fn moves(block: &[f32], found: &mut Found) {
+    for cell in CELLS.into_iter().skip(1) {
+        // So that atoms jump.
+        let positions: Vec<f32> = block.iter().map(|x| (7.0 * x).rem_euclid(29.0)).collect();
+        for every in [1, 3] {
+            let atoms: Vec<usize> = (0..N_ATOMS).step_by(every).collect();
+            let task = NoJump::new(N_ATOMS, &atoms).unwrap();
+            let (follower, mut noted) = (Follower::new(task.clone(), false), Vec::new());
+            let mut moved = positions.clone();
+            for (number, few) in moved.chunks_mut(FEW * 3 * N_ATOMS).enumerate() {
+                let cells = cell.repeat(few.len() / (3 * N_ATOMS));
+                let mut images = vec![[0; 3]; atoms.len()];
+                let refused = follower.move_on(number, few, &cells, Some(&mut images));
+                assert_eq!(refused.unwrap(), Some(Vec::new()));
+                noted.extend(images.as_flattened().iter().map(|&image| image as u64));
+            }
+            noted.extend(moved.iter().map(|x| u64::from(x.to_bits())));
+            let mut alone = positions[..3 * N_ATOMS].to_vec();
+            let images: Vec<[i16; 3]> = (0..atoms.len() as i16).map(|k| [k, -k, 1]).collect();
+            task.move_to(&images, &mut alone, &cell).unwrap();
+            noted.extend(alone.iter().map(|x| u64::from(x.to_bits())));
+            found.push((format!("images, {cell:?}"), noted));
+        }
+    }
+}
+
+fn all(most: Instructions) -> Found {
+    allow(most);
     let (block, mut found) = (block(), Vec::new());
     for cell in CELLS {
         let few = &block[..FEW * 3 * N_ATOMS];
@@ -181,23 +208,29 @@ fn all(wide: bool) -> Found {
         neighbours(cell, few, &mut found);
     }
     covariances(&block, &mut found);
+    moves(&block, &mut found);
     found
 }
 
 #[test]
 fn bits_are_the_same_with_and_without_wider_instructions() {
-    let wide = all(true);
-    let used = uses_wide();
-    let base = all(false);
-    assert!(!uses_wide());
-    #[cfg(target_arch = "x86_64")]
-    assert_eq!(used, is_x86_feature_detected!("avx2"));
-    #[cfg(not(target_arch = "x86_64"))]
-    assert!(!used);
-    for ((name, wide), (_, base)) in wide.iter().zip(&base) {
-        assert!(base.iter().any(|&bits| bits != 0), "{name}");
-        let first = wide.iter().zip(base).position(|(a, b)| a != b);
-        assert_eq!((first, wide.len()), (None, base.len()), "{name}");
+    let base = all(Instructions::Base);
+    assert_eq!(used(), Instructions::Base);
+    for most in [Instructions::Avx2, Instructions::Avx512] {
+        let wide = all(most);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(
+            used() > Instructions::Base,
+            is_x86_feature_detected!("avx2")
+        );
+        #[cfg(not(target_arch = "x86_64"))]
+        assert_eq!(used(), Instructions::Base);
+        assert!(used() <= most);
+        for ((name, wide), (_, base)) in wide.iter().zip(&base) {
+            assert!(base.iter().any(|&bits| bits != 0), "{name}");
+            let first = wide.iter().zip(base).position(|(a, b)| a != b);
+            assert_eq!((first, wide.len()), (None, base.len()), "{name}, {most:?}");
+        }
+        assert_eq!(wide.len(), base.len());
     }
-    assert_eq!(wide.len(), base.len());
 }

@@ -17,7 +17,7 @@ use paceline_kernels::distances::{
 use paceline_kernels::dssp;
 use paceline_kernels::dssp::letters::Letters;
 use paceline_kernels::gyration;
-use paceline_kernels::instructions;
+use paceline_kernels::instructions::{self, Instructions};
 use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
@@ -403,8 +403,9 @@ impl RowKernel {
 /// them. Results are the same: this is for measurements.
 #[pyfunction]
 pub(super) fn allow_wide(allowed: bool) -> bool {
-    instructions::allow_wide(allowed);
-    instructions::uses_wide()
+    let (base, all) = (Instructions::Base, Instructions::Avx512);
+    instructions::allow(if allowed { all } else { base });
+    instructions::used() > base
 }
 
 /// The columns of an analysis's atoms, of which there must be `n_atoms`.

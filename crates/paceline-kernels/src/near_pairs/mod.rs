@@ -329,7 +329,7 @@ pub(crate) fn finite(x: Point) -> Result<Point, String> {
 mod tests {
     use super::*;
     use crate::cell::{Cell, square};
-    use crate::instructions::allow_wide;
+    use crate::instructions::{Instructions, allow};
     use crate::tests::Random;
 
     const CELLS: [[f32; 6]; 8] = [
@@ -475,8 +475,8 @@ mod tests {
                     }
                 }
                 n_found += wanted.len();
-                for wide in [true, false] {
-                    allow_wide(wide);
+                for most in [Instructions::Avx512, Instructions::Base] {
+                    allow(most);
                     let mut pairs = Vec::new();
                     let lists = places.each_ref().map(|list| &list[..]);
                     (search.find(
@@ -504,7 +504,7 @@ mod tests {
                     }
                     assert_eq!(marks, near, "{dimensions:?} {n} {m} {cutoff}");
                 }
-                allow_wide(true);
+                allow(Instructions::Avx512);
             }
         }
         assert!(

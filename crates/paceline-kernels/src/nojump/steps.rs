@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{FARTHEST, Images};
 use crate::cell::{Cell, whole};
-use crate::instructions::{LANES, by_widest, columns_of, prefetch, rows_of};
+use crate::instructions::{by_widest, columns_of, prefetch, rows_of};
 use crate::qcp::Matrix3;
 
 /// Atoms that pass all frames of a block before the next do, so that what is known of them stays in
@@ -18,11 +18,9 @@ const TO_WHOLE: f32 = 12_582_912.0;
 
 /// Positions of some atoms as they are in a frame.
 type Rows = [[f32; 3]; PIECE];
-/// Three numbers of each of eight atoms.
-type Eight = [[f32; LANES]; 3];
 /// Three numbers of each of some atoms.
-type Piece = [Eight; PIECE / LANES];
-const ZEROS: Piece = [[[0.0; LANES]; 3]; PIECE / LANES];
+type Piece = [[f32; PIECE]; 3];
+const ZEROS: Piece = [[0.0; PIECE]; 3];
 
 /// Some atoms in a frame.
 #[derive(Debug, Clone)]
@@ -110,7 +108,7 @@ impl Followed {
     pub(super) fn images(&self, n: usize) -> Vec<Images> {
         let mut images = vec![[0; 3]; n];
         for (piece, images) in self.pieces.iter().zip(images.chunks_mut(PIECE)) {
-            note::<false>(piece, self.last.as_ref(), images);
+            note::<false, 8>(piece, self.last.as_ref(), images);
         }
         images
     }
@@ -141,7 +139,7 @@ impl Places {
 
     /// Position of an atom, Å.
     fn position(&self, atom: usize) -> [f32; 3] {
-        [0, 1, 2].map(|axis: usize| self.positions[atom / LANES][axis][atom % LANES])
+        self.positions.each_ref().map(|of_axis| of_axis[atom])
     }
 }
 
@@ -159,26 +157,44 @@ impl Notes<'_> {
 fn piece_of(images: &[Images]) -> Piece {
     let mut piece = ZEROS;
     for (k, image) in images.iter().enumerate() {
-        for (of, &number) in piece[k / LANES].iter_mut().zip(image) {
-            of[k % LANES] = f32::from(number);
+        for (of_axis, &number) in piece.iter_mut().zip(image) {
+            of_axis[k] = f32::from(number);
         }
     }
     piece
 }
 
+/// Numbers of neighbouring atoms.
+#[inline(always)]
+fn lanes<const N: usize>(piece: &Piece, group: usize) -> [[f32; N]; 3] {
+    [0, 1, 2].map(|axis: usize| piece[axis].as_chunks().0[group])
+}
+
+#[inline(always)]
+fn set_lanes<const N: usize>(piece: &mut Piece, group: usize, numbers: [[f32; N]; 3]) {
+    for (of_axis, numbers) in piece.iter_mut().zip(numbers) {
+        of_axis.as_chunks_mut().0[group] = numbers;
+    }
+}
+
 /// Note the images of places in a frame.
 #[inline(always)]
-fn note<const WIDE: bool>(places: &Places, frame: Option<&Step>, to: &mut [Images]) {
-    for (images, to) in images_of(places, frame).iter().zip(to.chunks_mut(LANES)) {
-        let mut rows = [[0.0; 3]; LANES];
-        rows_of::<WIDE>(images, &mut rows);
-        let mut numbers = [[0; 3]; LANES];
+fn note<const WIDE: bool, const N: usize>(
+    places: &Places,
+    frame: Option<&Step>,
+    to: &mut [Images],
+) {
+    let images = images_of(places, frame);
+    for (group, to) in to.chunks_mut(N).enumerate() {
+        let mut rows = [[0.0; 3]; N];
+        rows_of::<WIDE, N>(&lanes(&images, group), &mut rows);
+        let mut numbers = [[0; 3]; N];
         for (x, number) in rows.as_flattened().iter().zip(numbers.as_flattened_mut()) {
             // The last bits of the sum: three times as fast as converting numbers one by one.
             *number = (x + TO_WHOLE).to_bits() as i16;
         }
         match to.first_chunk_mut() {
-            Some(eight) => *eight = numbers,
+            Some(all) => *all = numbers,
             None => to.copy_from_slice(&numbers[..to.len()]),
         }
     }
@@ -190,12 +206,10 @@ fn images_of(places: &Places, frame: Option<&Step>) -> Piece {
     let mut images = places.followed;
     let Some(frame) = frame else { return images };
     let fractions = frame.fractions.roughly();
-    for (images, position) in images.iter_mut().zip(&places.positions) {
-        for k in 0..LANES {
-            let of_atom = fractions([0, 1, 2].map(|axis: usize| position[axis][k]));
-            for axis in 0..3 {
-                images[axis][k] = whole_of(images[axis][k] - of_atom[axis]);
-            }
+    for k in 0..PIECE {
+        let of_atom = fractions(places.position(k));
+        for (of_axis, x) in images.iter_mut().zip(of_atom) {
+            of_axis[k] = whole_of(of_axis[k] - x);
         }
     }
     images
@@ -276,6 +290,7 @@ impl Vectors {
 }
 
 by_widest! {
+    16 lanes:
     /// Count images over frames, and move the atoms to these where that is wanted.
     fn count(
         atoms: &[usize],
@@ -295,7 +310,7 @@ by_widest! {
                 let gone_on = match &mut frames {
                     Frames::Read(positions) => {
                         gather(positions[step.frame.clone()].as_chunks().0, atoms, &mut gathered);
-                        go_on::<WIDE, false>(&mut gathered, None, last, step, &mut bounds, before, now)
+                        go_on::<WIDE, N, false>(&mut gathered, None, last, step, &mut bounds, before, now)
                     }
                     Frames::Moved(positions) => {
                         let (frame, _) = positions[step.frame.clone()].as_chunks_mut();
@@ -309,7 +324,7 @@ by_widest! {
                                 (&mut gathered, None)
                             }
                         };
-                        let gone_on = go_on::<WIDE, true>(rows, next, last, step, &mut bounds, before, now);
+                        let gone_on = go_on::<WIDE, N, true>(rows, next, last, step, &mut bounds, before, now);
                         if place.is_none() {
                             scatter(&gathered, frame, atoms);
                         }
@@ -322,7 +337,7 @@ by_widest! {
                 }
                 while notes.steps.get(noted) == Some(&k) {
                     let begin = noted * n_atoms + PIECE * number;
-                    note::<WIDE>(now, Some(step), &mut notes.images[begin..][..atoms.len()]);
+                    note::<WIDE, N>(now, Some(step), &mut notes.images[begin..][..atoms.len()]);
                     noted += 1;
                 }
                 std::mem::swap(&mut before, &mut now);
@@ -375,8 +390,8 @@ struct Bounds {
 impl Bounds {
     #[inline(always)]
     fn new(piece: &Places, last: Option<&Step>, n_steps: usize) -> Self {
-        let [largest, farthest] = [&piece.positions, &piece.followed]
-            .map(|of| largest_in(of.as_flattened().as_flattened()));
+        let [largest, farthest] =
+            [&piece.positions, &piece.followed].map(|of| largest_in(of.as_flattened()));
         Bounds {
             largest: last.map_or(0.0, |last| last.largest(largest)),
             // Followed, an atom moves by half a cell in a step at most.
@@ -410,7 +425,7 @@ struct Gone {
 /// Find places of a piece from those in the last frame, if there is one, and move it there if that is
 /// wanted. `next` are the rows that will be needed then.
 #[inline(always)]
-fn go_on<const WIDE: bool, const MOVE: bool>(
+fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
     next: Option<&Rows>,
     last: Option<&Step>,
@@ -420,8 +435,8 @@ fn go_on<const WIDE: bool, const MOVE: bool>(
     now: &mut Places,
 ) -> Result<(), Gone> {
     let moved = match last {
-        Some(_) => follow::<WIDE, MOVE>(rows, next, step, before, now),
-        None => begin::<WIDE, MOVE>(rows, step, before, now),
+        Some(_) => follow::<WIDE, N, MOVE>(rows, next, step, before, now),
+        None => begin::<WIDE, N, MOVE>(rows, step, before, now),
     };
     if bounds.allow(step, moved.coordinate, moved.by) {
         return Ok(());
@@ -440,8 +455,8 @@ fn go_on_exactly(
     now: &mut Places,
 ) -> Result<(), Gone> {
     if let Some(rows) = &mut rows {
-        for (rows, columns) in rows.as_chunks_mut().0.iter_mut().zip(&now.positions) {
-            rows_of::<false>(columns, rows);
+        for (atom, row) in rows.iter_mut().enumerate() {
+            *row = now.position(atom);
         }
         if is_lost(step, now) {
             let is_lost = true;
@@ -452,7 +467,7 @@ fn go_on_exactly(
         count_exactly(last, step, before, now)?;
     }
     if let Some(rows) = rows {
-        shift_piece::<false>(rows, &step.vectors, &images_of(now, Some(step)));
+        shift_piece::<false, 8>(rows, &step.vectors, &images_of(now, Some(step)));
     }
     Ok(())
 }
@@ -477,7 +492,7 @@ struct Most {
 
 /// Begin in the images that are given.
 #[inline(always)]
-fn begin<const WIDE: bool, const MOVE: bool>(
+fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
     step: &Step,
     given: &Places,
@@ -485,27 +500,26 @@ fn begin<const WIDE: bool, const MOVE: bool>(
 ) -> Most {
     let fractions = step.fractions.roughly();
     for (group, rows) in rows.as_chunks().0.iter().enumerate() {
-        let position = columns_of::<WIDE>(rows);
-        for k in 0..LANES {
-            let of_atom = fractions([position[0][k], position[1][k], position[2][k]]);
-            for axis in 0..3 {
-                now.followed[group][axis][k] = of_atom[axis] + given.followed[group][axis][k];
-            }
+        set_lanes(&mut now.positions, group, columns_of::<WIDE, N>(rows));
+    }
+    for k in 0..PIECE {
+        let of_atom = fractions(now.position(k));
+        for ((to, images), x) in now.followed.iter_mut().zip(&given.followed).zip(of_atom) {
+            to[k] = x + images[k];
         }
-        now.positions[group] = position;
     }
     if MOVE {
-        shift_piece::<WIDE>(rows, &step.vectors, &given.followed);
+        shift_piece::<WIDE, N>(rows, &step.vectors, &given.followed);
     }
     Most {
-        coordinate: largest_in(now.positions.as_flattened().as_flattened()),
+        coordinate: largest_in(now.positions.as_flattened()),
         by: 0.0,
     }
 }
 
 /// Take the images nearest to where atoms were, and move them there if that is wanted.
 #[inline(always)]
-fn follow<const WIDE: bool, const MOVE: bool>(
+fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
     next: Option<&Rows>,
     step: &Step,
@@ -514,15 +528,15 @@ fn follow<const WIDE: bool, const MOVE: bool>(
 ) -> Most {
     let (fractions, moved) = (step.fractions.roughly(), step.vectors.moved());
     // As whole numbers, which lanes can compare in any order; those of what is not finite come last.
-    let (mut coordinate, mut by) = ([0; LANES], [0; LANES]);
+    let (mut coordinate, mut by) = ([0; N], [0; N]);
     for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
         if let Some(next) = next {
-            prefetch(&next[group * LANES..][..LANES]);
+            prefetch(&next.as_chunks::<N>().0[group]);
         }
-        let position = columns_of::<WIDE>(rows);
-        let last = &before.followed[group];
-        let [mut followed, mut there] = [[[0.0; LANES]; 3]; 2];
-        for k in 0..LANES {
+        let position = columns_of::<WIDE, N>(rows);
+        let last = lanes::<N>(&before.followed, group);
+        let [mut followed, mut there] = [[[0.0; N]; 3]; 2];
+        for k in 0..N {
             let x = [position[0][k], position[1][k], position[2][k]];
             let of_atom = fractions(x);
             let mut image = [0.0; 3];
@@ -538,10 +552,10 @@ fn follow<const WIDE: bool, const MOVE: bool>(
                 there[axis][k] = x[axis];
             }
         }
-        now.positions[group] = position;
-        now.followed[group] = followed;
+        set_lanes(&mut now.positions, group, position);
+        set_lanes(&mut now.followed, group, followed);
         if MOVE {
-            rows_of::<WIDE>(&there, rows);
+            rows_of::<WIDE, N>(&there, rows);
         }
     }
     let [coordinate, by] = [coordinate, by].map(|most| most.into_iter().fold(0, u32::max));
@@ -556,19 +570,18 @@ fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) ->
     let (from, to) = (last.cell.fractions(), step.cell.fractions());
     let (images, nearly) = (images_of(before, Some(last)), step.fractions.roughly());
     for atom in 0..PIECE {
-        let (group, lane) = (atom / LANES, atom % LANES);
         let [from, to] = [
             from(before.position(atom).map(f64::from)),
             to(now.position(atom).map(f64::from)),
         ];
         let nearly = nearly(now.position(atom));
         for axis in 0..3 {
-            let image = images[group][axis][lane] - whole(to[axis] - from[axis]) as f32;
+            let image = images[axis][atom] - whole(to[axis] - from[axis]) as f32;
             if !is_counted(image) {
                 let is_lost = false;
                 return Err(Gone { atom, is_lost });
             }
-            now.followed[group][axis][lane] = image + nearly[axis];
+            now.followed[axis][atom] = image + nearly[axis];
         }
     }
     Ok(())
@@ -588,12 +601,12 @@ by_widest! {
             match place_of(atoms) {
                 Some(first) => {
                     let rows = frame[first..].first_chunk_mut().expect("a piece");
-                    shift_piece::<WIDE>(rows, vectors, &images);
+                    shift_piece::<WIDE, N>(rows, vectors, &images);
                 }
                 None => {
                     let mut rows = [[0.0; 3]; PIECE];
                     gather(frame, atoms, &mut rows);
-                    shift_piece::<WIDE>(&mut rows, vectors, &images);
+                    shift_piece::<WIDE, N>(&mut rows, vectors, &images);
                     scatter(&rows, frame, atoms);
                 }
             }
@@ -602,18 +615,22 @@ by_widest! {
 }
 
 #[inline(always)]
-fn shift_piece<const WIDE: bool>(rows: &mut Rows, vectors: &Vectors, images: &Piece) {
+fn shift_piece<const WIDE: bool, const N: usize>(
+    rows: &mut Rows,
+    vectors: &Vectors,
+    images: &Piece,
+) {
     let moved = vectors.moved();
-    for (rows, image) in rows.as_chunks_mut().0.iter_mut().zip(images) {
-        let mut there = columns_of::<WIDE>(rows);
-        for k in 0..LANES {
-            let [x, image] = [&there, image].map(|of| [of[0][k], of[1][k], of[2][k]]);
+    for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
+        let (mut there, image) = (columns_of::<WIDE, N>(rows), lanes::<N>(images, group));
+        for k in 0..N {
+            let [x, image] = [&there, &image].map(|of| [of[0][k], of[1][k], of[2][k]]);
             let x = moved(x, image);
             for axis in 0..3 {
                 there[axis][k] = x[axis];
             }
         }
-        rows_of::<WIDE>(&there, rows);
+        rows_of::<WIDE, N>(&there, rows);
     }
 }
 

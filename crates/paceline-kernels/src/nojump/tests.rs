@@ -1,5 +1,5 @@
 use super::*;
-use crate::instructions::LANES;
+const LANES: usize = 8;
 use crate::tests::Random;
 
 const CUBE: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
