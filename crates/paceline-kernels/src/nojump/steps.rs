@@ -85,11 +85,6 @@ impl Step {
             cell,
         }
     }
-
-    /// The largest place in units of the cell's vectors, given the largest coordinate, Å.
-    fn largest(&self, coordinate: f32) -> f64 {
-        self.per_length * f64::from(coordinate)
-    }
 }
 
 impl Followed {
@@ -301,10 +296,15 @@ by_widest! {
         notes: Notes<'_>,
     ) -> Result<(), Stop> {
         let (mut frames, n_atoms) = (frames, atoms.len());
+        let all = steps.iter().chain(last);
+        let per_length = all.fold(0.0, |most, step| f64::max(most, step.per_length));
+        let (mut spare, mut gathered) = (Places::ZEROS, [[0.0; 3]; PIECE]);
         for (number, (atoms, piece)) in atoms.chunks(PIECE).zip(pieces).enumerate() {
-            let mut bounds = Bounds::new(piece, last, steps.len());
-            let (place, mut gathered) = (place_of(atoms), [[0.0; 3]; PIECE]);
-            let (mut last, mut spare, mut noted) = (last, Places::ZEROS, 0);
+            let mut bounds = Bounds::new(piece, per_length, steps.len());
+            let (place, mut last, mut noted) = (place_of(atoms), last, 0);
+            if atoms.len() < PIECE {
+                gathered = [[0.0; 3]; PIECE];
+            }
             let (mut before, mut now): (&mut Places, &mut Places) = (piece, &mut spare);
             for (k, step) in steps.iter().enumerate() {
                 let gone_on = match &mut frames {
@@ -379,40 +379,70 @@ fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
     }
 }
 
-/// What is known of the places of a piece in all frames up to the present one.
+/// What atoms of a piece have at most, lane by lane, as bits of magnitudes: these are in the order of
+/// the numbers, and those of what is not finite come last.
+struct Most<const N: usize> {
+    /// Coordinate, Å.
+    coordinate: [u32; N],
+    /// Move since the last frame, in units of the cell's vectors.
+    by: [u32; N],
+}
+
+/// What a piece has at most if rounding decides nothing.
 struct Bounds {
-    /// In units of the cell's vectors, as they are in the file.
-    largest: f64,
-    /// In their images, and in all frames that follow, too.
+    /// As above.
+    coordinate: u32,
+    by: u32,
+    /// The most that 1 Å is in units of the cell's vectors.
+    per_length: f64,
+    /// The farthest place in these units in all frames, in its image.
     farthest: f64,
 }
 
 impl Bounds {
     #[inline(always)]
-    fn new(piece: &Places, last: Option<&Step>, n_steps: usize) -> Self {
+    fn new(piece: &Places, per_length: f64, n_steps: usize) -> Self {
         let [largest, farthest] =
             [&piece.positions, &piece.followed].map(|of| largest_in(of.as_flattened()));
-        Bounds {
-            largest: last.map_or(0.0, |last| last.largest(largest)),
+        let mut bounds = Bounds {
+            coordinate: 0,
+            by: 0,
+            per_length,
             // Followed, an atom moves by half a cell in a step at most.
             farthest: f64::from(farthest) + 0.5 * n_steps as f64 + 1.0,
+        };
+        bounds.widen(largest);
+        bounds
+    }
+
+    /// Allow coordinates up to some and a bit more, Å, and the moves that can be told then.
+    #[inline(always)]
+    fn widen(&mut self, coordinate: f32) {
+        let coordinate = 1.25 * coordinate;
+        let largest = self.per_length * f64::from(coordinate);
+        (self.coordinate, self.by) = (0, 0);
+        if largest <= FARTHEST && largest + self.farthest < f64::from(i16::MAX) {
+            // Of the sums of magnitudes each operation and each number of the cell is off by half a
+            // last digit at most: twelve for each of two frames, and one when they are subtracted.
+            // Places in their images are rounded twice.
+            let off = f64::from(f32::EPSILON) * (16.0 * largest + 2.0 * self.farthest);
+            self.coordinate = coordinate.to_bits();
+            self.by = ((0.5 - off) as f32).next_down().max(0.0).to_bits();
         }
     }
 
-    /// True if rounding decides nothing, given the largest coordinate in a frame, Å, and by how much
-    /// of the cell atoms have moved, at most.
     #[inline(always)]
-    fn allow(&mut self, step: &Step, coordinate: f32, moved: f32) -> bool {
-        let largest = step.largest(coordinate);
-        if !(largest <= FARTHEST) {
-            return false;
+    fn allow<const N: usize>(&mut self, most: &Most<N>) -> bool {
+        let are_within = |bounds: &Bounds| {
+            let of_lanes = most.coordinate.iter().zip(&most.by);
+            of_lanes.fold(true, |all, (&coordinate, &by)| {
+                all & (coordinate <= bounds.coordinate) & (by <= bounds.by)
+            })
+        };
+        are_within(self) || {
+            self.widen(finite(most.coordinate.into_iter().fold(0, u32::max)));
+            are_within(self)
         }
-        self.largest = self.largest.max(largest);
-        // Of the sums of magnitudes each operation and each number of the cell is off by half a last
-        // digit at most: twelve for each of two frames, and one when they are subtracted. Places in
-        // their images are rounded twice.
-        let off = f64::from(f32::EPSILON) * (16.0 * self.largest + 2.0 * self.farthest);
-        f64::from(moved) < 0.5 - off && self.largest + self.farthest < f64::from(i16::MAX)
     }
 }
 
@@ -434,11 +464,11 @@ fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
     before: &Places,
     now: &mut Places,
 ) -> Result<(), Gone> {
-    let moved = match last {
+    let most = match last {
         Some(_) => follow::<WIDE, N, MOVE>(rows, next, step, before, now),
         None => begin::<WIDE, N, MOVE>(rows, step, before, now),
     };
-    if bounds.allow(step, moved.coordinate, moved.by) {
+    if bounds.allow(&most) {
         return Ok(());
     }
     go_on_exactly(MOVE.then_some(rows), last, step, before, now)
@@ -482,14 +512,6 @@ fn is_lost(step: &Step, places: &Places) -> bool {
     })
 }
 
-/// What atoms of a piece have at most.
-struct Most {
-    /// Magnitude of a coordinate, Å.
-    coordinate: f32,
-    /// Move since the last frame, in units of the cell's vectors.
-    by: f32,
-}
-
 /// Begin in the images that are given.
 #[inline(always)]
 fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
@@ -497,7 +519,7 @@ fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     step: &Step,
     given: &Places,
     now: &mut Places,
-) -> Most {
+) -> Most<N> {
     let fractions = step.fractions.roughly();
     for (group, rows) in rows.as_chunks().0.iter().enumerate() {
         set_lanes(&mut now.positions, group, columns_of::<WIDE, N>(rows));
@@ -512,8 +534,8 @@ fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
         shift_piece::<WIDE, N>(rows, &step.vectors, &given.followed);
     }
     Most {
-        coordinate: largest_in(now.positions.as_flattened()),
-        by: 0.0,
+        coordinate: [largest_in(now.positions.as_flattened()).to_bits(); N],
+        by: [0; N],
     }
 }
 
@@ -525,9 +547,8 @@ fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
     step: &Step,
     before: &Places,
     now: &mut Places,
-) -> Most {
+) -> Most<N> {
     let (fractions, moved) = (step.fractions.roughly(), step.vectors.moved());
-    // As whole numbers, which lanes can compare in any order; those of what is not finite come last.
     let (mut coordinate, mut by) = ([0; N], [0; N]);
     for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
         if let Some(next) = next {
@@ -558,11 +579,7 @@ fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
             rows_of::<WIDE, N>(&there, rows);
         }
     }
-    let [coordinate, by] = [coordinate, by].map(|most| most.into_iter().fold(0, u32::max));
-    Most {
-        coordinate: finite(coordinate),
-        by: f32::from_bits(by),
-    }
+    Most { coordinate, by }
 }
 
 /// Take the images in double precision.
