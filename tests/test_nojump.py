@@ -168,6 +168,32 @@ def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
     assert begun.count(2) > 1
 
 
+def test_states_of_blocks_that_are_collected_are_used_again(walk, atoms):
+    frames, cell = np.array([ts.positions.copy() for ts in atoms.universe.trajectory]), cells()
+    relay = transform_states.Relay(CoreNoJump(N_ATOMS, np.arange(N_ATOMS)), skips=False)
+
+    def apply(number):
+        rows = slice(16 * number, 16 * number + 16)
+        block = frames[rows].copy()
+        assert relay.apply(number, block, cell[rows], None) == []
+        return block
+
+    moved = [apply(0), apply(1)]
+    again = apply(1)
+    assert np.array_equal(again, moved[1])
+    relay.release(0)
+    relay.release(1)
+    moved += [apply(2), apply(3)]
+    # That of block 0, not that of block 1, which another attempt may be reading.
+    assert len(relay._states) == 2 and not relay._unused
+    relay.release(2)
+    moved.append(apply(4))
+    assert np.array_equal(apply(4), moved[4])
+    # An attempt that comes too late, whose result does not count.
+    assert np.array_equal(apply(2), frames[32:48])
+    np.testing.assert_allclose(np.concatenate(moved), walk[1][:80], atol=2e-3)
+
+
 def test_workers_that_wait_are_released(atoms, monkeypatch):
     before = set(threading.enumerate())
 

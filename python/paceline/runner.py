@@ -333,6 +333,7 @@ def _results(
                 checkpoint.add(result)
             else:
                 runs[result.job].collected.add(result)
+            runs[result.job].release(result)
             yield runs[result.job].frames_of(result)
             received = time.monotonic_ns()
 

@@ -93,6 +93,9 @@ class PartsRun:
         """Frames as which a result counts in the progress: all parts are a pass over them."""
         return self._frames_at(result.first + 1) - self._frames_at(result.first)
 
+    def release(self, result: BlockResult) -> None:
+        """Free nothing: parts begin with nothing."""
+
     @property
     def n_frames_done(self) -> int:
         """Frames as which all collected results count."""

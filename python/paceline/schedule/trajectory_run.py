@@ -123,6 +123,9 @@ class FramePass:
         """Frames as which a result counts in the progress."""
         return result.n_frames
 
+    def release(self, result: BlockResult) -> None:
+        """Free what was kept for other attempts at a block that was collected."""
+
     @property
     def n_frames_done(self) -> int:
         """Frames that were collected."""
@@ -268,6 +271,11 @@ class TrajectoryRun(FramePass):
     def scans_before(self) -> bool:
         """True if a `ScanRun` before the first pass finds what a transformation begins with."""
         return self.transform_states is not None and self._relay is None
+
+    def release(self, result: BlockResult) -> None:
+        """Free the state in which a block began, if no later pass needs it."""
+        if self._relay is not None and self.is_first and self._n_passes == 1:
+            self._relay.release(result.number)
 
     def close(self) -> None:
         """Release the workers that wait for one another."""

@@ -23,22 +23,26 @@ ENDED = "the run has ended"
 class Relay:
     """Transforms blocks in the order of their numbers, each as the one before is.
 
-    Workers decode their blocks meanwhile. What a block began with is kept, so that it may be done
-    again: by another attempt, or in a later pass.
+    Workers decode their blocks meanwhile. What a block began with is kept until it is released, so
+    that it may be done again: by another attempt, or in a later pass.
 
     Parameters
     ----------
     scan : WorkerScan
         What is done to each block.
-    states : numpy.ndarray, shape (n_blocks, …)
-        Where the states are kept in which blocks begin.
     skips : bool
         True if frames that cannot be transformed are left out; else the first one ends the run.
     """
 
-    def __init__(self, scan: WorkerScan, states: np.ndarray, *, skips: bool):
-        self._scan, self._states = scan, states
+    def __init__(self, scan: WorkerScan, *, skips: bool):
+        self._scan = scan
         self._follower = scan.follower(skips)
+        #: States in which blocks begin, shape (1, …), and those that are of no use any more: memory
+        #: that is new takes a sixth of the time in which a block is moved.
+        self._states: dict[int, np.ndarray] = {}
+        self._unused: list[np.ndarray] = []
+        #: Blocks that were done again.
+        self._repeated: set[int] = set()
         #: Blocks that a worker has begun to transform, and that are transformed.
         self._n_begun = self._n_done = 0
         self._closed = False
@@ -75,15 +79,21 @@ class Relay:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._n_done > number)
             self._check_open()
-        return self._scan.apply_from(self._states[number : number + 1], positions, dimensions)
+            state = self._states.get(number)
+            self._repeated.add(number)
+        if state is None:
+            # Another attempt's result was collected: this one's does not count.
+            return []
+        return self._scan.apply_from(state, positions, dimensions)
 
     def _move_on(
         self, number: int, positions: np.ndarray, dimensions: np.ndarray
     ) -> list[tuple[int, str]]:
         """Transform a block for the first time."""
         try:
-            state = self._states[number]
-            refused = self._follower.move_on(number, positions, dimensions, state)
+            with self._changed:
+                state = self._unused.pop() if self._unused else self._scan.no_states(1)
+            refused = self._follower.move_on(number, positions, dimensions, state[0])
         except BaseException:
             # The blocks that follow cannot go on from here.
             self.close()
@@ -91,9 +101,18 @@ class Relay:
         if refused is None:
             raise WorkerError(ENDED)
         with self._changed:
+            self._states[number] = state
             self._n_done = max(self._n_done, number + 1)
             self._changed.notify_all()
         return refused
+
+    def release(self, number: int) -> None:
+        """Forget what a block began with, which is not done again."""
+        with self._changed:
+            state = self._states.pop(number, None)
+            # Another attempt may be reading it.
+            if state is not None and number not in self._repeated:
+                self._unused.append(state)
 
     def _wait(self, number: int) -> Any:
         """Wait until all blocks before one are begun; return the task of one that takes long."""
@@ -181,7 +200,7 @@ class TransformStates:
         With `skips`, frames that cannot be transformed are left out.
         """
         if self.of_blocks and self.frames[0] == 0:
-            self.relay = Relay(self.scan, self.scan.no_states(len(self.frames)), skips=skips)
+            self.relay = Relay(self.scan, skips=skips)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
         """Get the states for a block and its halo."""
