@@ -185,7 +185,8 @@ def test_states_of_blocks_that_are_collected_are_used_again(walk, atoms):
     relay.release(1)
     moved += [apply(2), apply(3)]
     # That of block 0, not that of block 1, which another attempt may be reading.
-    assert len(relay._states) == 2 and not relay._unused
+    assert len(relay._states) == 2
+    assert not relay._unused
     relay.release(2)
     moved.append(apply(4))
     assert np.array_equal(apply(4), moved[4])

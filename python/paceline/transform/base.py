@@ -107,7 +107,7 @@ class WorkerScan(WorkerTransform, Protocol):
     def follower(self, skips: bool) -> Follower:
         """Make what transforms blocks in order.
 
-        With `skips`, rows that cannot be followed are left out; without, the first one ends the run.
+        With `skips`, rows that cannot be followed are left out; else the first one ends the run.
         """
 
     def no_states(self, n: int) -> np.ndarray:
