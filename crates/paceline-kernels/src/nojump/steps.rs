@@ -22,8 +22,9 @@ type Rows = [[f32; 3]; PIECE];
 type Piece = [[f32; PIECE]; 3];
 const ZEROS: Piece = [[0.0; PIECE]; 3];
 
-/// Some atoms in a frame.
+/// Some atoms in a frame. What lanes load and store begins with a cache line.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 struct Places {
     /// Å, as they are in the file; zeros beyond the last atom.
     positions: Piece,
@@ -179,10 +180,9 @@ fn note<const WIDE: bool, const N: usize>(
     frame: Option<&Step>,
     to: &mut [Images],
 ) {
-    let images = images_of(places, frame);
     for (group, to) in to.chunks_mut(N).enumerate() {
         let mut rows = [[0.0; 3]; N];
-        rows_of::<WIDE, N>(&lanes(&images, group), &mut rows);
+        rows_of::<WIDE, N>(&images_in(places, frame, group), &mut rows);
         let mut numbers = [[0; 3]; N];
         for (x, number) in rows.as_flattened().iter().zip(numbers.as_flattened_mut()) {
             // The last bits of the sum: three times as fast as converting numbers one by one.
@@ -195,19 +195,27 @@ fn note<const WIDE: bool, const N: usize>(
     }
 }
 
-/// Images of places in a frame.
+/// Images of neighbouring places in a frame.
 #[inline(always)]
-fn images_of(places: &Places, frame: Option<&Step>) -> Piece {
-    let mut images = places.followed;
+fn images_in<const N: usize>(places: &Places, frame: Option<&Step>, group: usize) -> [[f32; N]; 3] {
+    let (mut images, position) = (
+        lanes(&places.followed, group),
+        lanes::<N>(&places.positions, group),
+    );
     let Some(frame) = frame else { return images };
     let fractions = frame.fractions.roughly();
-    for k in 0..PIECE {
-        let of_atom = fractions(places.position(k));
+    for k in 0..N {
+        let of_atom = fractions([position[0][k], position[1][k], position[2][k]]);
         for (of_axis, x) in images.iter_mut().zip(of_atom) {
             of_axis[k] = whole_of(of_axis[k] - x);
         }
     }
     images
+}
+
+/// Images of all places in a frame.
+fn images_of(places: &Places, frame: &Step) -> Piece {
+    images_in(places, Some(frame), 0)
 }
 
 #[inline(always)]
@@ -497,7 +505,7 @@ fn go_on_exactly(
         count_exactly(last, step, before, now)?;
     }
     if let Some(rows) = rows {
-        shift_piece::<false, 8>(rows, &step.vectors, &images_of(now, Some(step)));
+        shift_piece::<false, 8>(rows, &step.vectors, &images_of(now, step));
     }
     Ok(())
 }
@@ -585,7 +593,7 @@ fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
 /// Take the images in double precision.
 fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) -> Result<(), Gone> {
     let (from, to) = (last.cell.fractions(), step.cell.fractions());
-    let (images, nearly) = (images_of(before, Some(last)), step.fractions.roughly());
+    let (images, nearly) = (images_of(before, last), step.fractions.roughly());
     for atom in 0..PIECE {
         let [from, to] = [
             from(before.position(atom).map(f64::from)),
