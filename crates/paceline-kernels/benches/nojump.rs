@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use paceline_kernels::instructions::{Instructions, allow, used};
 use paceline_kernels::nojump::{Follower, NoJump};
 
 /// Of a protein, of the oxygens of water around it, and of both with hydrogens.
@@ -28,38 +29,52 @@ fn main() {
     println!(
         "ns an atom and frame, in blocks of {FRAMES}; median of {BLOCKS} blocks (fastest, slowest)"
     );
-    let mut random = Random(7);
-    for (name, cell) in CELLS {
-        for n_atoms in ATOMS {
-            let mut frame: Vec<f32> = (0..3 * n_atoms).map(|_| 80.0 * random.next()).collect();
-            let mut block = Vec::new();
-            for _ in 0..FRAMES {
-                for x in &mut frame {
-                    *x = (*x + 3.0 * (random.next() - 0.5)).rem_euclid(80.0);
-                }
-                block.extend(&frame);
-            }
-            let all: Vec<usize> = (0..n_atoms).collect();
-            let follower = Follower::new(NoJump::new(n_atoms, &all).expect("atoms"), false);
-            let dimensions = cell.repeat(FRAMES);
-            let mut images = vec![[0; 3]; n_atoms];
-            let mut times: Vec<f64> = (0..BLOCKS)
-                .map(|number| {
-                    let mut moved = block.clone();
-                    let start = Instant::now();
-                    let found = follower.move_on(
-                        number,
-                        black_box(&mut moved),
-                        &dimensions,
-                        Some(&mut images),
+    for most in [Instructions::Base, Instructions::Avx2, Instructions::Avx512] {
+        allow(most);
+        if used() == most {
+            for (name, cell) in CELLS {
+                for n_atoms in ATOMS {
+                    let times = times(cell, n_atoms);
+                    let (median, least, most) = (times[BLOCKS / 2], times[0], times[BLOCKS - 1]);
+                    let used = format!("{:?}", used());
+                    println!(
+                        "{used:<6}  {name:<12} {n_atoms:>6} atoms {median:>6.2}  ({least:.2}, {most:.2})"
                     );
-                    black_box(found).expect("frames");
-                    start.elapsed().as_nanos() as f64 / (FRAMES * n_atoms) as f64
-                })
-                .collect();
-            times.sort_by(f64::total_cmp);
-            let (median, least, most) = (times[BLOCKS / 2], times[0], times[BLOCKS - 1]);
-            println!("{name:<12} {n_atoms:>6} atoms {median:>6.2}  ({least:.2}, {most:.2})");
+                }
+            }
         }
     }
+}
+
+/// Sorted.
+fn times(cell: [f32; 6], n_atoms: usize) -> Vec<f64> {
+    let mut random = Random(7);
+    let mut frame: Vec<f32> = (0..3 * n_atoms).map(|_| 80.0 * random.next()).collect();
+    let mut block = Vec::new();
+    for _ in 0..FRAMES {
+        for x in &mut frame {
+            *x = (*x + 3.0 * (random.next() - 0.5)).rem_euclid(80.0);
+        }
+        block.extend(&frame);
+    }
+    let all: Vec<usize> = (0..n_atoms).collect();
+    let follower = Follower::new(NoJump::new(n_atoms, &all).expect("atoms"), false);
+    let dimensions = cell.repeat(FRAMES);
+    let mut images = vec![[0; 3]; n_atoms];
+    let mut times: Vec<f64> = (0..BLOCKS)
+        .map(|number| {
+            let mut moved = block.clone();
+            let start = Instant::now();
+            let found = follower.move_on(
+                number,
+                black_box(&mut moved),
+                &dimensions,
+                Some(&mut images),
+            );
+            black_box(found).expect("frames");
+            start.elapsed().as_nanos() as f64 / (FRAMES * n_atoms) as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times
 }

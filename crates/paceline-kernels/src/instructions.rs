@@ -1,9 +1,9 @@
 //! Instruction sets wider than those of the base build, chosen at run time.
 //!
 //! A function in `by_widest` is compiled for the base build, for AVX2, and for AVX-512 where that pays,
-//! from the same plain code. None fuses operations or changes the order of those whose results depend
-//! on it, so that results are the same to the last bit. On other processors (NEON is in aarch64's base
-//! build) it is compiled once.
+//! from the same plain code. None changes the order of operations, or fuses those that decide about a
+//! result, so that results are the same to the last bit. On other processors (NEON is in aarch64's
+//! base build) it is compiled once.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -51,6 +51,7 @@ fn detected() -> Instructions {
     #[cfg(target_arch = "x86_64")]
     {
         let has_avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
@@ -84,7 +85,7 @@ macro_rules! by_widest {
                 #[allow(clippy::too_many_arguments)]
                 fn plainly<const WIDE: bool, const N: usize>($($argument: $type),*) $(-> $result)? $body
 
-                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,bmi1,bmi2,lzcnt,popcnt")]
                 #[allow(clippy::too_many_arguments)]
                 fn by_avx512($($argument: $type),*) $(-> $result)? {
                     plainly::<true, 16>($($argument),*)
@@ -107,7 +108,7 @@ macro_rules! by_widest {
             fn plainly<const WIDE: bool, const N: usize>($($argument: $type),*) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+            #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
             #[allow(clippy::too_many_arguments)]
             fn by_avx2($($argument: $type),*) $(-> $result)? {
                 plainly::<true, 8>($($argument),*)
