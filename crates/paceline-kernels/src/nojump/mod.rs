@@ -8,13 +8,15 @@
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+mod places;
 mod steps;
 
 use super::cell::{Cell, NoCell};
 use super::transform::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
-use steps::{Followed, Fractions, Frames, Notes, PIECE, Step, Stop, largest_of, move_to_images};
+use places::{PIECE, RoundedCell, largest_of, move_to_images};
+use steps::{Followed, Frames, Notes, Step, Stop};
 
 /// Number of cells along each vector.
 pub type Images = [i16; 3];
@@ -347,7 +349,7 @@ impl NoJump {
         cell: std::result::Result<Cell, NoCell>,
     ) -> std::result::Result<Cell, String> {
         let cell = cell.map_err(without_cell)?;
-        if Fractions::new(&cell).largest(largest_of(frame)) <= FARTHEST {
+        if RoundedCell::new(&cell).largest(largest_of(frame)) <= FARTHEST {
             return Ok(cell);
         }
         lost_among(&self.atoms, frame, &cell).map_or(Ok(cell), Err)

@@ -373,3 +373,60 @@ fn the_first_frame_is_named_in_which_an_atom_is_lost() {
         }
     }
 }
+
+/// An atom of each piece moves by so nearly half a cell that rounding decides in single precision.
+#[test]
+fn rounding_decides_nothing() {
+    const N: usize = 60 * PIECE;
+    const ROWS: usize = 9;
+    let mut random = Random(41);
+    let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
+    let rows: Vec<usize> = (0..ROWS).collect();
+    for cell in [
+        CUBE,
+        [30.0, 34.0, 28.0, 75.0, 100.0, 62.0],
+        [80.0, 80.0, 80.0, 60.0, 60.0, 90.0],
+        [51.3, 51.3, 51.3, 70.53, 109.47, 70.53],
+    ] {
+        let vectors = *Cell::new(cell).expect("a cell").vectors();
+        // Near the origin, and hundreds of cells away.
+        for reach in [1.0_f64, 30.0, 900.0] {
+            let mut places = vec![[0.0; 3]; N];
+            let mut positions = Vec::new();
+            for row in 0..ROWS {
+                for (atom, place) in places.iter_mut().enumerate() {
+                    for x in place.iter_mut() {
+                        let nearly = 0.5 + 2e-7 * reach.max(3.0) * random.number();
+                        *x += match (row, atom % PIECE) {
+                            (0, _) => reach * random.number(),
+                            (_, 17) => nearly.copysign(random.number()),
+                            _ => 0.1 * random.number(),
+                        };
+                    }
+                    let along = |axis: usize| (0..3).map(|k| place[k] * vectors[k][axis]).sum();
+                    positions.extend([0, 1, 2].map(along).map(|x: f64| x as f32));
+                }
+            }
+            let dimensions = cell.repeat(ROWS);
+            let scan = task.scan(&positions, &dimensions, &rows).expect("frames");
+            let fractions = Cell::new(cell).expect("a cell").fractions();
+            for atom in 0..N {
+                let at = |row: usize| {
+                    fractions(position(&positions[row * 3 * N..], atom).map(f64::from))
+                };
+                let mut images = [0_i16; 3];
+                for row in 1..ROWS {
+                    let (from, to) = (at(row - 1), at(row));
+                    for axis in 0..3 {
+                        images[axis] -= (to[axis] - from[axis]).round_ties_even() as i16;
+                    }
+                    assert_eq!(
+                        scan.noted[row * N + atom],
+                        images,
+                        "{cell:?} {reach} {atom}"
+                    );
+                }
+            }
+        }
+    }
+}

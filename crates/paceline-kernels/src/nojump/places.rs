@@ -1,0 +1,371 @@
+//! Places of some atoms in a frame, and how they move to the next one: the part of following atoms that
+//! takes the time. All is in single precision; what rounding may decide is left to `steps`.
+
+use super::Images;
+use crate::cell::Cell;
+use crate::instructions::{by_widest, columns_of, prefetch, rows_of};
+
+/// Atoms that pass all frames of a block before the next do, so that what is known of them stays in
+/// the processor's nearest cache.
+pub(super) const PIECE: usize = 64;
+/// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
+pub(super) const TO_WHOLE: f32 = 12_582_912.0;
+
+/// Positions of some atoms as they are in a frame.
+pub(super) type Rows = [[f32; 3]; PIECE];
+/// Three numbers of each of some atoms.
+type Piece = [[f32; PIECE]; 3];
+const ZEROS: Piece = [[0.0; PIECE]; 3];
+
+/// Some atoms in a frame. What lanes load and store begins with a cache line.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+pub(super) struct Places {
+    /// Å, as they are in the file; zeros beyond the last atom.
+    pub(super) positions: Piece,
+    /// In their images, in units of the cell's vectors, nearly; of no frame, the images.
+    pub(super) followed: Piece,
+}
+
+impl Places {
+    pub(super) const ZEROS: Places = Places {
+        positions: ZEROS,
+        followed: ZEROS,
+    };
+
+    /// Position of an atom, Å.
+    pub(super) fn position(&self, atom: usize) -> [f32; 3] {
+        self.positions.each_ref().map(|of_axis| of_axis[atom])
+    }
+}
+
+/// A cell in single precision, as positions are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoundedCell {
+    /// The vectors' numbers that are not 0. With more digits, following atoms takes 1.1 times as long.
+    vectors: [f32; 6],
+    /// One over those on the diagonal.
+    over: [f32; 3],
+    /// The most that 1 Å is in units of the vectors.
+    pub(super) per_length: f64,
+}
+
+impl RoundedCell {
+    pub(super) fn new(cell: &Cell) -> Self {
+        let [a, b, c] = *cell.vectors();
+        let over = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
+        let w = over[2];
+        let v = (1.0 + w * c[1].abs()) * over[1];
+        let u = (1.0 + w * c[0].abs() + v * b[0].abs()) * over[0];
+        RoundedCell {
+            vectors: [a[0], b[0], c[0], b[1], c[1], c[2]].map(|x| x as f32),
+            over: over.map(|x| x as f32),
+            per_length: u.max(v).max(w),
+        }
+    }
+
+    /// The largest place in units of the vectors, given the largest coordinate, Å.
+    pub(super) fn largest(&self, coordinate: f32) -> f64 {
+        self.per_length * f64::from(coordinate)
+    }
+
+    /// Bring positions to units of the vectors. `FUSED` is false or the `WIDE` of `by_widest`: the last
+    /// digits differ, on which no image depends, and following atoms takes 0.95 of the time.
+    #[inline(always)]
+    pub(super) fn fractions<const FUSED: bool>(
+        &self,
+    ) -> impl Fn([f32; 3]) -> [f32; 3] + Copy + use<FUSED> {
+        let [over_a, over_b, over_c] = self.over;
+        let [_, b_x, c_x, _, c_y, _] = self.vectors;
+        move |[x, y, z]| {
+            let w = z * over_c;
+            if FUSED {
+                let v = w.mul_add(-c_y, y) * over_b;
+                let u = v.mul_add(-b_x, w.mul_add(-c_x, x)) * over_a;
+                return [u, v, w];
+            }
+            let v = (y - w * c_y) * over_b;
+            let u = (x - w * c_x - v * b_x) * over_a;
+            [u, v, w]
+        }
+    }
+
+    /// Add whole numbers of the vectors to a position.
+    #[inline(always)]
+    fn moved(&self) -> impl Fn([f32; 3], [f32; 3]) -> [f32; 3] + Copy + use<> {
+        let [a_x, b_x, c_x, b_y, c_y, c_z] = self.vectors;
+        move |[x, y, z], [u, v, w]| {
+            [
+                x + (u * a_x + v * b_x + w * c_x),
+                y + (v * b_y + w * c_y),
+                z + w * c_z,
+            ]
+        }
+    }
+}
+
+/// Images of at most a piece.
+#[inline(always)]
+pub(super) fn piece_of(images: &[Images]) -> Piece {
+    let mut piece = ZEROS;
+    for (k, image) in images.iter().enumerate() {
+        for (of_axis, &number) in piece.iter_mut().zip(image) {
+            of_axis[k] = f32::from(number);
+        }
+    }
+    piece
+}
+
+/// Numbers of neighbouring atoms.
+#[inline(always)]
+pub(super) fn lanes<const N: usize>(piece: &Piece, group: usize) -> [[f32; N]; 3] {
+    [0, 1, 2].map(|axis: usize| piece[axis].as_chunks().0[group])
+}
+
+#[inline(always)]
+fn set_lanes<const N: usize>(piece: &mut Piece, group: usize, numbers: [[f32; N]; 3]) {
+    for (of_axis, numbers) in piece.iter_mut().zip(numbers) {
+        of_axis.as_chunks_mut().0[group] = numbers;
+    }
+}
+
+/// Images of neighbouring places in a frame.
+#[inline(always)]
+pub(super) fn images_in<const N: usize>(
+    places: &Places,
+    cell: Option<&RoundedCell>,
+    group: usize,
+) -> [[f32; N]; 3] {
+    let (mut images, position) = (
+        lanes(&places.followed, group),
+        lanes::<N>(&places.positions, group),
+    );
+    let Some(cell) = cell else { return images };
+    let fractions = cell.fractions::<false>();
+    for k in 0..N {
+        let of_atom = fractions([position[0][k], position[1][k], position[2][k]]);
+        for (of_axis, x) in images.iter_mut().zip(of_atom) {
+            of_axis[k] = whole_of(of_axis[k] - x);
+        }
+    }
+    images
+}
+
+/// Images of all places in a frame.
+pub(super) fn images_of(places: &Places, cell: &RoundedCell) -> Piece {
+    images_in(places, Some(cell), 0)
+}
+
+#[inline(always)]
+fn whole_of(x: f32) -> f32 {
+    (x + TO_WHOLE) - TO_WHOLE
+}
+
+/// The first atom of a piece of atoms that follow each other.
+#[inline(always)]
+pub(super) fn place_of(atoms: &[usize]) -> Option<usize> {
+    let piece: &[usize; PIECE] = atoms.try_into().ok()?;
+    let (first, last) = (piece[0], piece[PIECE - 1]);
+    (last - first + 1 == PIECE).then_some(first)
+}
+
+#[inline(always)]
+pub(super) fn gather(frame: &[[f32; 3]], atoms: &[usize], rows: &mut Rows) {
+    for (row, &atom) in rows.iter_mut().zip(atoms) {
+        *row = frame[atom];
+    }
+}
+
+#[inline(always)]
+pub(super) fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
+    for (row, &atom) in rows.iter().zip(atoms) {
+        frame[atom] = *row;
+    }
+}
+
+/// What atoms of a piece have at most, lane by lane, as bits of magnitudes: these are in the order of
+/// the numbers, and those of what is not finite come last.
+pub(super) struct Most<const N: usize> {
+    /// Coordinate, Å.
+    pub(super) coordinate: [u32; N],
+    /// Move since the last frame, in units of the cell's vectors.
+    pub(super) by: [u32; N],
+}
+
+/// Begin in the images that are given.
+#[inline(always)]
+pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
+    rows: &mut Rows,
+    cell: &RoundedCell,
+    given: &Places,
+    now: &mut Places,
+) -> Most<N> {
+    let fractions = cell.fractions::<false>();
+    for (group, rows) in rows.as_chunks().0.iter().enumerate() {
+        set_lanes(&mut now.positions, group, columns_of::<WIDE, N>(rows));
+    }
+    for k in 0..PIECE {
+        let of_atom = fractions(now.position(k));
+        for ((to, images), x) in now.followed.iter_mut().zip(&given.followed).zip(of_atom) {
+            to[k] = x + images[k];
+        }
+    }
+    if MOVE {
+        shift_piece::<WIDE, N>(rows, cell, &given.followed);
+    }
+    Most {
+        coordinate: [largest_in(now.positions.as_flattened()).to_bits(); N],
+        by: [0; N],
+    }
+}
+
+/// Take the images nearest to where atoms were, and move them there if that is wanted.
+#[inline(always)]
+pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
+    rows: &mut Rows,
+    next: Option<&Rows>,
+    cell: &RoundedCell,
+    before: &Places,
+    now: &mut Places,
+) -> Most<N> {
+    let (fractions, moved) = (cell.fractions::<WIDE>(), cell.moved());
+    let (mut coordinate, mut by) = ([0; N], [0; N]);
+    for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
+        if let Some(next) = next {
+            prefetch(&next.as_chunks::<N>().0[group]);
+        }
+        let position = columns_of::<WIDE, N>(rows);
+        let last = lanes::<N>(&before.followed, group);
+        let [mut followed, mut there] = [[[0.0; N]; 3]; 2];
+        for k in 0..N {
+            let x = [position[0][k], position[1][k], position[2][k]];
+            let of_atom = fractions(x);
+            let mut image = [0.0; 3];
+            for axis in 0..3 {
+                let away = last[axis][k] - of_atom[axis];
+                image[axis] = whole_of(away);
+                by[k] = u32::max(by[k], (away - image[axis]).abs().to_bits());
+                coordinate[k] = u32::max(coordinate[k], x[axis].abs().to_bits());
+                followed[axis][k] = of_atom[axis] + image[axis];
+            }
+            let x = moved(x, image);
+            for axis in 0..3 {
+                there[axis][k] = x[axis];
+            }
+        }
+        set_lanes(&mut now.positions, group, position);
+        set_lanes(&mut now.followed, group, followed);
+        if MOVE {
+            rows_of::<WIDE, N>(&there, rows);
+        }
+    }
+    Most { coordinate, by }
+}
+
+by_widest! {
+    /// Move atoms to given images.
+    fn shift(atoms: &[usize], frame: &mut [[f32; 3]], cell: &RoundedCell, images: &[Images]) {
+        for (atoms, images) in atoms.chunks(PIECE).zip(images.chunks(PIECE)) {
+            let images = piece_of(images);
+            match place_of(atoms) {
+                Some(first) => {
+                    let rows = frame[first..].first_chunk_mut().expect("a piece");
+                    shift_piece::<WIDE, N>(rows, cell, &images);
+                }
+                None => {
+                    let mut rows = [[0.0; 3]; PIECE];
+                    gather(frame, atoms, &mut rows);
+                    shift_piece::<WIDE, N>(&mut rows, cell, &images);
+                    scatter(&rows, frame, atoms);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn shift_piece<const WIDE: bool, const N: usize>(
+    rows: &mut Rows,
+    cell: &RoundedCell,
+    images: &Piece,
+) {
+    let moved = cell.moved();
+    for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
+        let (mut there, image) = (columns_of::<WIDE, N>(rows), lanes::<N>(images, group));
+        for k in 0..N {
+            let [x, image] = [&there, &image].map(|of| [of[0][k], of[1][k], of[2][k]]);
+            let x = moved(x, image);
+            for axis in 0..3 {
+                there[axis][k] = x[axis];
+            }
+        }
+        rows_of::<WIDE, N>(&there, rows);
+    }
+}
+
+/// Move atoms of a frame to given images.
+pub(super) fn move_to_images(atoms: &[usize], frame: &mut [f32], cell: &Cell, images: &[Images]) {
+    let (frame, _) = frame.as_chunks_mut();
+    shift(atoms, frame, &RoundedCell::new(cell), images);
+}
+
+by_widest! {
+    /// The largest magnitude; no number where one is not finite.
+    pub(super) fn largest_of(x: &[f32]) -> f32 {
+        largest_in(x)
+    }
+}
+
+#[inline(always)]
+pub(super) fn largest_in(x: &[f32]) -> f32 {
+    // Magnitudes are in the order of their bits; those of what is not finite come last.
+    finite(
+        x.iter()
+            .fold(0, |most, x| u32::max(most, x.abs().to_bits())),
+    )
+}
+
+/// A number of these bits; no number if it is not finite.
+#[inline(always)]
+pub(super) fn finite(bits: u32) -> f32 {
+    f32::from_bits(bits) * 0.0 + f32::from_bits(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Random;
+
+    #[test]
+    fn rounding_is_a_few_last_digits() {
+        let mut random = Random(3);
+        for round in 0..20_000 {
+            let [a, b, c] = [0; 3].map(|_| (3.0 + 300.0 * random.number().abs()) as f32);
+            let [alpha, beta, gamma] = [0; 3].map(|_| (70.0 + 40.0 * random.number().abs()) as f32);
+            let cell = Cell::new([a, b, c, alpha, beta, gamma]).expect("a cell");
+            let most = [2.0, 100.0, 32_767.0][round % 3];
+            let images = [0; 3].map(|_| (most * random.number()).round() as f32);
+            let position = [a, b, c].map(|edge| edge * random.number() as f32);
+            let found = RoundedCell::new(&cell).moved()(position, images);
+            let exact = cell.shifted(position.map(f64::from), images.map(f64::from));
+            for axis in 0..3 {
+                let along = [0, 1, 2].map(|k: usize| images[k] * cell.vectors()[k][axis] as f32);
+                let sum = along
+                    .iter()
+                    .fold(position[axis].abs(), |sum, x| sum + x.abs());
+                let digit = f64::from(sum.next_up() - sum);
+                let off = (f64::from(found[axis]) - exact[axis]).abs();
+                assert!(off <= 3.0 * digit, "{found:?} {exact:?}: {off}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_not_shifted_stays() {
+        let cell = Cell::new([30.0, 34.0, 28.0, 75.0, 100.0, 62.0]).expect("a cell");
+        let moved = RoundedCell::new(&cell).moved();
+        for x in [0.0, -0.0, 1e-30, 0.1, 29.99, -3e3, 4e5, f32::MIN_POSITIVE] {
+            assert_eq!(moved([x; 3], [0.0; 3]), [x; 3]);
+        }
+    }
+}
