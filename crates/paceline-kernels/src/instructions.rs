@@ -388,6 +388,33 @@ static TO_ROWS: [[[u32; 16]; 2]; 3] = {
     table
 };
 
+/// The larger one of a magnitude and that of another number in each lane; either where one is no number.
+/// `WIDE` and `N` are those of `by_widest`.
+#[inline(always)]
+pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(
+    one: &[f32; N],
+    other: &[f32; N],
+) -> [f32; N] {
+    let mut larger = [0.0; N];
+    #[cfg(target_arch = "x86_64")]
+    if WIDE && N == 16 {
+        use std::arch::x86_64::*;
+        // SAFETY: as in `columns_of`; loads and stores are of the sixteen numbers of these.
+        unsafe {
+            let [one, other] = [one, other].map(|of| _mm512_loadu_ps(of.as_ptr()));
+            // The larger magnitude, without a sign.
+            let both = _mm512_range_ps::<0b10_11>(one, other);
+            _mm512_storeu_ps(larger.as_mut_ptr(), both);
+        }
+        return larger;
+    }
+    for k in 0..N {
+        let other = other[k].abs();
+        larger[k] = if one[k] > other { one[k] } else { other };
+    }
+    larger
+}
+
 /// Bring what is in the cache lines of some atoms nearer to the processor.
 #[inline(always)]
 pub(crate) fn prefetch(rows: &[[f32; 3]]) {

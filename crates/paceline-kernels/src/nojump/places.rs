@@ -3,7 +3,7 @@
 
 use super::Images;
 use crate::cell::Cell;
-use crate::instructions::{by_widest, columns_of, prefetch, rows_of};
+use crate::instructions::{by_widest, columns_of, larger_magnitude, prefetch, rows_of};
 
 /// Atoms that pass all frames of a block before the next do, so that what is known of them stays in
 /// the processor's nearest cache.
@@ -36,6 +36,13 @@ impl Places {
     /// Position of an atom, Å.
     pub(super) fn position(&self, atom: usize) -> [f32; 3] {
         self.positions.each_ref().map(|of_axis| of_axis[atom])
+    }
+
+    /// Bits of the largest square of a distance from the origin, Å².
+    #[inline(always)]
+    pub(super) fn square(&self) -> u32 {
+        let squares = (0..PIECE).map(|k| square_of::<false>(self.position(k)).to_bits());
+        squares.fold(0, u32::max)
     }
 }
 
@@ -156,6 +163,15 @@ pub(super) fn images_of(places: &Places, cell: &RoundedCell) -> Piece {
     images_in(places, Some(cell), 0)
 }
 
+/// `FUSED` is that of [`RoundedCell::fractions`].
+#[inline(always)]
+fn square_of<const FUSED: bool>([x, y, z]: [f32; 3]) -> f32 {
+    if FUSED {
+        return z.mul_add(z, y.mul_add(y, x * x));
+    }
+    x * x + y * y + z * z
+}
+
 #[inline(always)]
 fn whole_of(x: f32) -> f32 {
     (x + TO_WHOLE) - TO_WHOLE
@@ -183,13 +199,13 @@ pub(super) fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
     }
 }
 
-/// What atoms of a piece have at most, lane by lane, as bits of magnitudes: these are in the order of
-/// the numbers, and those of what is not finite come last.
+/// What atoms of a piece have at most, lane by lane.
 pub(super) struct Most<const N: usize> {
-    /// Coordinate, Å.
-    pub(super) coordinate: [u32; N],
-    /// Move since the last frame, in units of the cell's vectors.
-    pub(super) by: [u32; N],
+    /// Bits of the square of the distance from the origin, Å². They are in the order of the numbers, and
+    /// those of what is not finite come last.
+    pub(super) square: [u32; N],
+    /// Move since the last frame, in units of the cell's vectors; anything where an atom is nowhere.
+    pub(super) by: [f32; N],
 }
 
 /// Begin in the images that are given.
@@ -214,8 +230,8 @@ pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
         shift_piece::<WIDE, N>(rows, cell, &given.followed);
     }
     Most {
-        coordinate: [largest_in(now.positions.as_flattened()).to_bits(); N],
-        by: [0; N],
+        square: [now.square(); N],
+        by: [0.0; N],
     }
 }
 
@@ -229,14 +245,14 @@ pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
     now: &mut Places,
 ) -> Most<N> {
     let (fractions, moved) = (cell.fractions::<WIDE>(), cell.moved());
-    let (mut coordinate, mut by) = ([0; N], [0; N]);
+    let (mut square, mut by) = ([0; N], [0.0; N]);
     for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
         if let Some(next) = next {
             prefetch(&next.as_chunks::<N>().0[group]);
         }
         let position = columns_of::<WIDE, N>(rows);
         let last = lanes::<N>(&before.followed, group);
-        let [mut followed, mut there] = [[[0.0; N]; 3]; 2];
+        let [mut followed, mut there, mut moves] = [[[0.0; N]; 3]; 3];
         for k in 0..N {
             let x = [position[0][k], position[1][k], position[2][k]];
             let of_atom = fractions(x);
@@ -244,14 +260,17 @@ pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
             for axis in 0..3 {
                 let away = last[axis][k] - of_atom[axis];
                 image[axis] = whole_of(away);
-                by[k] = u32::max(by[k], (away - image[axis]).abs().to_bits());
-                coordinate[k] = u32::max(coordinate[k], x[axis].abs().to_bits());
+                moves[axis][k] = away - image[axis];
                 followed[axis][k] = of_atom[axis] + image[axis];
             }
+            square[k] = u32::max(square[k], square_of::<WIDE>(x).to_bits());
             let x = moved(x, image);
             for axis in 0..3 {
                 there[axis][k] = x[axis];
             }
+        }
+        for moves in &moves {
+            by = larger_magnitude::<WIDE, N>(&by, moves);
         }
         set_lanes(&mut now.positions, group, position);
         set_lanes(&mut now.followed, group, followed);
@@ -259,7 +278,7 @@ pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
             rows_of::<WIDE, N>(&there, rows);
         }
     }
-    Most { coordinate, by }
+    Most { square, by }
 }
 
 by_widest! {
@@ -327,7 +346,7 @@ pub(super) fn largest_in(x: &[f32]) -> f32 {
 
 /// A number of these bits; no number if it is not finite.
 #[inline(always)]
-pub(super) fn finite(bits: u32) -> f32 {
+fn finite(bits: u32) -> f32 {
     f32::from_bits(bits) * 0.0 + f32::from_bits(bits)
 }
 

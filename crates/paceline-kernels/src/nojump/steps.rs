@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::places::{
-    Most, PIECE, Places, RoundedCell, Rows, TO_WHOLE, begin, finite, follow, gather, images_in,
-    images_of, largest_in, piece_of, place_of, scatter, shift_piece,
+    Most, PIECE, Places, RoundedCell, Rows, TO_WHOLE, begin, follow, gather, images_in, images_of,
+    largest_in, piece_of, place_of, scatter, shift_piece,
 };
 use super::{FARTHEST, Images};
 use crate::cell::{Cell, whole};
@@ -213,8 +213,8 @@ fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
 /// What a piece has at most if rounding decides nothing.
 struct Bounds {
     /// As above.
-    coordinate: u32,
-    by: u32,
+    square: u32,
+    by: f32,
     /// The most that 1 Å is in units of the cell's vectors.
     per_length: f64,
     /// The farthest place in these units in all frames, in its image.
@@ -224,45 +224,44 @@ struct Bounds {
 impl Bounds {
     #[inline(always)]
     fn new(piece: &Places, per_length: f64, n_steps: usize) -> Self {
-        let [largest, farthest] =
-            [&piece.positions, &piece.followed].map(|of| largest_in(of.as_flattened()));
+        let farthest = f64::from(largest_in(piece.followed.as_flattened()));
         let mut bounds = Bounds {
-            coordinate: 0,
-            by: 0,
+            square: 0,
+            by: 0.0,
             per_length,
             // Followed, an atom moves by half a cell in a step at most.
-            farthest: f64::from(farthest) + 0.5 * n_steps as f64 + 1.0,
+            farthest: farthest + 0.5 * n_steps as f64 + 1.0,
         };
-        bounds.widen(largest);
+        bounds.widen(piece.square());
         bounds
     }
 
-    /// Allow coordinates up to some and a bit more, Å, and the moves that can be told then.
+    /// Allow distances from the origin up to some and a bit more, and the moves that can be told then.
     #[inline(always)]
-    fn widen(&mut self, coordinate: f32) {
-        let coordinate = 1.25 * coordinate;
+    fn widen(&mut self, square: u32) {
+        let coordinate = 1.25 * f32::from_bits(square).sqrt();
         let largest = self.per_length * f64::from(coordinate);
-        (self.coordinate, self.by) = (0, 0);
+        (self.square, self.by) = (0, 0.0);
         if largest <= FARTHEST && largest + self.farthest < f64::from(i16::MAX) {
             // Of the sums of magnitudes each operation and each number of the cell is off by half a
             // last digit at most: twelve for each of two frames, and one when they are subtracted.
             // Places in their images are rounded twice.
             let off = f64::from(f32::EPSILON) * (16.0 * largest + 2.0 * self.farthest);
-            self.coordinate = coordinate.to_bits();
-            self.by = ((0.5 - off) as f32).next_down().max(0.0).to_bits();
+            self.square = (coordinate * coordinate).to_bits();
+            self.by = ((0.5 - off) as f32).next_down().max(0.0);
         }
     }
 
     #[inline(always)]
     fn allow<const N: usize>(&mut self, most: &Most<N>) -> bool {
         let are_within = |bounds: &Bounds| {
-            let of_lanes = most.coordinate.iter().zip(&most.by);
-            of_lanes.fold(true, |all, (&coordinate, &by)| {
-                all & (coordinate <= bounds.coordinate) & (by <= bounds.by)
+            let of_lanes = most.square.iter().zip(&most.by);
+            of_lanes.fold(true, |all, (&square, &by)| {
+                all & (square <= bounds.square) & (by <= bounds.by)
             })
         };
         are_within(self) || {
-            self.widen(finite(most.coordinate.into_iter().fold(0, u32::max)));
+            self.widen(most.square.into_iter().fold(0, u32::max));
             are_within(self)
         }
     }
