@@ -60,6 +60,8 @@ __all__ = [
     "history_header",
     "merge_covariance",
     "merge_moments",
+    "molecule_steps",
+    "move_molecules",
     "netcdf_header",
     "pack_chunk",
     "read_integers",
@@ -1104,6 +1106,16 @@ def centers(
     sizes: NDArray[np.int64],
     weights: NDArray[np.float64],
 ) -> NDArray[np.float32]: ...
+def molecule_steps(
+    centers: NDArray[np.float64], cells: NDArray[np.float64]
+) -> NDArray[np.int64]: ...
+def move_molecules(
+    positions: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    atoms: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    steps: NDArray[np.int64],
+) -> None: ...
 def count_indices(indices: NDArray[np.uint32], counts: NDArray[np.uint64]) -> None: ...
 def allow_wide(allowed: bool) -> bool: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...

@@ -147,7 +147,9 @@ mod _core {
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
     #[pymodule_export]
-    use super::transforms::{NoJump, NoJumpFollower, Transform, centers, fragments};
+    use super::transforms::{
+        NoJump, NoJumpFollower, Transform, centers, fragments, molecule_steps, move_molecules,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::{OrRaise, indices};
 use paceline_kernels::center_group::Center;
 use paceline_kernels::fit_group::{Fit, Freedom};
-use paceline_kernels::nojump;
+use paceline_kernels::nojump::{self, molecules};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};
@@ -32,6 +32,52 @@ pub(super) fn centers<'py>(
     let found = py.detach(|| transform::centres(positions, n_atoms, &atoms, &sizes, weights));
     let found = found.or_raise(py)?.into_pyarray(py);
     found.reshape([n_frames, sizes.len(), 3])
+}
+
+/// Steps of molecules' centers (Å) from the first frame to each, in whole numbers of 2⁻²⁴ Å, given the
+/// cells' vectors (Å).
+#[pyfunction]
+pub(super) fn molecule_steps<'py>(
+    py: Python<'py>,
+    centers: PyReadonlyArray3<'py, f64>,
+    cells: PyReadonlyArray3<'py, f64>,
+) -> PyResult<Bound<'py, PyArray3<i64>>> {
+    let (shape, vectors) = (centers.shape().to_vec(), cells.shape());
+    if shape[2] != 3 || vectors[1..] != [3, 3] {
+        return Err(PyValueError::new_err(format!(
+            "expected centers and cells in three dimensions, found arrays of shapes {shape:?} and \
+             {vectors:?}"
+        )));
+    }
+    let (centers, _) = centers.as_slice()?.as_chunks();
+    let (cells, _) = cells.as_slice()?.as_chunks::<3>().0.as_chunks();
+    let steps = py
+        .detach(|| molecules::steps(centers, cells))
+        .or_raise(py)?;
+    let steps = steps.into_flattened().into_pyarray(py);
+    steps.reshape([shape[0], shape[1], 3])
+}
+
+/// Move molecules in some rows of a block (Å) by such steps: `atoms` follow each other, `sizes` of each
+/// molecule.
+#[pyfunction]
+pub(super) fn move_molecules(
+    py: Python<'_>,
+    mut positions: PyReadwriteArray3<'_, f32>,
+    rows: PyReadonlyArray1<'_, i64>,
+    atoms: PyReadonlyArray1<'_, i64>,
+    sizes: PyReadonlyArray1<'_, i64>,
+    steps: PyReadonlyArray3<'_, i64>,
+) -> PyResult<()> {
+    let n_atoms = positions.shape()[1];
+    check_atoms(positions.shape(), n_atoms)?;
+    let [rows, atoms, sizes] = [&rows, &atoms, &sizes].map(|of| indices(of.as_slice()?));
+    let (rows, atoms, sizes) = (rows?, atoms?, sizes?);
+    let (steps, _) = steps.as_slice()?.as_chunks();
+    let positions = positions.as_slice_mut()?;
+    let moved =
+        py.detach(|| molecules::move_by(steps, &rows, positions, n_atoms, (&atoms, &sizes)));
+    moved.or_raise(py)
 }
 
 /// A change of all frames of a block, in place.

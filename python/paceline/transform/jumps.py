@@ -24,9 +24,7 @@ from paceline.transform.base import (
     with_any,
 )
 
-#: Steps of molecules are whole numbers of this, Å: they add up exactly in any order.
-STEP = 2.0**-24
-#: The most of them, far below what 64 bits hold.
+#: The most steps of molecules, far below what 64 bits hold.
 MOST_STEPS = 2**60
 
 
@@ -221,7 +219,7 @@ class CoreNoJump:
 
 
 class CoreSteps:
-    """Steps of molecules, in whole numbers of `STEP`: worker's half of `nojump(scheme="tor")`.
+    """Steps of molecules, whole numbers of 2⁻²⁴ Å: worker's half of `nojump(scheme="tor")`.
 
     Parameters
     ----------
@@ -244,7 +242,6 @@ class CoreSteps:
         self._made_of = n_atoms, columns, weights, firsts
         self._columns, self._weights, self._firsts = columns, weights, firsts
         self._sizes = np.diff(firsts, append=len(columns))
-        self._molecules = np.repeat(np.arange(len(firsts)), self._sizes)
         self._core = _core.NoJump(n_atoms, np.sort(columns))
 
     def __reduce__(self) -> tuple[type, tuple]:
@@ -272,7 +269,7 @@ class CoreSteps:
         if len(state) == len(positions):
             self.move(positions, rows, state[rows])
         elif len(rows):
-            *_, steps = self.steps(positions[rows], dimensions[rows])
+            *_, steps = self.steps(_of_rows(positions, rows), dimensions[rows])
             self.move(positions, rows, state + steps)
         return refused
 
@@ -291,7 +288,7 @@ class CoreSteps:
 
     def between(self, last: np.ndarray, first: np.ndarray, cell: np.ndarray) -> np.ndarray:
         """Find the step from one frame to the next, by centers and the cell of the next one."""
-        return _whole_steps((first - last)[np.newaxis], cell[np.newaxis])[0]
+        return _added(_core.molecule_steps(np.stack([last, first]), np.stack([cell, cell])))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Steps as they are kept; `OverflowError` where they are too many."""
@@ -303,16 +300,11 @@ class CoreSteps:
         """Find centers, cells, and steps from the first frame to each."""
         centers = _core.centers(positions, self._columns, self._sizes, self._weights)
         centers, cells = centers.astype(np.float64), _core.cell_vectors(dimensions)
-        steps = self.no_states(len(positions))
-        steps[1:] = _whole_steps(np.diff(centers, axis=0), cells[1:]).cumsum(axis=0)
-        return centers, cells, _added(steps)
+        return centers, cells, _added(_core.molecule_steps(centers, cells))
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
         """Move molecules in some rows of a block by steps."""
-        for row, of_row in zip(rows, steps, strict=True):
-            moves = (of_row * STEP).take(self._molecules, axis=0)
-            frame = positions[row]
-            frame[self._columns] = frame.take(self._columns, axis=0) + moves
+        _core.move_molecules(positions, rows, self._columns, self._sizes, steps)
 
 
 def _readable(dimensions: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
@@ -322,19 +314,9 @@ def _readable(dimensions: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.
     return np.flatnonzero(known)
 
 
-def _whole_steps(moved: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Find what makes moves of molecules the shortest ones, in whole numbers of `STEP`."""
-    # Of a move by less than half the least height no part is half a vector: few are longer.
-    heights = 1 / np.linalg.norm(np.linalg.inv(cells), axis=1).max(axis=-1)
-    frames, molecules = np.nonzero((moved**2).sum(axis=-1) >= (0.499 * heights[:, np.newaxis]) ** 2)
-    crossed = np.rint(_fractions(moved[frames, molecules][:, np.newaxis], cells[frames]))
-    largest = np.abs(crossed).max(initial=0) * np.abs(cells).max(initial=0) / STEP
-    if not largest * 4 * max(1, len(cells)) < 2 * MOST_STEPS:
-        raise OverflowError("nojump: a molecule has moved too far to be followed")
-    steps = np.zeros(moved.shape, np.int64)
-    vectors = np.rint(cells / STEP).astype(np.int64)[frames]
-    steps[frames, molecules] = -_sums(crossed.astype(np.int64), vectors)[:, 0]
-    return steps
+def _of_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Positions in some rows, which increase; without a copy where these are all."""
+    return positions if len(rows) == len(positions) else positions[rows]
 
 
 def _added(steps: np.ndarray) -> np.ndarray:
@@ -365,7 +347,7 @@ class _InTurn:
         rows = _readable(dimensions, refused)
         steps = self._of.no_states(0)
         if len(rows):
-            centers, cells, steps = self._of.steps(positions[rows], dimensions[rows])
+            centers, cells, steps = self._of.steps(_of_rows(positions, rows), dimensions[rows])
         with self._changed:
             self._changed.wait_for(lambda: self._next is None or self._next >= number)
             if self._next != number:
@@ -377,7 +359,8 @@ class _InTurn:
                 self._steps, self._last = _added(begin + steps[-1]), centers[-1]
             self._next += 1
             self._changed.notify_all()
-        self._of.move(positions, rows, begin + steps)
+        steps += begin
+        self._of.move(positions, rows, steps)
         if state is not None:
             state[:] = begin
         return refused

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+pub mod molecules;
 mod places;
 mod steps;
 

@@ -1,0 +1,167 @@
+//! Molecules that move by the shortest steps of their centres (von Bülow, Bullerjahn & Hummer 2020,
+//! J. Chem. Phys. 153, 021101).
+//!
+//! What is added to a move to make it the shortest one, whole vectors of the cell, is counted in whole
+//! numbers of [`STEP`]: they add up exactly, so that parts of a trajectory may be counted by themselves.
+
+use crate::cell::{cross, dot};
+use crate::qcp::Matrix3;
+use crate::{check_len, frame_len};
+use paceline_formats::error::{Error, Result};
+
+/// Å.
+pub const STEP: f64 = 1.0 / (1 << 24) as f64;
+
+/// Steps of centres (Å) from the first frame to each, given the cells' vectors (Å); those that are too
+/// many are as large as they can be.
+///
+/// # Errors
+/// [`Error::Argument`] where there is not one cell a frame.
+pub fn steps(centres: &[[f64; 3]], cells: &[Matrix3]) -> Result<Vec<[i64; 3]>> {
+    let n = centres.len() / cells.len().max(1);
+    check_len("centres", centres.len(), cells.len() * n)?;
+    let mut steps = vec![[0_i64; 3]; centres.len().min(n)];
+    for (frame, cell) in cells.iter().enumerate().skip(1) {
+        let vectors = cell.map(|vector| vector.map(|x| (x / STEP).round_ties_even() as i64));
+        // Of a move by less than half the least height no part is half a vector: few are longer.
+        let short = (0.499 * least_height(cell)).powi(2);
+        for molecule in (frame - 1) * n..frame * n {
+            let (from, to) = (centres[molecule], centres[molecule + n]);
+            let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
+            let mut sum: [i64; 3] = steps[molecule];
+            if dot(by, by) >= short {
+                for (number, vector) in whole_vectors(by, cell).into_iter().zip(&vectors) {
+                    for (sum, x) in sum.iter_mut().zip(vector) {
+                        let back = number.saturating_mul(*x);
+                        *sum = sum.saturating_sub(back).max(-i64::MAX);
+                    }
+                }
+            }
+            steps.push(sum);
+        }
+    }
+    Ok(steps)
+}
+
+/// The least distance between faces of a cell that lie opposite each other.
+fn least_height(&[a, b, c]: &Matrix3) -> f64 {
+    let volume = a[0] * b[1] * c[2];
+    let heights =
+        [cross(a, b), cross(b, c), cross(c, a)].map(|face| volume / dot(face, face).sqrt());
+    heights.into_iter().fold(f64::INFINITY, f64::min)
+}
+
+/// Whole numbers of the cell's vectors in a move.
+#[inline]
+fn whole_vectors([x, y, z]: [f64; 3], [a, b, c]: &Matrix3) -> [i64; 3] {
+    let w = z / c[2];
+    let v = (y - w * c[1]) / b[1];
+    let u = (x - w * c[0] - v * b[0]) / a[0];
+    [u, v, w].map(|x| x.round_ties_even() as i64)
+}
+
+/// Move molecules in some rows of a block by steps: `atoms` follow each other, `sizes` of each
+/// molecule.
+///
+/// # Errors
+/// [`Error::Argument`] where these do not belong together, or an atom or a row is out of range.
+pub fn move_by(
+    steps: &[[i64; 3]],
+    rows: &[usize],
+    positions: &mut [f32],
+    n_atoms: usize,
+    (atoms, sizes): (&[usize], &[usize]),
+) -> Result<()> {
+    let frame_len = frame_len(positions.len(), n_atoms)?;
+    check_len("atoms", atoms.len(), sizes.iter().sum())?;
+    check_len("steps", steps.len(), rows.len() * sizes.len())?;
+    let n_rows = positions.len() / frame_len;
+    if atoms.iter().any(|&atom| atom >= n_atoms) || rows.iter().any(|&row| row >= n_rows) {
+        let reason = "an atom or a row is out of range";
+        return Err(Error::Argument(reason.to_string()));
+    }
+    for (number, row) in rows.iter().enumerate() {
+        let (frame, _) = positions[row * frame_len..][..frame_len].as_chunks_mut();
+        let mut rest = atoms;
+        for (size, step) in sizes.iter().zip(&steps[number * sizes.len()..]) {
+            let by = step.map(|x| x as f64 * STEP);
+            let (molecule, others) = rest.split_at(*size);
+            for &atom in molecule {
+                let x: [f32; 3] = frame[atom];
+                frame[atom] = [0, 1, 2].map(|axis| (f64::from(x[axis]) + by[axis]) as f32);
+            }
+            rest = others;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Cell;
+
+    #[test]
+    fn molecules_go_on_through_a_face_of_a_cell_that_varies() {
+        let cells = [10.0, 11.0, 12.0, 11.5].map(|edge: f64| {
+            let mut cell = [[0.0; 3]; 3];
+            (0..3).for_each(|axis| cell[axis][axis] = edge);
+            cell
+        });
+        let along_x = [[9.0, 0.5], [1.0, 10.5], [3.0, 0.5], [11.0, 1.0]];
+        let centres: Vec<[f64; 3]> = (along_x.iter().flatten()).map(|&x| [x, 5.0, 5.0]).collect();
+        let found = steps(&centres, &cells).expect("frames");
+        let along_x: Vec<f64> = found.iter().map(|step| step[0] as f64 * STEP).collect();
+        assert_eq!(along_x, [0.0, 0.0, 11.0, -11.0, 11.0, 1.0, -0.5, 1.0]);
+        assert!(found.iter().all(|step| step[1..] == [0, 0]));
+        let mut positions: Vec<f32> = centres.as_flattened().iter().map(|&x| x as f32).collect();
+        let molecules = (&[0, 1][..], &[1, 1][..]);
+        move_by(&found[2..4], &[1], &mut positions, 2, molecules).expect("a row");
+        assert_eq!(positions[6..12], [12.0, 5.0, 5.0, -0.5, 5.0, 5.0]);
+        assert_eq!(positions[..6], [9.0, 5.0, 5.0, 0.5, 5.0, 5.0]);
+    }
+
+    #[test]
+    fn vectors_that_lean_are_taken_back_together() {
+        let cell = Cell::new([30.0, 34.0, 28.0, 75.0, 100.0, 62.0]).expect("a cell");
+        let [a, b, c] = *cell.vectors();
+        let move_of = |[u, v, w]: [f64; 3]| {
+            [0, 1, 2].map(|axis: usize| (u + 0.2) * a[axis] + v * b[axis] + (w - 0.3) * c[axis])
+        };
+        for numbers in [[0, 0, 0], [1, 0, -1], [-2, 3, 1]] {
+            let centre = move_of(numbers.map(|n| n as f64));
+            let found = steps(&[[0.0; 3], centre], &[[a, b, c]; 2]).expect("frames");
+            for axis in 0..3 {
+                let along = [a, b, c].map(|vector| vector[axis]);
+                let sum: f64 = (0..3).map(|k| numbers[k] as f64 * along[k]).sum();
+                assert!(
+                    (found[1][axis] as f64 * STEP + sum).abs() < 1e-6,
+                    "{numbers:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn steps_that_are_too_many_are_as_large_as_can_be() {
+        let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
+        let found = steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[cell; 2]).expect("frames");
+        assert_eq!(found[1], [-i64::MAX, i64::MAX, 0]);
+        assert!(steps(&[[0.0; 3]; 3], &[cell; 2]).is_err());
+        assert!(steps(&[], &[]).expect("nothing").is_empty());
+    }
+
+    #[test]
+    fn molecules_that_do_not_belong_to_a_block_are_an_error() {
+        let mut positions = [0.0; 12];
+        let mut moved = |rows: &[usize], atoms: &[usize], sizes: &[usize]| {
+            let steps = vec![[0; 3]; rows.len()];
+            move_by(&steps, rows, &mut positions, 2, (atoms, sizes)).is_ok()
+        };
+        assert!(moved(&[0, 1], &[0, 1], &[2]));
+        assert!(!moved(&[2], &[0, 1], &[2]));
+        assert!(!moved(&[0], &[0, 2], &[2]));
+        assert!(!moved(&[0], &[0, 1], &[1]));
+        assert!(!moved(&[0], &[0, 1], &[1, 1]));
+    }
+}
