@@ -298,8 +298,8 @@ class CoreSteps:
         self, positions: np.ndarray, dimensions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find centers, cells, and steps from the first frame to each."""
-        centers = _core.centers(positions, self._columns, self._sizes, self._weights)
-        centers, cells = centers.astype(np.float64), _core.cell_vectors(dimensions)
+        found = _core.centers(positions, self._columns, self._sizes, self._weights)
+        centers, cells = found.astype(np.float64), _core.cell_vectors(dimensions)
         return centers, cells, _added(_core.molecule_steps(centers, cells))
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
