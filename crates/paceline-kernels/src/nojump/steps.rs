@@ -162,7 +162,11 @@ by_widest! {
             for (k, step) in steps.iter().enumerate() {
                 let gone_on = match &mut frames {
                     Frames::Read(positions) => {
-                        gather(positions[step.frame.clone()].as_chunks().0, atoms, &mut gathered);
+                        let (frame, _) = positions[step.frame.clone()].as_chunks();
+                        match place {
+                            Some(first) => gathered = *frame[first..].first_chunk().expect("a piece"),
+                            None => gather(frame, atoms, &mut gathered),
+                        }
                         go_on::<WIDE, N, false>(&mut gathered, None, last, step, &mut bounds, before, now)
                     }
                     Frames::Moved(positions) => {
