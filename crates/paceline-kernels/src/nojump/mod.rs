@@ -124,25 +124,30 @@ impl Follower {
             check_len("images", begin.len(), self.task.n_followed())?;
         }
         let (steps, mut refused) = self.task.steps(positions, dimensions, self.skips)?;
+        let (mut stopped, mut n_passed) = (None, 0);
         for part in &self.parts {
             let Some(mut turn) = part.wait_for(number) else {
-                return Ok(None);
+                break;
             };
-            let atoms = part.atoms.clone();
-            let begin = begin.as_deref_mut().map(|begin| &mut begin[atoms.clone()]);
-            let followed = &mut turn.followed;
-            let moved = (self.task).move_through(atoms, followed, begin, positions, &steps);
-            if let Err(stop) = moved {
-                drop(turn);
-                self.close();
-                if !stop.is_lost {
-                    return Err(refusal(&self.task.too_far(stop.atom)));
-                }
-                refused.push(self.task.first_lost(&stop, positions, &steps));
-                return Ok(Some(refused));
+            if stopped.is_none() {
+                let atoms = part.atoms.clone();
+                let begin = begin.as_deref_mut().map(|begin| &mut begin[atoms.clone()]);
+                let followed = &mut turn.followed;
+                let moved = (self.task).move_through(atoms, followed, begin, positions, &steps);
+                stopped = moved.err();
             }
-            turn.block = Some(number + 1);
+            // Blocks before this one have passed on; those that follow do not come so far.
+            turn.block = stopped.is_none().then_some(number + 1);
+            n_passed += 1;
             part.has_changed.notify_all();
+        }
+        match stopped {
+            None if n_passed < self.parts.len() => return Ok(None),
+            None => (),
+            Some(stop) if stop.is_lost => {
+                refused.push(self.task.first_lost(&stop, positions, &steps));
+            }
+            Some(stop) => return Err(refusal(&self.task.too_far(stop.atom))),
         }
         Ok(Some(refused))
     }

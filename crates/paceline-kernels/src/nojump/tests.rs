@@ -240,6 +240,31 @@ fn a_part_is_moved_while_the_block_before_is_in_another() {
 }
 
 #[test]
+fn a_block_that_is_the_last_lets_those_before_it_pass() {
+    const N: usize = 2 * LEAST_PART;
+    let task = NoJump::new(N, &(0..N).collect::<Vec<_>>()).expect("atoms");
+    for lost in [f32::NAN, 3.27e5] {
+        let follower = &Follower::new(task.clone(), false);
+        let (mut one, mut two) = (vec![1.0; 3 * N], vec![9.0; 3 * N]);
+        two[7] = lost;
+        let held = follower.parts[1].lock();
+        std::thread::scope(|threads| {
+            let first = threads.spawn(|| move_on(follower, 0, &mut one, &CUBE).0);
+            let last = threads.spawn(|| move_on(follower, 1, &mut two, &CUBE).0);
+            let late = threads.spawn(|| follower.move_on(2, &mut vec![5.0; 3 * N], &CUBE, None));
+            // The first part is at its end while the first block waits for the second one.
+            while follower.parts[0].lock().block.is_some() {
+                std::thread::yield_now();
+            }
+            drop(held);
+            assert!(first.join().expect("no panic").is_empty());
+            assert_eq!(last.join().expect("no panic").len(), 1);
+            assert_eq!(late.join().expect("no panic").expect("a frame"), None);
+        });
+    }
+}
+
+#[test]
 fn who_waits_is_released() {
     let task = NoJump::new(1, &[0]).expect("an atom");
     let follower = &Follower::new(task, true);
