@@ -259,11 +259,12 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
         // have it. All loads are of these 48 numbers or a table, stores of sixteen of a column.
         unsafe {
             let from = rows.as_ptr().cast::<f32>();
-            let [one, two, three] = [0, 16, 32].map(|k| _mm512_loadu_ps(from.add(k)));
-            for (axis, column) in columns.iter_mut().enumerate() {
-                let [first, then] = TO_COLUMNS[axis]
-                    .each_ref()
-                    .map(|places| _mm512_loadu_si512(places.as_ptr().cast()));
+            let one = _mm512_loadu_ps(from);
+            let two = _mm512_loadu_ps(from.add(16));
+            let three = _mm512_loadu_ps(from.add(32));
+            for (column, [first, then]) in columns.iter_mut().zip(&TO_COLUMNS) {
+                let first = _mm512_loadu_si512(first.as_ptr().cast());
+                let then = _mm512_loadu_si512(then.as_ptr().cast());
                 let most = _mm512_permutex2var_ps(one, first, two);
                 let all = _mm512_permutex2var_ps(most, then, three);
                 _mm512_storeu_ps(column.as_mut_ptr(), all);
@@ -279,10 +280,9 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
         unsafe {
             let from = rows.as_ptr().cast::<f32>();
             // Four atoms are in twelve numbers; of both halves, the first, second and last four.
-            let [first, second, last] = [0, 4, 8].map(|k| {
-                let low = _mm256_castps128_ps256(_mm_loadu_ps(from.add(k)));
-                _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(from.add(k + 12)))
-            });
+            let first = _mm256_loadu2_m128(from.add(12), from);
+            let second = _mm256_loadu2_m128(from.add(16), from.add(4));
+            let last = _mm256_loadu2_m128(from.add(20), from.add(8));
             let xy = _mm256_shuffle_ps::<0b10_01_11_10>(second, last);
             let yz = _mm256_shuffle_ps::<0b01_00_10_01>(first, second);
             let x = _mm256_shuffle_ps::<0b10_00_11_00>(first, xy);
@@ -313,12 +313,13 @@ pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
         use std::arch::x86_64::*;
         // SAFETY: as in `columns_of`; loads are of sixteen numbers of a column, stores of these 48.
         unsafe {
-            let [x, y, z] = columns.each_ref().map(|one| _mm512_loadu_ps(one.as_ptr()));
+            let x = _mm512_loadu_ps(columns[0].as_ptr());
+            let y = _mm512_loadu_ps(columns[1].as_ptr());
+            let z = _mm512_loadu_ps(columns[2].as_ptr());
             let to = rows.as_mut_ptr().cast::<f32>();
-            for (k, places) in TO_ROWS.iter().enumerate() {
-                let [first, then] = places
-                    .each_ref()
-                    .map(|places| _mm512_loadu_si512(places.as_ptr().cast()));
+            for (k, [first, then]) in TO_ROWS.iter().enumerate() {
+                let first = _mm512_loadu_si512(first.as_ptr().cast());
+                let then = _mm512_loadu_si512(then.as_ptr().cast());
                 let most = _mm512_permutex2var_ps(x, first, y);
                 _mm512_storeu_ps(to.add(16 * k), _mm512_permutex2var_ps(most, then, z));
             }
@@ -330,7 +331,9 @@ pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
         use std::arch::x86_64::*;
         // SAFETY: as in `positive`; loads are of eight numbers of a column, stores of these 24.
         unsafe {
-            let [x, y, z] = columns.each_ref().map(|one| _mm256_loadu_ps(one.as_ptr()));
+            let x = _mm256_loadu_ps(columns[0].as_ptr());
+            let y = _mm256_loadu_ps(columns[1].as_ptr());
+            let z = _mm256_loadu_ps(columns[2].as_ptr());
             let to = rows.as_mut_ptr().cast::<f32>();
             let xy = _mm256_shuffle_ps::<0b10_00_10_00>(x, y);
             let yz = _mm256_shuffle_ps::<0b11_01_11_01>(y, z);
@@ -401,7 +404,10 @@ pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(
         use std::arch::x86_64::*;
         // SAFETY: as in `columns_of`; loads and stores are of the sixteen numbers of these.
         unsafe {
-            let [one, other] = [one, other].map(|of| _mm512_loadu_ps(of.as_ptr()));
+            let (one, other) = (
+                _mm512_loadu_ps(one.as_ptr()),
+                _mm512_loadu_ps(other.as_ptr()),
+            );
             // The larger magnitude, without a sign.
             let both = _mm512_range_ps::<0b10_11>(one, other);
             _mm512_storeu_ps(larger.as_mut_ptr(), both);

@@ -126,7 +126,12 @@ pub(super) fn piece_of(images: &[Images]) -> Piece {
 /// Numbers of neighbouring atoms.
 #[inline(always)]
 pub(super) fn lanes<const N: usize>(piece: &Piece, group: usize) -> [[f32; N]; 3] {
-    [0, 1, 2].map(|axis: usize| piece[axis].as_chunks().0[group])
+    let [x, y, z] = piece;
+    [
+        x.as_chunks().0[group],
+        y.as_chunks().0[group],
+        z.as_chunks().0[group],
+    ]
 }
 
 #[inline(always)]
@@ -312,8 +317,8 @@ pub(super) fn shift_piece<const WIDE: bool, const N: usize>(
     for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
         let (mut there, image) = (columns_of::<WIDE, N>(rows), lanes::<N>(images, group));
         for k in 0..N {
-            let [x, image] = [&there, &image].map(|of| [of[0][k], of[1][k], of[2][k]]);
-            let x = moved(x, image);
+            let x = [there[0][k], there[1][k], there[2][k]];
+            let x = moved(x, [image[0][k], image[1][k], image[2][k]]);
             for axis in 0..3 {
                 there[axis][k] = x[axis];
             }
