@@ -216,7 +216,7 @@ fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
 
 /// What a piece has at most if rounding decides nothing.
 struct Bounds {
-    /// As above.
+    /// As those of [`Most`].
     square: u32,
     by: f32,
     /// The most that 1 Å is in units of the cell's vectors.
@@ -246,7 +246,8 @@ impl Bounds {
         let coordinate = 1.25 * f32::from_bits(square).sqrt();
         let largest = self.per_length * f64::from(coordinate);
         (self.square, self.by) = (0, 0.0);
-        if largest <= FARTHEST && largest + self.farthest < f64::from(i16::MAX) {
+        // From given images, an atom begins farther away by where it is.
+        if largest <= FARTHEST && 2.0 * largest + self.farthest < f64::from(i16::MAX) {
             // Of the sums of magnitudes each operation and each number of the cell is off by half a
             // last digit at most: twelve for each of two frames, and one when they are subtracted.
             // Places in their images are rounded twice.

@@ -455,3 +455,22 @@ fn rounding_decides_nothing() {
         }
     }
 }
+
+#[test]
+fn an_image_is_counted_from_those_that_are_given() {
+    let task = NoJump::new(1, &[0]).expect("an atom");
+    // The second frame is 3,200 cells away in the file.
+    for (images, x, is_counted) in [(29_000, 16_000.0, true), (30_000, 16_000.0, false)] {
+        let (mut positions, cells) = one_atom(&[x, -x, x]);
+        let moved = task.move_to(&[[images, 0, 0]], &mut positions, &cells);
+        assert_eq!(moved.is_ok(), is_counted, "{images}");
+        if !is_counted {
+            assert!(
+                moved
+                    .expect_err("too far")
+                    .to_string()
+                    .contains("moves by more")
+            );
+        }
+    }
+}
