@@ -170,7 +170,7 @@ def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
 
 def test_states_of_blocks_that_are_collected_are_used_again(walk, atoms):
     frames, cell = np.array([ts.positions.copy() for ts in atoms.universe.trajectory]), cells()
-    relay = transform_states.Relay(CoreNoJump(N_ATOMS, np.arange(N_ATOMS)), skips=False)
+    relay = transform_states.Relay(CoreNoJump(N_ATOMS, np.arange(N_ATOMS)), skip_damaged=False)
 
     def apply(number):
         rows = slice(16 * number, 16 * number + 16)

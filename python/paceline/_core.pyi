@@ -793,7 +793,7 @@ class NoJump:
 class NoJumpFollower:
     """Atoms that are moved to their images, block after block from the first frame on."""
 
-    def __new__(cls, task: NoJump, skips: bool) -> NoJumpFollower: ...
+    def __new__(cls, task: NoJump, skip_damaged: bool) -> NoJumpFollower: ...
     def move_on(
         self,
         number: int,

@@ -268,8 +268,8 @@ pub(super) struct NoJumpFollower(nojump::Follower);
 #[pymethods]
 impl NoJumpFollower {
     #[new]
-    fn new(task: &NoJump, skips: bool) -> Self {
-        Self(nojump::Follower::new(task.0.clone(), skips))
+    fn new(task: &NoJump, skip_damaged: bool) -> Self {
+        Self(nojump::Follower::new(task.0.clone(), skip_damaged))
     }
 
     /// Move atoms (Å) in block `number` as those before it are moved, and note images in the first row

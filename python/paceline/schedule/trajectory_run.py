@@ -233,7 +233,7 @@ class TrajectoryRun(FramePass):
             )
             self.plan = self.make_plan(frames, block_frames=states.block_frames)
             if hands_on and not any(self.halo):
-                states.hand_on(skips=skip_damaged)
+                states.hand_on(skip_damaged=skip_damaged)
         if block_frames is None:
             self.trajectory.warn_of_rereading(self.plan)
         for analysis in self.analyses:

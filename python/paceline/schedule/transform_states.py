@@ -30,13 +30,13 @@ class Relay:
     ----------
     scan : WorkerScan
         What is done to each block.
-    skips : bool
+    skip_damaged : bool
         True if frames that cannot be transformed are left out; else the first one ends the run.
     """
 
-    def __init__(self, scan: WorkerScan, *, skips: bool):
+    def __init__(self, scan: WorkerScan, *, skip_damaged: bool):
         self._scan = scan
-        self._follower = scan.follower(skips)
+        self._follower = scan.follower(skip_damaged)
         #: States in which blocks begin, shape (1, …), and those that are of no use any more: memory
         #: that is new takes a sixth of the time in which a block is moved.
         self._states: dict[int, np.ndarray] = {}
@@ -194,13 +194,13 @@ class TransformStates:
             raise with_script_advice(error, ", or follow fewer atoms, as nojump('name OW')")
         return cls(scan, frames, plan.block_frames, of_blocks)
 
-    def hand_on(self, *, skips: bool) -> None:
+    def hand_on(self, *, skip_damaged: bool) -> None:
         """Hand states on from block to block, if no frame between them is passed over.
 
-        With `skips`, frames that cannot be transformed are left out.
+        With `skip_damaged`, frames that cannot be transformed are left out.
         """
         if self.of_blocks and self.frames[0] == 0:
-            self.relay = Relay(self.scan, skips=skips)
+            self.relay = Relay(self.scan, skip_damaged=skip_damaged)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
         """Get the states for a block and its halo."""

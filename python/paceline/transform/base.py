@@ -104,10 +104,11 @@ class WorkerScan(WorkerTransform, Protocol):
     ) -> list[tuple[int, str]]:
         """Transform a block in place, given its states: of every frame, or of the first."""
 
-    def follower(self, skips: bool) -> Follower:
+    def follower(self, skip_damaged: bool) -> Follower:
         """Make what transforms blocks in order.
 
-        With `skips`, rows that cannot be followed are left out; else the first one ends the run.
+        With `skip_damaged`, rows that cannot be followed are left out; else the first one ends
+        the run.
         """
 
     def no_states(self, n: int) -> np.ndarray:

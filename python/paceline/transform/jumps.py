@@ -197,9 +197,11 @@ class CoreNoJump:
         """
         return self._core.move_to(state, positions, dimensions)
 
-    def follower(self, skips: bool) -> Follower:
+    def follower(self, skip_damaged: bool) -> Follower:
         """Make what moves atoms to their images from the first frame of the trajectory on."""
-        return _Follower(_core.NoJumpFollower(self._core, skips), lengths_only=self.lengths_only)
+        return _Follower(
+            _core.NoJumpFollower(self._core, skip_damaged), lengths_only=self.lengths_only
+        )
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
         """Make what finds the images in some frames, which increase."""
@@ -273,7 +275,7 @@ class CoreSteps:
             self.move(positions, rows, state + steps)
         return refused
 
-    def follower(self, skips: bool) -> Follower:
+    def follower(self, skip_damaged: bool) -> Follower:
         """Make what moves molecules from the first frame of the trajectory on."""
         return _Follower(_InTurn(self), lengths_only=self.lengths_only)
 

@@ -56,7 +56,7 @@ pub struct Scan {
 #[derive(Debug)]
 pub struct Follower {
     task: NoJump,
-    skips: bool,
+    skip_damaged: bool,
     parts: Vec<Part>,
 }
 
@@ -77,9 +77,9 @@ struct Turn {
 }
 
 impl Follower {
-    /// With `skips`, frames that cannot be followed are left out. Without, the first one is the end of
-    /// all, and positions are looked at once.
-    pub fn new(task: NoJump, skips: bool) -> Self {
+    /// With `skip_damaged`, frames that cannot be followed are left out. Without, the first one ends the
+    /// run, so that positions are looked at once.
+    pub fn new(task: NoJump, skip_damaged: bool) -> Self {
         let n = task.n_followed();
         let len = n
             .div_ceil(MOST_PARTS)
@@ -98,7 +98,7 @@ impl Follower {
         Follower {
             parts: (0..n).step_by(len).map(part).collect(),
             task,
-            skips,
+            skip_damaged,
         }
     }
 
@@ -123,7 +123,7 @@ impl Follower {
         if let Some(begin) = &begin {
             check_len("images", begin.len(), self.task.n_followed())?;
         }
-        let (steps, mut refused) = self.task.steps(positions, dimensions, self.skips)?;
+        let (steps, mut refused) = self.task.steps(positions, dimensions, self.skip_damaged)?;
         let (mut stopped, mut n_passed) = (None, 0);
         for part in &self.parts {
             let Some(mut turn) = part.wait_for(number) else {
@@ -323,8 +323,8 @@ impl NoJump {
             })
     }
 
-    /// The first frame in which an atom is lost, given what was found to be in a later one or in a
-    /// later part of the atoms.
+    /// The first frame in which an atom is lost, given one in which an atom was found to be: others may
+    /// be lost in an earlier frame.
     fn first_lost(&self, stop: &Stop, positions: &[f32], steps: &[Step]) -> Refused {
         let lost = |(number, step): (usize, &Step)| {
             // What was moved before was where it can be followed.
@@ -364,13 +364,8 @@ impl NoJump {
 
 /// Why the first of some atoms is lost that is: it is nowhere, or too far away.
 fn lost_among(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
-    let fractions = cell.fractions();
-    let is_far = |atom: &&usize| {
-        let fractional = fractions(position(frame, **atom).map(f64::from));
-        // No number is not less, either.
-        !fractional.iter().all(|x| x.abs() <= FARTHEST)
-    };
-    let atom = atoms.iter().find(is_far)?;
+    let mut atoms = atoms.iter();
+    let atom = atoms.find(|&&atom| is_lost(position(frame, atom), cell))?;
     let [x, y, z] = position(frame, *atom);
     let reason = if [x, y, z].iter().all(|x| x.is_finite()) {
         format!("nojump follows atoms up to {FARTHEST} cells away")
@@ -380,6 +375,13 @@ fn lost_among(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
     Some(format!(
         "atom {atom} of those that are read is at ({x}, {y}, {z}), and {reason}"
     ))
+}
+
+/// True if an atom is nowhere, or too far away.
+fn is_lost(position: [f32; 3], cell: &Cell) -> bool {
+    let place = cell.fractions()(position.map(f64::from));
+    // No number is not less, either.
+    !place.iter().all(|x| x.abs() <= FARTHEST)
 }
 
 fn without_cell(no_cell: NoCell) -> String {

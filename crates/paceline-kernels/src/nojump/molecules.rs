@@ -10,10 +10,12 @@ use crate::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
 
 /// Å.
-pub const STEP: f64 = 1.0 / (1 << 24) as f64;
+const STEP: f64 = 1.0 / (1 << 24) as f64;
+/// The most steps that are taken back at once: half of these are a hundred billion Å.
+const MOST: u64 = 1 << 60;
 
-/// Steps of centres (Å) from the first frame to each, given the cells' vectors (Å); those that are too
-/// many are as large as they can be.
+/// Steps of centres (Å) from the first frame to each, given the cells' vectors (Å); `i64::MAX`
+/// where they are too many.
 ///
 /// # Errors
 /// [`Error::Argument`] where there is not one cell a frame.
@@ -33,7 +35,13 @@ pub fn steps(centres: &[[f64; 3]], cells: &[Matrix3]) -> Result<Vec<[i64; 3]>> {
                 for (number, vector) in whole_vectors(by, cell).into_iter().zip(&vectors) {
                     for (sum, x) in sum.iter_mut().zip(vector) {
                         let back = number.saturating_mul(*x);
-                        *sum = sum.saturating_sub(back).max(-i64::MAX);
+                        // Too many remain too many, whatever is taken back.
+                        let is_far = back.unsigned_abs() > MOST || *sum == i64::MAX;
+                        *sum = if is_far {
+                            i64::MAX
+                        } else {
+                            sum.saturating_sub(back)
+                        };
                     }
                 }
             }
@@ -143,10 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_too_many_are_as_large_as_can_be() {
+    fn steps_that_are_too_many_remain_so() {
         let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
         let found = steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[cell; 2]).expect("frames");
-        assert_eq!(found[1], [-i64::MAX, i64::MAX, 0]);
+        assert_eq!(found[1], [i64::MAX, i64::MAX, 0]);
+        // Vectors that would cancel each other.
+        let wide = [[1e13, 0.0, 0.0], [-1e13, 1e13, 0.0], [0.0, 0.0, 10.0]];
+        let centres = [[0.0; 3], [0.0, 1e13, 0.0], [0.0; 3]];
+        let found = steps(&centres, &[wide; 3]).expect("frames");
+        assert_eq!(found[1..], [[i64::MAX, i64::MAX, 0]; 2]);
         assert!(steps(&[[0.0; 3]; 3], &[cell; 2]).is_err());
         assert!(steps(&[], &[]).expect("nothing").is_empty());
     }

@@ -9,7 +9,7 @@ use super::places::{
     Most, PIECE, Places, RoundedCell, Rows, TO_WHOLE, begin, follow, gather, images_in, images_of,
     largest_in, piece_of, place_of, scatter, shift_piece,
 };
-use super::{FARTHEST, Images};
+use super::{FARTHEST, Images, is_lost};
 use crate::cell::{Cell, whole};
 use crate::instructions::{by_widest, rows_of};
 
@@ -314,7 +314,7 @@ fn go_on_exactly(
         for (atom, row) in rows.iter_mut().enumerate() {
             *row = now.position(atom);
         }
-        if is_lost(step, now) {
+        if (0..PIECE).any(|atom| is_lost(now.position(atom), &step.cell)) {
             let is_lost = true;
             return Err(Gone { atom: 0, is_lost });
         }
@@ -326,16 +326,6 @@ fn go_on_exactly(
         shift_piece::<false, 8>(rows, &step.rounded, &images_of(now, &step.rounded));
     }
     Ok(())
-}
-
-/// True if an atom is nowhere, or too far away.
-fn is_lost(step: &Step, places: &Places) -> bool {
-    let fractions = step.cell.fractions();
-    (0..PIECE).any(|k| {
-        let place = fractions(places.position(k).map(f64::from));
-        // No number is not less, either.
-        !place.iter().all(|x| x.abs() <= FARTHEST)
-    })
 }
 
 /// Take the images in double precision.

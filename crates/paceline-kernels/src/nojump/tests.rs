@@ -363,7 +363,7 @@ fn an_image_beyond_what_can_be_counted_is_an_error() {
     assert!(error.to_string().contains("atom 10 moves"), "{error}");
 }
 
-/// Without `skips`, atoms may be lost after others of the frame have moved on.
+/// Without `skip_damaged`, atoms may be lost after others of the frame have moved on.
 #[test]
 fn the_first_frame_is_named_in_which_an_atom_is_lost() {
     const N: usize = 2 * LEAST_PART + PIECE + 9;
