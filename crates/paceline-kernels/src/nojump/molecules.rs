@@ -2,7 +2,7 @@
 //! J. Chem. Phys. 153, 021101).
 //!
 //! What is added to a move to make it the shortest one, whole vectors of the cell, is counted in whole
-//! numbers of [`STEP`]: they add up exactly, so that parts of a trajectory may be counted by themselves.
+//! numbers of 2⁻²⁴ Å: they add up exactly, so that parts of a trajectory may be counted by themselves.
 
 use crate::cell::{cross, dot};
 use crate::qcp::Matrix3;
