@@ -529,8 +529,16 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
 
     def merge_and_count(self, left, right):
         found = merge(self, left, right)
-        sizes.append((len(found[5]), found[6].nbytes))
+        sizes.append((found[1] - found[0] + 1, sum(noted_bytes(found[5]))))
         return found
+
+    def noted_bytes(noted):
+        if len(noted) == 2:
+            yield noted.images.nbytes
+        else:
+            yield from noted_bytes(noted.left)
+            yield noted.between.nbytes
+            yield from noted_bytes(noted.right)
 
     monkeypatch.setattr(NoJumpScan, "merge", merge_and_count)
     series = paceline.TimeSeries(positions, atoms)
@@ -538,7 +546,8 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
     series.run(backend="serial", block_frames=16, **options)
     assert np.array_equal(series.results.timeseries, wanted)
     # Of all blocks but the first, whose images are 0.
-    assert sizes[-1] == (9, 9 * 6 * N_ATOMS)
+    assert sizes[-1] == (len(wanted), 9 * 6 * N_ATOMS)
+    assert len(sizes) == 9
     assert max(sizes) == sizes[-1]
 
 

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,11 +151,31 @@ class _NoJumpOfMolecules:
         return describe("nojump", self.atomgroup, scheme="tor")
 
 
+class _Noted(NamedTuple):
+    """Images noted in some frames of a block."""
+
+    frames: np.ndarray
+    images: np.ndarray
+
+
+class _Joined(NamedTuple):
+    """Images noted in neighbours, which have no common array: to merge them would copy all.
+
+    Those of the right one are relative to its first frame, in which, and in the frames `crossed`
+    before it, the images are `between`.
+    """
+
+    left: "_Noted | _Joined"
+    crossed: np.ndarray
+    between: np.ndarray
+    right: "_Noted | _Joined"
+
+
 _A = np.ndarray
 #: Number of the first and of the last frame; positions in them in units of the cell's vectors;
-#: images in the last one; frames of which images are noted, and these, all relative to the first;
-#: cells of the first and of the last frame, and frames whose cell changes by more than half.
-Images = tuple[int, int, _A, _A, _A, _A, _A, _A, _A]
+#: images in the last one, and those that are noted, all relative to the first; cells of the first
+#: and of the last frame, and frames whose cell changes by more than half.
+Images = tuple[int, int, _A, _A, _A, _Noted | _Joined, _A, _A]
 
 
 class CoreNoJump:
@@ -395,35 +415,26 @@ class NoJumpScan:
         first, last, moved, images = self._nojump.count(block.raw[0], dimensions, rows)
         cells = _core.cell_vectors(dimensions)
         changes = frames[1:][changed(cells, lengths_only=self._nojump.lengths_only)]
-        found = first, last, moved, noted, images, cells[[0, -1]], changes
+        found = first, last, moved, _Noted(noted, images), cells[[0, -1]], changes
         return int(frames[0]), int(frames[-1]), *found
 
     def merge(self, left: Images | None, right: Images | None) -> Images | None:
         """Join the counts of neighbours, in which whole numbers add up exactly."""
         if left is None or right is None:
             return right if left is None else left
-        begin, left_end, first, left_last, left_moved, left_noted, left_images = left[:7]
-        right_begin, end, right_first, last, right_moved, right_noted, right_images = right[:7]
-        (left_cells, left_changes), (right_cells, right_changes) = left[7:], right[7:]
+        begin, left_end, first, left_last, left_moved, left_noted, left_cells, left_changes = left
+        right_begin, end, right_first, last, right_moved, right_noted, *right_ends = right
+        right_cells, right_changes = right_ends
         nojump = self._nojump
         between = left_moved + nojump.between(left_last, right_first, right_cells[0])
-        crossed = self._wanted[(self._wanted > left_end) & (self._wanted <= right_begin)]
-        noted = np.concatenate([left_noted, crossed, right_noted])
-        images = nojump.no_states(len(noted))
-        images[: len(left_noted)] = left_images
-        images[len(left_noted) : len(noted) - len(right_noted)] = nojump.counted(between)
-        places = images[len(noted) - len(right_noted) :]
-        if _largest(right_images) + _largest(between) <= nojump.most:
-            np.add(right_images, between.astype(images.dtype), out=places)
-        else:
-            for place, one in zip(places, right_images, strict=True):
-                place[:] = nojump.counted(one + between)
         moved = nojump.counted(right_moved + between)
+        crossed = self._wanted[(self._wanted > left_end) & (self._wanted <= right_begin)]
+        noted = _Joined(left_noted, crossed, nojump.counted(between), right_noted)
         ends = np.stack([left_cells[1], right_cells[0]])
         met = changed(ends, lengths_only=nojump.lengths_only)
         changes = np.concatenate([left_changes, np.array([right_begin])[met], right_changes])
         ends = np.stack([left_cells[0], right_cells[1]])
-        return begin, end, first, last, moved, noted, images, ends, changes
+        return begin, end, first, last, moved, noted, ends, changes
 
     def states(self, merged: Images | None) -> tuple[np.ndarray, np.ndarray]:
         """Images in each frame that is wanted, and frames whose cell changes by more than half.
@@ -434,8 +445,25 @@ class NoJumpScan:
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:
             return found, np.zeros(0, np.int64)
-        found[np.searchsorted(self._wanted, merged[5])] = merged[6]
-        return found, merged[8]
+        self._place(merged[5], np.zeros(found.shape[1:], np.int64), found)
+        return found, merged[7]
+
+    def _place(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
+        """Place noted images among those of all frames, given those that they begin with."""
+        if isinstance(noted, _Joined):
+            self._place(noted.left, begin, found)
+            self._place(_Noted(noted.crossed, noted.between[np.newaxis]), begin, found)
+            self._place(noted.right, begin + noted.between, found)
+        elif len(noted.frames):
+            row = int(np.searchsorted(self._wanted, noted.frames[0]))
+            places = found[row : row + len(noted.frames)]
+            if _largest(noted.images) + _largest(begin) <= self._nojump.most:
+                np.add(noted.images, begin.astype(found.dtype), out=places)
+            else:
+                for place, one in zip(
+                    places, np.broadcast_to(noted.images, places.shape), strict=True
+                ):
+                    place[:] = self._nojump.counted(one + begin)
 
 
 class _Follower:
