@@ -5,7 +5,8 @@
 Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
 that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
 A third one ("nojump") has what NoJump costs beyond reading the same atoms, all or the oxygens of
-water, from XTC and DCD; a fourth one simulates more workers, from what one takes.
+water, from XTC and DCD, also where only some frames are analysed; a fourth one simulates more
+workers, from what one takes.
 """
 
 import time
@@ -48,6 +49,9 @@ JUMPING = (
 )
 #: Ends the names of runs with it.
 NOJUMP = ", NoJump"
+#: The tools' cases; all frames are read where only some are analysed, too.
+ENDINGS: dict[str, dict[str, Any]] = {"": {"jumps": False}, NOJUMP: {"jumps": True}}
+STEPS = {f"{NOJUMP}, step {step}": {"jumps": True, "step": step} for step in (2, 10)}
 #: Reading and NoJump by reading alone.
 JUMP_TARGET = 1.2
 
@@ -142,8 +146,10 @@ def mdanalysis_jumps(data: Dataset, kind: str, select: str, *, jumps: bool) -> R
     return run
 
 
-def paceline_jumps(data: Dataset, kind: str, select: str, n_workers: int, *, jumps: bool) -> Run:
-    """Paceline on `n_workers` threads."""
+def paceline_jumps(
+    data: Dataset, kind: str, select: str, n_workers: int, *, jumps: bool, step: int = 1
+) -> Run:
+    """Paceline on `n_workers` threads; of frames that are not analysed, NaN."""
     import paceline
     from paceline.transform import nojump
 
@@ -152,8 +158,11 @@ def paceline_jumps(data: Dataset, kind: str, select: str, n_workers: int, *, jum
 
     def run(n: int) -> np.ndarray:
         series = paceline.TimeSeries(lambda block: block.positions[:, 0, 0], atoms)
-        series.run(stop=n, backend="threads", n_workers=n_workers, transforms=transforms)
-        return series.results.timeseries
+        bounds: Any = {"stop": n, "step": step}
+        series.run(**bounds, backend="threads", n_workers=n_workers, transforms=transforms)
+        found = np.full(n, np.nan)
+        found[::step] = series.results.timeseries
+        return found
 
     return run
 
@@ -176,34 +185,38 @@ def measure_jumps(asked: Options, data: Dataset) -> list[Table]:
     for kind, (group, select) in product(("xtc", "dcd"), JUMPS.items()):
         report(f"nojump: {kind}, {group}")
         how = {
-            name + ending: (partial(prepare, jumps=jumps), data, kind, select, *more)
+            name + ending: (partial(prepare, **how), data, kind, select, *more)
             for name, (prepare, *more) in JUMP_TOOLS.items()
-            for ending, jumps in (("", False), (NOJUMP, True))
+            for ending, how in (ENDINGS if name == REFERENCE else ENDINGS | STEPS).items()
         }
         with subjects(how) as (ready, _):
-            agreement = Agreement()
+            agreement, whole = Agreement(), np.empty(0)
             for subject in ready:
-                if subject.name.endswith(NOJUMP):
-                    agreement.check(subject.name, subject.run(few).values)
+                if NOJUMP in subject.name:
+                    found = np.asarray(subject.run(few).values)
+                    whole = found if subject.name == REFERENCE + NOJUMP else whole
+                    agreement.check(subject.name, np.where(np.isnan(found), whole, found))
             fewer = dict.fromkeys((REFERENCE, REFERENCE + NOJUMP), few)
             effort = asked.effort
             taken = slopes(ready, n, effort.repeats, effort.measurement, fewer)
-        for name in JUMP_TOOLS:
-            plain, jumping = taken[name], taken[name + NOJUMP]
+        for name, ending in product(JUMP_TOOLS, (NOJUMP, *STEPS)):
+            if name + ending not in taken:
+                continue
+            plain, jumping = taken[name], taken[name + ending]
             ratios = jumping.per_item / plain.per_item
             spread = Spread.of(ratios)
             times = (f"{np.median(one.per_item) * 1e6:.0f}" for one in (plain, jumping))
             by_cpu = np.median(jumping.cpu_per_item / plain.cpu_per_item)
-            is_ours = effort.judged and name != REFERENCE
+            is_ours = effort.judged and name != REFERENCE and ending == NOJUMP
             table.rows.append(
                 (
-                    *(f"{kind}, {group}", name, *times),
+                    *(f"{kind}, {group}", name + ending.removeprefix(NOJUMP), *times),
                     *(f"{value:.2f}" for value in (spread.median, spread.low, spread.high)),
                     f"{by_cpu:.2f}",
                     f"{JUMP_TARGET:g} {judged(ratios <= JUMP_TARGET)}" if is_ours else "",
                 )
             )
-            if name == OURS:
+            if name + ending == OURS + NOJUMP:
                 simulated.rows += simulated_jumps(f"{kind}, {group}", float(by_cpu))
     return [table, simulated]
 

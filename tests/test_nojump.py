@@ -131,6 +131,24 @@ def test_one_pass_suffices_where_images_are_handed_on(backend, atoms):
     assert [block.bytes > 0 for block in rmsf.timings.blocks] == [True] * 20
 
 
+@pytest.mark.parametrize("frames", [{"start": 40}, {"start": 3, "stop": 90, "step": 2}], ids=str)
+def test_frames_that_are_passed_over_are_read_once(frames, atoms, tmp_path, monkeypatch):
+    options = {"transforms": [nojump()], "max_memory": 0, **frames}
+    one = RMSF(atoms, align=True).run(**options)
+    two = RMSF(atoms, align=True).run(checkpoint=tmp_path / "file", **options)
+    passes = [{block.job for block in run.timings.blocks} for run in (one, two)]
+    assert [len(jobs) for jobs in passes] == [2, 3]
+    frame_bytes = RMSF(atoms).run(stop=1).timings.blocks[0].bytes
+    read = sum(block.bytes for block in one.timings.blocks)
+    assert read == 2 * frame_bytes * (one.frames[-1] + 1)
+    assert one.results.rmsf.tobytes() == two.results.rmsf.tobytes()
+    # A leaf may hold no frame but its own.
+    monkeypatch.setattr(plan, "LARGEST_LEAF_BYTES", 12 * N_ATOMS)
+    apart = RMSF(atoms, align=True).run(**options)
+    assert len({block.job for block in apart.timings.blocks}) == 3
+    np.testing.assert_allclose(apart.results.rmsf, one.results.rmsf, rtol=1e-5)
+
+
 def test_frames_are_decoded_once_where_memory_allows(atoms, tmp_path):
     options = {"transforms": [nojump()], "backend": "serial", "checkpoint": tmp_path / "file"}
     # Without a limit it depends on what else the machine does.
@@ -342,6 +360,10 @@ def test_several_frames_in_turn_may_be_left_out(frames, walk, tmp_path):
     with pytest.warns(PacelineWarning, match="frames left out"):
         series.run(transforms=[nojump()], on_error="skip", **frames)
     np.testing.assert_array_equal(series.results.timeseries, whole[series.frames])
+    again = paceline.TimeSeries(positions, atoms)
+    with pytest.warns(PacelineWarning, match="frames left out"):
+        again.run(transforms=[nojump()], on_error="skip", backend="processes", **frames)
+    assert again.damaged == series.damaged
 
 
 @pytest.mark.parametrize("backend", ["serial", "processes"])
@@ -507,20 +529,31 @@ def test_blocks_with_a_halo_begin_with_its_images(options, scheme, atoms, molecu
     assert np.array_equal(series.results.timeseries, wanted)
 
 
-def test_progress_counts_both_passes(atoms, capsys):
-    RMSD(atoms).run(transforms=[nojump()], verbose=True, start=50)
+def test_progress_counts_both_passes(atoms, capsys, tmp_path):
+    checkpoint = tmp_path / "file"
+    RMSD(atoms).run(transforms=[nojump()], verbose=True, start=50, checkpoint=checkpoint)
     assert "250/250" in capsys.readouterr().err
 
 
-def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch):
+def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch, tmp_path):
     monkeypatch.setattr(transform_states, "STATES_BYTES", 3 * 6 * N_ATOMS)
-    rmsd = RMSD(atoms, superposition=False).run(transforms=[nojump()])
-    assert len(rmsd.timings.blocks) == 3
+    checkpoint = {"checkpoint": tmp_path / "file"}
+    rmsd = RMSD(atoms, superposition=False).run(transforms=[nojump()], **checkpoint)
+    assert len(rmsd.timings.blocks) == 2 * 3
+    rmsf = RMSF(atoms, align=True).run(transforms=[nojump()])
+    assert len(rmsf.timings.blocks) == 2 * 3
     monkeypatch.setattr(transform_states, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
     with pytest.raises(UnsupportedError, match=r"images of 40 atoms in 10 frames, 2\.4 kB"):
-        followed(atoms)
+        RMSF(atoms, align=True).run(transforms=[nojump()])
+    with pytest.raises(UnsupportedError, match="in 10 frames"):
+        followed(atoms, **checkpoint)
+    with pytest.raises(UnsupportedError, match="in 5 frames"):
+        followed(atoms, step=2, **checkpoint)
     with pytest.raises(UnsupportedError, match="in 75 frames"):
-        followed(atoms, step=2)
+        followed(atoms, frames=[*range(0, 147, 2), 149], **checkpoint)
+    # Images that are handed on once are not kept.
+    followed(atoms)
+    followed(atoms, step=2)
 
 
 def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monkeypatch):
@@ -529,7 +562,7 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
 
     def merge_and_count(self, left, right):
         found = merge(self, left, right)
-        sizes.append((found[1] - found[0] + 1, sum(noted_bytes(found[5]))))
+        sizes.append((found.last - found.first + 1, sum(noted_bytes(found.noted))))
         return found
 
     def noted_bytes(noted):
@@ -551,11 +584,11 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
     assert max(sizes) == sizes[-1]
 
 
-def test_images_that_might_not_fit_are_looked_at_one_by_one(atoms, monkeypatch):
+def test_images_that_might_not_fit_are_looked_at_one_by_one(atoms, monkeypatch, tmp_path):
     options = {"backend": "serial", "block_frames": 16, "step": 3}
     wanted = followed(atoms, **options)
     monkeypatch.setattr(CoreNoJump, "most", 0)
-    assert np.array_equal(followed(atoms, **options), wanted)
+    assert np.array_equal(followed(atoms, checkpoint=tmp_path / "file", **options), wanted)
 
 
 def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):

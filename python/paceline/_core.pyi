@@ -781,7 +781,7 @@ class NoJump:
         positions: NDArray[np.float32],
         dimensions: NDArray[np.float32],
         rows: NDArray[np.int64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int16], NDArray[np.int16]]: ...
+    ) -> tuple[NDArray[np.int16], NDArray[np.int16]]: ...
     def move_to(
         self,
         images: NDArray[np.int16],

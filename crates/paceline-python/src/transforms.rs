@@ -189,14 +189,8 @@ fn check_atoms(shape: &[usize], n_atoms: usize) -> PyResult<()> {
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct NoJump(nojump::NoJump);
 
-/// Positions in the first and in the last frame in units of the cell's vectors, images in the last
-/// frame, and images in the frames that were asked for.
-type Scanned<'py> = (
-    Bound<'py, PyArray2<f64>>,
-    Bound<'py, PyArray2<f64>>,
-    Bound<'py, PyArray2<i16>>,
-    Bound<'py, PyArray3<i16>>,
-);
+/// Images in the last frame, and in the frames that were asked for.
+type Scanned<'py> = (Bound<'py, PyArray2<i16>>, Bound<'py, PyArray3<i16>>);
 
 #[pymethods]
 impl NoJump {
@@ -233,14 +227,10 @@ impl NoJump {
         let scan = py.detach(|| self.0.scan(positions, dimensions, &rows));
         let scan = scan.or_raise(py)?;
         let n = self.0.n_followed();
+        let (moved, noted) = (scan.moved.into_flattened(), scan.noted.into_flattened());
         Ok((
-            scan.first.as_flattened().to_pyarray(py).reshape([n, 3])?,
-            scan.last.as_flattened().to_pyarray(py).reshape([n, 3])?,
-            scan.moved.as_flattened().to_pyarray(py).reshape([n, 3])?,
-            scan.noted
-                .as_flattened()
-                .to_pyarray(py)
-                .reshape([rows.len(), n, 3])?,
+            moved.into_pyarray(py).reshape([n, 3])?,
+            noted.into_pyarray(py).reshape([rows.len(), n, 3])?,
         ))
     }
 

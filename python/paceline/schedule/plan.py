@@ -66,6 +66,22 @@ def _step(frames: np.ndarray) -> int:
     return step if frames[-1] - frames[0] == step * (len(frames) - 1) else 0
 
 
+def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
+    """Count the frames to be read for each one, with those passed over: all from the first one on.
+
+    None if that number varies, or so many frames of `n_atoms` are too large for a leaf.
+
+    Examples
+    --------
+    >>> scanned_per_row(np.array([4, 7, 10]), n_atoms=3341)
+    3
+    """
+    step = _step(frames) if len(frames) > 1 else 1
+    most = max(step, int(frames[0]) + 1)
+    fits = most == 1 or 12 * n_atoms * most <= LARGEST_LEAF_BYTES
+    return step if step > 0 and fits else None
+
+
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """Boundaries of the leaves of a run.

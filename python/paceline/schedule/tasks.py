@@ -7,7 +7,7 @@ a *batch* is a subtree of neighbouring tasks for one worker.
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -221,7 +221,8 @@ class Task:
     first : int
         Its first row in the results.
     window : numpy.ndarray of int64, shape (n_window,)
-        Frame numbers in the trajectory, of the block and of its halo.
+        Frame numbers in the trajectory, of the block, of its halo, and of frames that are passed
+        over.
     extents : Extents
         Byte ranges of these frames.
     ahead : Extents or None
@@ -231,6 +232,9 @@ class Task:
         on from the block before.
     halo : pair of int
         Frames of the window before and after those of the block.
+    lead, step : int
+        Frames of the window that are passed over before the first one of the block, and from one of
+        the block to the next.
     states : sequence
         Of each analysis that scans the state before the block, None before the first frame; None
         of all others. Empty if no analysis has states.
@@ -244,6 +248,8 @@ class Task:
     ahead: Extents | None
     state: "np.ndarray | Relay | None" = None
     halo: tuple[int, int] = (0, 0)
+    lead: int = 0
+    step: int = 1
     states: Sequence[Any] = ()
 
     #: A single block is a subtree of level 0.
@@ -257,7 +263,12 @@ class Task:
     def rows_with(self, halo: tuple[int, int]) -> slice:
         """Rows of the block and of a halo in its window, as many of the halo as there are."""
         before, after = (min(*two) for two in zip(halo, self.halo, strict=True))
-        return slice(self.halo[0] - before, len(self.window) - self.halo[1] + after)
+        begin = self.lead + self.halo[0] - before
+        return slice(begin, len(self.window) - self.halo[1] + after, self.step)
+
+    def thinned(self) -> "Task":
+        """Make a copy without the frames that are passed over."""
+        return replace(self, window=self.window[self.lead :: self.step], lead=0, step=1)
 
     @property
     def frames(self) -> np.ndarray:

@@ -19,7 +19,7 @@ from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.parts import PartsRun
-from paceline.schedule.plan import Plan, make_plan
+from paceline.schedule.plan import Plan, make_plan, scanned_per_row
 from paceline.schedule.reduce import states_before
 from paceline.schedule.result_arrays import check_room
 from paceline.schedule.tasks import (
@@ -96,16 +96,10 @@ class FramePass:
 
         def located() -> Iterator[Task]:
             for number in self.collected.missing().tolist():
-                rows, (before, after) = self.plan.rows(number), self.halo
-                before = min(before, rows.start)
-                after = min(after, len(self.plan.frames) - rows.stop)
-                window = slice(rows.start - before, rows.stop + after)
-                frames = self.plan.frames[window]
-                extents = self.trajectory.extents(frames)
-                begin = self._begin_of(number, frames)
-                yield Task(
-                    job, number, rows.start, frames, extents, None, halo=(before, after), **begin
-                )
+                rows = self.plan.rows(number)
+                frames, shape = self._window(rows)
+                extents, begin = self.trajectory.extents(frames), self._begin_of(number, frames)
+                yield Task(job, number, rows.start, frames, extents, None, **shape, **begin)
 
         tasks = located()
         coming = deque(islice(tasks, n_workers))
@@ -114,6 +108,13 @@ class FramePass:
             coming.extend(islice(tasks, 1))
             ahead = coming[-1].extents if len(coming) == n_workers else None
             yield replace(task, ahead=ahead)
+
+    def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
+        """Frames that are read for the rows of a block, and attributes of the task about them."""
+        before, after = self.halo
+        before, after = min(before, rows.start), min(after, len(self.plan.frames) - rows.stop)
+        frames = self.plan.frames[rows.start - before : rows.stop + after]
+        return frames, {"halo": (before, after)}
 
     def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
         """Attributes of a task with what its block begins with, given the frames that it reads."""
@@ -181,6 +182,8 @@ class TrajectoryRun(FramePass):
         #: True if a pass before this one has told of bonds that are longer than half the cell.
         self._told_of_bonds = False
         self.transform_states: TransformStates | None = None
+        #: Frames that blocks hold for each one that is analysed, if these are all frames.
+        self._per_row: int | None = None
         #: Of each analysis the state before each block, None where it needs none.
         self._states: list[list[Any] | None] = []
 
@@ -224,18 +227,11 @@ class TrajectoryRun(FramePass):
             frames_together=math.lcm(*(one.frames_together for one in self.analyses)),
         )
         self._check_window(frames, len(atoms))
-        n_halo = sum(self.halo)
-        self.plan = self.make_plan(frames, block_frames=block_frames, n_halo=n_halo)
         scan = find_scan(transforms)
-        if scan is not None:
-            states = self.transform_states = TransformStates.of(
-                self.plan, cast(WorkerScan, transforms[scan]), len(atoms), self.halo
+        if scan is not None and (np.diff(frames) < 1).any():
+            raise UnsupportedError(
+                "nojump follows atoms from frame to frame: give frames in increasing order"
             )
-            self.plan = self.make_plan(frames, block_frames=states.block_frames)
-            if hands_on and not any(self.halo):
-                states.hand_on(skip_damaged=skip_damaged)
-        if block_frames is None:
-            self.trajectory.warn_of_rereading(self.plan)
         for analysis in self.analyses:
             analysis.transforms = self.transforms
             analysis.skip_damaged = skip_damaged
@@ -246,6 +242,18 @@ class TrajectoryRun(FramePass):
             _half(analysis, analysis.prepare(), _columns(atoms, own), self.stage)
             for analysis, own in zip(self.analyses, indices, strict=True)
         ]
+        if scan is None:
+            n_halo = sum(self.halo)
+            self.plan = self.make_plan(frames, block_frames=block_frames, n_halo=n_halo)
+        else:
+            self._plan_scan(
+                cast(WorkerScan, transforms[scan]),
+                frames,
+                block_frames,
+                skip_damaged=skip_damaged if hands_on else None,
+            )
+        if block_frames is None:
+            self.trajectory.warn_of_rereading(self.plan)
         self.job = Job(
             self.trajectory.frame_source(atoms, *self._fields()),
             transforms,
@@ -256,6 +264,37 @@ class TrajectoryRun(FramePass):
             caching if self._n_passes > 1 or self.scans_before else None,
             row_bytes,
         )
+
+    def _plan_scan(
+        self,
+        scan: WorkerScan,
+        frames: np.ndarray,
+        block_frames: int | None,
+        *,
+        skip_damaged: bool | None,
+    ) -> None:
+        """Make the plan of a run with a transformation that follows atoms from frame to frame.
+
+        Blocks hand on their states unless `skip_damaged` is None, if there is room for the frames
+        between those that are analysed.
+        """
+        n_atoms, sizes = len(self._atoms), dict[str, Any]()
+        per_row = None if any(self.halo) else scanned_per_row(frames, self.trajectory.n_atoms)
+        if per_row is not None:
+            sizes["n_atoms"] = per_row * self.trajectory.n_atoms
+            sizes["n_wanted"] = per_row * n_atoms
+            sizes["frame_bytes"] = per_row * self.make_plan.keywords["frame_bytes"]
+        self._per_row = per_row
+        n_halo = sum(self.halo)
+        plan = self.make_plan(frames, block_frames=block_frames, n_halo=n_halo, **sizes)
+        if skip_damaged is None or per_row is None:
+            states = TransformStates.of(plan, scan, n_atoms, self.halo, per_row)
+        else:
+            states = TransformStates.handed_on(
+                plan, scan, n_atoms, per_row, skip_damaged=skip_damaged, keeps=self._n_passes > 1
+            )
+        self.transform_states = states
+        self.plan = self.make_plan(frames, block_frames=states.block_frames, **sizes)
 
     @property
     def planned(self) -> "TrajectoryRun":
@@ -405,6 +444,17 @@ class TrajectoryRun(FramePass):
             for analysis, half in zip(self.analyses, self.job.analyses, strict=True)
         ]
 
+    def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
+        """Frames that are read for the rows of a block, and attributes of the task about them."""
+        if self._per_row is None:
+            return super()._window(rows)
+        frames, lead = self.plan.frames, 0
+        begin = int(frames[rows.start])
+        if self._relay is not None:
+            lead = begin - int(frames[rows.start - 1]) - 1 if rows.start else begin
+            begin -= lead
+        return np.arange(begin, frames[rows.stop - 1] + 1), {"lead": lead, "step": self._per_row}
+
     def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
         """Attributes of a task with what its block begins with, given the frames that it reads."""
         of_transform = self.transform_states
@@ -473,7 +523,8 @@ class ScanRun(FramePass):
         planned.is_first = False
         frames = np.arange(planned.plan.frames[-1] + 1)
         # Blocks as the analyses', which a checkpoint keeps, whatever the number of workers.
-        self.plan = planned.make_plan(frames, block_frames=planned.plan.block_frames)
+        block_frames = planned.plan.block_frames * (planned._per_row or 1)
+        self.plan = planned.make_plan(frames, block_frames=block_frames)
         #: True if the blocks are those of the analyses, for which decoded frames can be kept.
         self._keeps = np.array_equal(frames, planned.plan.frames) and not any(planned.halo)
         self._scan = scan.scan_of(states.frames)

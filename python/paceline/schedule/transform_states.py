@@ -172,35 +172,56 @@ class TransformStates:
 
     @classmethod
     def of(
-        cls, plan: Plan, scan: WorkerScan, n_atoms: int, halo: tuple[int, int]
+        cls,
+        plan: Plan,
+        scan: WorkerScan,
+        n_atoms: int,
+        halo: tuple[int, int],
+        per_row: int | None,
     ) -> "TransformStates":
-        """Choose the frames, and blocks so large that there is room for their states."""
-        steps = np.diff(plan.frames)
-        if (steps < 1).any():
-            raise UnsupportedError(
-                "nojump follows atoms from frame to frame: give frames in increasing order"
-            )
-        of_blocks, frames = bool((steps == 1).all()), plan.frames
+        """Choose the frames, and blocks so large that there is room for their states.
+
+        Blocks hold `per_row` frames for each one of the plan; if it is None, only these.
+
+        Raises
+        ------
+        UnsupportedError
+            There is none.
+        """
+        of_blocks = per_row is not None or bool((np.diff(plan.frames) == 1).all())
+        frames = plan.frames
         if of_blocks:
-            plan = _with_room(plan, scan.state_bytes, n_atoms)
+            plan = _with_room(plan, scan.state_bytes, n_atoms * (per_row or 1))
             firsts = np.unique([max(0, rows.start - halo[0]) for rows in plan.blocks()])
             frames = frames[firsts]
-        n_bytes = len(frames) * scan.state_bytes
-        if n_bytes > STATES_BYTES:
-            error = UnsupportedError(
-                f"nojump would keep the images of {n_atoms} atoms in {len(frames)} frames, "
-                f"{amount(n_bytes)} and more than {amount(STATES_BYTES)}: analyse fewer frames"
-            )
-            raise with_script_advice(error, ", or follow fewer atoms, as nojump('name OW')")
+        _check_room(len(frames), scan.state_bytes, n_atoms)
         return cls(scan, frames, plan.block_frames, of_blocks)
 
-    def hand_on(self, *, skip_damaged: bool) -> None:
-        """Hand states on from block to block, if no frame between them is passed over.
+    @classmethod
+    def handed_on(
+        cls,
+        plan: Plan,
+        scan: WorkerScan,
+        n_atoms: int,
+        per_row: int,
+        *,
+        skip_damaged: bool,
+        keeps: bool,
+    ) -> "TransformStates":
+        """Hand states on from block to block; with `keeps`, they are for a later pass, too.
 
         With `skip_damaged`, frames that cannot be transformed are left out.
+
+        Raises
+        ------
+        UnsupportedError
+            There is no room for those that are kept.
         """
-        if self.of_blocks and self.frames[0] == 0:
-            self.relay = Relay(self.scan, skip_damaged=skip_damaged)
+        if keeps:
+            plan = _with_room(plan, scan.state_bytes, n_atoms * per_row)
+            _check_room(len(plan), scan.state_bytes, n_atoms)
+        relay = Relay(scan, skip_damaged=skip_damaged)
+        return cls(scan, plan.frames, plan.block_frames, of_blocks=True, relay=relay)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
         """Get the states for a block and its halo."""
@@ -208,6 +229,16 @@ class TransformStates:
             return self.relay
         first = int(np.searchsorted(self.frames, frames[0]))
         return self.found[first : first + (1 if self.of_blocks else len(frames))]
+
+
+def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
+    """Raise `UnsupportedError` where states of `n` frames take too much memory."""
+    if n * state_bytes > STATES_BYTES:
+        error = UnsupportedError(
+            f"nojump would keep the images of {n_atoms} atoms in {n} frames, "
+            f"{amount(n * state_bytes)} and more than {amount(STATES_BYTES)}: analyse fewer frames"
+        )
+        raise with_script_advice(error, ", or follow fewer atoms, as nojump('name OW')")
 
 
 def _with_room(plan: Plan, block_bytes: int, n_atoms: int) -> Plan:

@@ -207,7 +207,7 @@ class Worker:
         """Read, decode, transform and compute one block."""
         cached = self._cache.get(task.number) if self._cache is not None else None
         if cached is not None:
-            return self._compute_cached(task, cached)
+            return self._compute_cached(task.thinned(), cached)
         begun = time.monotonic_ns()
         if task.ahead is not None:
             self._reader.read_ahead(task.ahead)
@@ -215,6 +215,9 @@ class Worker:
         decoded, cost = self._read(task)
         read = time.monotonic_ns()
         untransformed, long_bonds = self._transform(task, decoded)
+        damaged = _damaged(task, [*cost.damaged, *untransformed])
+        if task.lead or task.step > 1:
+            decoded, task = decoded[np.arange(len(task.window))[task.own]], task.thinned()
         decoded.seal()
         transformed = time.monotonic_ns()
         values = self._compute_all(task, decoded)
@@ -228,8 +231,6 @@ class Worker:
             "bytes": cost.bytes,
             "calls": cost.calls,
         }
-        failed = [*cost.damaged, *untransformed]
-        damaged = _damaged(task, failed)
         if self._cache is not None:
             self._cache.put(task.number, DecodedBlock(decoded, damaged, self._n_applied(task)))
         return values, decoded.times[task.own], damaged, long_bonds, parts
@@ -297,10 +298,11 @@ class Worker:
             raise TransformError(failed[min(failed)])
         for row in failed:
             decoded.blank(row)
+        own = range(len(task.window))[task.own]
         long_bonds = [
             LongBonds(1, n_bonds, length, int(decoded.frames[row]), (int(atoms[0]), int(atoms[1])))
             for row, n_bonds, atoms, length in noted
-            if row not in failed and task.own.start <= row < task.own.stop
+            if row not in failed and row in own
         ]
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
@@ -372,11 +374,9 @@ class Worker:
 
 
 def _damaged(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Number and reason of frames of the block, among rows of its window that failed."""
-    own = task.own
-    return [
-        (int(task.window[row]), reason) for row, reason in failed if own.start <= row < own.stop
-    ]
+    """Number and reason of frames among rows of a window that failed, but for those of a halo."""
+    begin, stop = task.halo[0], len(task.window) - task.halo[1]
+    return [(int(task.window[row]), reason) for row, reason in failed if begin <= row < stop]
 
 
 def thread_name() -> str:

@@ -36,8 +36,8 @@ def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
     that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory
     Comput. 18, 6161, equation B6). Each frame up to the last one that is analysed is read,
     whatever `step` is, so that an atom moves by less than half a cell between two of them. Threads
-    of one process that analyse every frame, up to 32 of them, hand the images on and pass over the
-    file once. Other runs, and those with a checkpoint, pass over it twice, or once if memory
+    of one process, up to 32 of them, hand the images on and pass over the file once. Other
+    backends, runs with a checkpoint, and frames chosen one by one need two passes, or one if memory
     holds the decoded frames.
 
     Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
@@ -60,9 +60,9 @@ def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame without a
         cell, or with an atom more than 16,383 cells away, and `UnsupportedError` where frames are
-        not in order, their images take more than 2 GiB, or the topology lacks bonds or masses that
-        "tor" needs. Frames that are left out by ``on_error="skip"`` are named in a warning: an
-        atom may move by more than half a cell meanwhile.
+        not in order, images that are kept for a second pass take more than 2 GiB, or the topology
+        lacks bonds or masses that "tor" needs. Frames that are left out by ``on_error="skip"`` are
+        named in a warning: an atom may move by more than half a cell meanwhile.
 
     Raises
     ------
@@ -171,11 +171,31 @@ class _Joined(NamedTuple):
     right: "_Noted | _Joined"
 
 
-_A = np.ndarray
-#: Number of the first and of the last frame; positions in them in units of the cell's vectors;
-#: images in the last one, and those that are noted, all relative to the first; cells of the first
-#: and of the last frame, and frames whose cell changes by more than half.
-Images = tuple[int, int, _A, _A, _A, _Noted | _Joined, _A, _A]
+@dataclass(frozen=True)
+class Counts:
+    """Images counted over frames `first` to `last`, relative to the first of them.
+
+    Attributes
+    ----------
+    ends : numpy.ndarray, shape (2, n_followed, 3)
+        Positions in the first and in the last frame, or centers of molecules, Å.
+    dimensions : numpy.ndarray of float32, shape (2, 6)
+        Cells of these frames, Å and degrees.
+    moved : numpy.ndarray, shape (n_followed, 3)
+        Images in the last frame.
+    noted : _Noted or _Joined
+        Images in frames between.
+    changes : numpy.ndarray of int64
+        Frames whose cell differs by more than half from that of the frame before.
+    """
+
+    first: int
+    last: int
+    ends: np.ndarray
+    dimensions: np.ndarray
+    moved: np.ndarray
+    noted: _Noted | _Joined
+    changes: np.ndarray
 
 
 class CoreNoJump:
@@ -189,7 +209,9 @@ class CoreNoJump:
 
     def __init__(self, n_atoms: int, followed: np.ndarray):
         self._made_of = n_atoms, followed
+        self._followed = followed
         self._core = _core.NoJump(n_atoms, followed)
+        self._of_ends = _core.NoJump(len(followed), np.arange(len(followed)))
 
     def __reduce__(self) -> tuple[type, tuple]:
         return CoreNoJump, self._made_of
@@ -227,13 +249,17 @@ class CoreNoJump:
         """Make what finds the images in some frames, which increase."""
         return NoJumpScan(self, frames)
 
-    def count(self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray) -> Any:
-        """Count images over frames: places in the first and last one, images there and in rows."""
-        return self._core.scan(positions, dimensions, rows)
+    def count(
+        self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Count images over frames: positions in the first and last, images there and in rows."""
+        ends = np.stack([positions[k].take(self._followed, axis=0) for k in (0, -1)])
+        return ends, *self._core.scan(positions, dimensions, rows)
 
-    def between(self, last: np.ndarray, first: np.ndarray, cell: np.ndarray) -> np.ndarray:
-        """Count images from one frame to the next, by places in units of the cell's vectors."""
-        return -np.rint(first - last).astype(np.int64)
+    def between(self, ends: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
+        """Count images from one frame to the next."""
+        moved, _ = self._of_ends.scan(ends, dimensions, np.zeros(0, np.int64))
+        return moved.astype(np.int32)
 
     def counted(self, images: np.ndarray) -> np.ndarray:
         """Images as they are kept; `OverflowError` where an atom has moved by more cells."""
@@ -291,7 +317,7 @@ class CoreSteps:
         if len(state) == len(positions):
             self.move(positions, rows, state[rows])
         elif len(rows):
-            *_, steps = self.steps(_of_rows(positions, rows), dimensions[rows])
+            _, steps = self.steps(_of_rows(positions, rows), dimensions[rows])
             self.move(positions, rows, state + steps)
         return refused
 
@@ -303,26 +329,26 @@ class CoreSteps:
         """Make what finds the steps up to some frames, which increase."""
         return NoJumpScan(self, frames)
 
-    def count(self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray) -> Any:
+    def count(
+        self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
         """Add up steps over frames: centers in the first and last one, steps there and in rows."""
-        centers, _, steps = self.steps(positions, dimensions)
-        return centers[0], centers[-1], steps[-1], steps[rows]
+        centers, steps = self.steps(positions, dimensions)
+        return centers[[0, -1]], steps[-1], steps[rows]
 
-    def between(self, last: np.ndarray, first: np.ndarray, cell: np.ndarray) -> np.ndarray:
-        """Find the step from one frame to the next, by centers and the cell of the next one."""
-        return _added(_core.molecule_steps(np.stack([last, first]), np.stack([cell, cell])))[1]
+    def between(self, ends: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
+        """Find the steps from one frame to the next, by centers."""
+        return _added(_core.molecule_steps(ends, _core.cell_vectors(dimensions)))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Steps as they are kept; `OverflowError` where they are too many."""
         return _added(steps)
 
-    def steps(
-        self, positions: np.ndarray, dimensions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find centers, cells, and steps from the first frame to each."""
+    def steps(self, positions: np.ndarray, dimensions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find centers, and steps from the first frame to each."""
         found = _core.centers(positions, self._columns, self._sizes, self._weights)
         centers, cells = found.astype(np.float64), _core.cell_vectors(dimensions)
-        return centers, cells, _added(_core.molecule_steps(centers, cells))
+        return centers, _added(_core.molecule_steps(centers, cells))
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
         """Move molecules in some rows of a block by steps."""
@@ -343,7 +369,7 @@ def _of_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def _added(steps: np.ndarray) -> np.ndarray:
     """Steps that were added; `OverflowError` where they are too many."""
-    if steps.size and np.abs(steps).max() > MOST_STEPS:
+    if _largest(steps) > MOST_STEPS:
         raise OverflowError("nojump: a molecule has moved too far to be followed")
     return steps
 
@@ -369,7 +395,7 @@ class _InTurn:
         rows = _readable(dimensions, refused)
         steps = self._of.no_states(0)
         if len(rows):
-            centers, cells, steps = self._of.steps(_of_rows(positions, rows), dimensions[rows])
+            centers, steps = self._of.steps(_of_rows(positions, rows), dimensions[rows])
         with self._changed:
             self._changed.wait_for(lambda: self._next is None or self._next >= number)
             if self._next != number:
@@ -377,7 +403,8 @@ class _InTurn:
             begin = self._steps
             if len(rows):
                 if self._last is not None:
-                    begin = begin + self._of.between(self._last, centers[0], cells[0])
+                    ends, of_next = np.stack([self._last, centers[0]]), dimensions[rows[[0, 0]]]
+                    begin = begin + self._of.between(ends, of_next)
                 self._steps, self._last = _added(begin + steps[-1]), centers[-1]
             self._next += 1
             self._changed.notify_all()
@@ -402,7 +429,7 @@ class NoJumpScan:
     def __init__(self, nojump: CoreNoJump | CoreSteps, wanted: np.ndarray):
         self._nojump, self._wanted = nojump, wanted
 
-    def compute(self, block: Block) -> Images | None:
+    def compute(self, block: Block) -> Counts | None:
         """Count images over neighbouring frames; None where there are none.
 
         Of a frame that was left out, those in the next one are noted.
@@ -410,33 +437,36 @@ class NoJumpScan:
         if len(block) == 0:
             return None
         frames, dimensions, wanted = block.frames, block.dimensions, self._wanted
-        noted = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
-        rows = np.searchsorted(frames, noted).astype(np.int64)
-        first, last, moved, images = self._nojump.count(block.raw[0], dimensions, rows)
+        noted_frames = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
+        rows = np.searchsorted(frames, noted_frames).astype(np.int64)
+        ends, moved, images = self._nojump.count(block.raw[0], dimensions, rows)
         cells = _core.cell_vectors(dimensions)
         changes = frames[1:][changed(cells, lengths_only=self._nojump.lengths_only)]
-        found = first, last, moved, _Noted(noted, images), cells[[0, -1]], changes
-        return int(frames[0]), int(frames[-1]), *found
+        noted = _Noted(noted_frames, images)
+        first, last = int(frames[0]), int(frames[-1])
+        return Counts(first, last, ends, dimensions[[0, -1]], moved, noted, changes)
 
-    def merge(self, left: Images | None, right: Images | None) -> Images | None:
+    def merge(self, left: Counts | None, right: Counts | None) -> Counts | None:
         """Join the counts of neighbours, in which whole numbers add up exactly."""
         if left is None or right is None:
             return right if left is None else left
-        begin, left_end, first, left_last, left_moved, left_noted, left_cells, left_changes = left
-        right_begin, end, right_first, last, right_moved, right_noted, *right_ends = right
-        right_cells, right_changes = right_ends
         nojump = self._nojump
-        between = left_moved + nojump.between(left_last, right_first, right_cells[0])
-        moved = nojump.counted(right_moved + between)
-        crossed = self._wanted[(self._wanted > left_end) & (self._wanted <= right_begin)]
-        noted = _Joined(left_noted, crossed, nojump.counted(between), right_noted)
-        ends = np.stack([left_cells[1], right_cells[0]])
-        met = changed(ends, lengths_only=nojump.lengths_only)
-        changes = np.concatenate([left_changes, np.array([right_begin])[met], right_changes])
-        ends = np.stack([left_cells[0], right_cells[1]])
-        return begin, end, first, last, moved, noted, ends, changes
+        ends = np.stack([left.ends[1], right.ends[0]])
+        dimensions = np.stack([left.dimensions[1], right.dimensions[0]])
+        between = left.moved + nojump.between(ends, dimensions)
+        crossed = self._wanted[(self._wanted > left.last) & (self._wanted <= right.first)]
+        met = changed(_core.cell_vectors(dimensions), lengths_only=nojump.lengths_only)
+        return Counts(
+            left.first,
+            right.last,
+            np.stack([left.ends[0], right.ends[1]]),
+            np.stack([left.dimensions[0], right.dimensions[1]]),
+            nojump.counted(right.moved + between),
+            _Joined(left.noted, crossed, nojump.counted(between), right.noted),
+            np.concatenate([left.changes, np.array([right.first])[met], right.changes]),
+        )
 
-    def states(self, merged: Images | None) -> tuple[np.ndarray, np.ndarray]:
+    def states(self, merged: Counts | None) -> tuple[np.ndarray, np.ndarray]:
         """Images in each frame that is wanted, and frames whose cell changes by more than half.
 
         The images are int16, of shape (n_wanted, n_followed, 3), and steps of molecules int64: 0
@@ -445,8 +475,9 @@ class NoJumpScan:
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:
             return found, np.zeros(0, np.int64)
-        self._place(merged[5], np.zeros(found.shape[1:], np.int64), found)
-        return found, merged[7]
+        begin = np.zeros(found.shape[1:], np.result_type(found.dtype, np.int32))
+        self._place(merged.noted, begin, found)
+        return found, merged.changes
 
     def _place(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
         """Place noted images among those of all frames, given those that they begin with."""
@@ -513,8 +544,8 @@ def _largest(numbers: np.ndarray) -> int:
 
 def _counted(images: np.ndarray) -> np.ndarray:
     """Images as int16; `OverflowError` where an atom has moved by more cells."""
-    if images.size and np.abs(images).max() > np.iinfo(np.int16).max:
-        raise OverflowError(f"nojump: an atom has moved by {np.abs(images).max()} cells")
+    if _largest(images) > np.iinfo(np.int16).max:
+        raise OverflowError(f"nojump: an atom has moved by {_largest(images)} cells")
     return images.astype(np.int16)
 
 

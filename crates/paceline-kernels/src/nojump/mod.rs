@@ -39,9 +39,6 @@ pub struct NoJump {
 /// Images counted over neighbouring frames, relative to the first of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scan {
-    /// Positions in the first and in the last frame, in units of the cell's vectors.
-    pub first: Vec<[f64; 3]>,
-    pub last: Vec<[f64; 3]>,
     /// Images in the last frame.
     pub moved: Vec<Images>,
     /// Images in the frames that were asked for, one after another.
@@ -217,9 +214,9 @@ impl NoJump {
             Err(no_cell) => Err(refusal(&without_cell(no_cell))),
         };
         let steps: Vec<_> = cells.iter().enumerate().map(step).collect::<Result<_>>()?;
-        let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+        if steps.is_empty() {
             return Err(refusal("there are no frames"));
-        };
+        }
         let mut followed = Followed::new(&vec![[0; 3]; self.atoms.len()]);
         let mut noted = vec![[0; 3]; rows.len() * self.atoms.len()];
         let notes = Notes {
@@ -229,15 +226,7 @@ impl NoJump {
         let frames = Frames::Read(positions);
         let gone_on = followed.go_on(&self.atoms, frames, &steps, notes);
         gone_on.map_err(|stop| refusal(&self.too_far(stop.atom)))?;
-        let fractional = |step: &Step| {
-            let frame = &positions[step.frame.clone()];
-            let fractional = step.cell.fractions();
-            let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
-            self.atoms.iter().map(of_atom).collect()
-        };
         Ok(Scan {
-            first: fractional(first),
-            last: fractional(last),
             moved: followed.images(self.atoms.len()),
             noted,
         })

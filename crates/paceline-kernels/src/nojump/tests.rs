@@ -65,9 +65,10 @@ fn parts_add_up_to_the_whole() {
     for cut in 1..x.len() {
         let left = task.scan(&positions[..3 * cut], &cells[..6 * cut], &[]);
         let right = task.scan(&positions[3 * cut..], &cells[6 * cut..], &[]);
-        let (left, right) = (left.expect("frames"), right.expect("frames"));
-        let between = (right.first[0][0] - left.last[0][0]).round_ties_even() as i16;
-        let moved = left.moved[0][0] - between + right.moved[0][0];
+        let ends = cut - 1..cut + 1;
+        let between = task.scan(&positions[3 * ends.start..3 * ends.end], &cells[..12], &[]);
+        let [left, between, right] = [left, between, right].map(|one| one.expect("frames"));
+        let moved = left.moved[0][0] + between.moved[0][0] + right.moved[0][0];
         assert_eq!(moved, whole.moved[0][0], "cut at {cut}");
     }
 }
