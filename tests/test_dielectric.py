@@ -5,6 +5,7 @@ import warnings
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers import virtual_sites
 from MDAnalysis.analysis import dielectric as theirs_module
 from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC, TPR, XTC
 
@@ -86,6 +87,38 @@ def test_same_bits_on_every_backend(where):
         return [found[name].tobytes() for name in ("moments", "M", "M2", "fluct", "eps")]
 
     assert bits(**where) == bits(backend="serial") == bits(block_frames=1)
+
+
+@pytest.mark.parametrize("model", [virtual_sites.TIP4P, virtual_sites.TIP5P], ids=["four", "five"])
+def test_water_with_virtual_sites(model, where, tmp_path):
+    """A TPR file has no bonds of them, and they have the charge of the oxygen."""
+    universe, whole = virtual_sites.write_waters(tmp_path / "water.trr", model)
+    water = paceline.Universe(universe._topology, str(tmp_path / "water.trr")).atoms
+    moments = np.einsum("a,fax->fx", universe.atoms.charges, whole)
+    found = DielectricConstant(water[::-1]).run(**where).results
+    np.testing.assert_allclose(found.moments, moments, atol=1e-3)
+    np.testing.assert_allclose(found.fluct, moments.var(axis=0), atol=1e-2)
+    found = DipoleAutocorrelation(water).run(**where).results
+    wanted = (moments[1:] * moments[:-1]).sum(axis=1).mean()
+    assert found.timeseries[1] == pytest.approx(wanted, abs=1e-2)
+    with pytest.raises(
+        UnsupportedError, match=r"30 of 30 are .* (0\.482|1\.04) e; take all of its atoms"
+    ):
+        DielectricConstant(water.select_atoms("not name MW LP1 LP2"))
+
+
+def test_sites_without_masses_are_not_known(tmp_path):
+    frames = [[[1, 1, 1], [2, 1, 1], [1.5, 1, 1]]]
+    guessed = made(tmp_path, frames, charges=[0.5, 0.5, -1]).atoms
+    words = "as of virtual sites; virtual sites are known by a mass of 0, and the topology has no"
+    with pytest.raises(UnsupportedError, match=words):
+        DielectricConstant(guessed)
+    guessed.universe.add_TopologyAttr("masses", [16, 1, 0])
+    moments = DielectricConstant(guessed).run().results.moments
+    np.testing.assert_allclose(moments, [[0, 0, 0]], atol=1e-6)
+    guessed.universe.add_TopologyAttr("masses", [16, 1, 2])
+    with pytest.raises(UnsupportedError, match=r"as of virtual sites$"):
+        DielectricConstant(guessed)
 
 
 def test_registered_runs_use_it_where_they_can(monkeypatch):

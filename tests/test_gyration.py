@@ -6,6 +6,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from helpers import virtual_sites
 
 import paceline
 from paceline.analysis.gyration import Gyration
@@ -110,6 +111,16 @@ def test_compounds_are_mdanalysis_s_groups(compound, universe, theirs):
         ):
             wanted = [getattr(one, method)() for one in groups]
             np.testing.assert_allclose(found[name][k], wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_virtual_sites_are_of_the_fragment_of_their_water(tmp_path):
+    made, whole = virtual_sites.write_waters(tmp_path / "water.trr", virtual_sites.TIP4P)
+    waters = paceline.Universe(made._topology, str(tmp_path / "water.trr")).atoms
+    gyration = Gyration(waters, compound="fragments", weights=None)
+    found = gyration.run(transforms=[paceline.transform.unwrap()]).results
+    assert found.compounds.tolist() == list(range(virtual_sites.N_WATERS))
+    spreads = np.sqrt(whole.reshape(len(whole), -1, 4, 3).var(axis=2).sum(axis=2))
+    np.testing.assert_allclose(found.rg, spreads, rtol=1e-3)
 
 
 def test_without_weights_it_is_mdtraj_s(adk_xtc):

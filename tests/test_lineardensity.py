@@ -5,6 +5,7 @@ import warnings
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers import virtual_sites
 from MDAnalysis.analysis import lineardensity as theirs_module
 from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
@@ -65,6 +66,17 @@ def test_water_in_a_cube_is_theirs(grouping):
         found = LinearDensity(ours.select_atoms(select), grouping, binsize).run()
         assert found.results.x.mass_density.any()
         assert_equal(found, wanted)
+
+
+def test_virtual_sites_are_of_the_fragment_of_their_water(tmp_path):
+    made, _ = virtual_sites.write_waters(tmp_path / "water.trr", virtual_sites.TIP4P)
+    waters = paceline.Universe(made._topology, str(tmp_path / "water.trr")).atoms
+    found, wanted = (
+        LinearDensity(waters, grouping, 2.0).run(transforms=[paceline.transform.unwrap()])
+        for grouping in ("fragments", "residues")
+    )
+    assert found.results.x.mass_density.any()
+    assert_equal(found, wanted)
 
 
 @pytest.mark.parametrize("grouping", ["atoms", "residues"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers import virtual_sites
 from MDAnalysis.analysis import msd
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
@@ -98,6 +99,22 @@ def test_centers_of_mass(adk):
     for lag in (1, 10, 60):
         squares = ((centers[lag:] - centers[:-lag]) ** 2).sum(axis=2).mean(axis=0)
         np.testing.assert_allclose(found.results.msds_by_particle[lag], squares, rtol=1e-9)
+
+
+def test_centers_of_water_with_virtual_sites(tmp_path):
+    """TPR files have no bonds of them: they are of their water, and weigh nothing."""
+    made, whole = virtual_sites.write_waters(tmp_path / "water.trr", virtual_sites.TIP4P)
+    universe = paceline.Universe(made._topology, str(tmp_path / "water.trr"))
+    whole = whole.reshape(len(whole), -1, 4, 3)
+    centers = np.average(whole, axis=2, weights=virtual_sites.TIP4P[1])
+    unwrap = [paceline.transform.unwrap()]
+    for select in ("all", "not name MW"):
+        found = EinsteinMSD(universe, select, compound="fragments").run(transforms=unwrap)
+        assert found.n_particles == virtual_sites.N_WATERS
+        squares = ((centers[10:] - centers[:-10]) ** 2).sum(axis=2).mean(axis=0)
+        np.testing.assert_allclose(found.results.msds_by_particle[10], squares, rtol=1e-4)
+    with pytest.raises(SelectionError, match=r"the one of .* has no mass, so no center$"):
+        EinsteinMSD(universe, "name MW", compound="fragments")
 
 
 def test_masses_that_nobody_knows_are_told_of():

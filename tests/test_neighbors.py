@@ -5,6 +5,7 @@ from collections import Counter
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers import virtual_sites
 from MDAnalysis.lib.distances import capped_distance, distance_array, self_capped_distance
 
 import paceline
@@ -109,6 +110,17 @@ def test_neighbors_and_rdf_leave_out_the_same_pairs(kind, tmp_path):
     assert InterRDF(atoms, atoms, **options).run().results.count.sum() == 2 * len(wanted)
     counts = InterRDF_s(made, [(atoms, atoms)], **options).run().results.count[0].sum(axis=2)
     assert sorted((i, j) for i, j in np.argwhere(counts) if j < i) == sorted(wanted)
+
+
+def test_virtual_sites_are_of_the_fragment_of_their_water(tmp_path):
+    made, _ = virtual_sites.write_waters(tmp_path / "water.trr", virtual_sites.TIP4P, n_frames=2)
+    atoms = paceline.Universe(made._topology, str(tmp_path / "water.trr")).atoms
+    by_fragment, by_residue = (
+        NeighborList(atoms, cutoff=5.0, exclude_same=kind).run().results.pairs
+        for kind in ("fragment", "residue")
+    )
+    assert len(by_fragment) > 100
+    np.testing.assert_array_equal(by_fragment, by_residue)
 
 
 def test_bad_input_of_neighbors(universe, adk_in_water):

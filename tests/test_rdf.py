@@ -455,10 +455,11 @@ def test_centers_of_compounds_are_those_of_mdanalysis(selections, compounds, cen
     assert wanted.sum() > 20
     np.testing.assert_array_equal(found.results.count, wanted)
     if selections[0].startswith("name OW HW*") and center == "mass":
-        # Virtual sites have no mass, and need no bonds.
+        # Virtual sites have no mass. Without bonds, they are of the molecule of their residue.
         groups = [ours.select_atoms("resname SOL and resid 300-900")] * 2
-        found = InterRDF(*groups, compound=compounds, center=center, **options).run()
-        np.testing.assert_array_equal(found.results.count, wanted)
+        for kinds in (compounds, "fragments", "molecules"):
+            found = InterRDF(*groups, compound=kinds, center=center, **options).run()
+            np.testing.assert_array_equal(found.results.count, wanted)
     # As they are, compounds that cross a face have other centers.
     apart = InterRDF(*groups, compound=compounds, center=center, unwrap=False, **options).run()
     assert not np.array_equal(apart.results.count, wanted)

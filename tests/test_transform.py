@@ -10,6 +10,7 @@ import warnings
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers import virtual_sites
 from MDAnalysis import transformations
 from MDAnalysis.lib.distances import apply_PBC
 from MDAnalysis.lib.mdamath import triclinic_vectors
@@ -24,7 +25,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
-from paceline.transform import molecules
+from paceline.transform import base, molecules
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -301,7 +302,7 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
 
     monkeypatch.setattr(molecules._core, "NearPairs", NearPairs)
     atoms = np.arange(len(universe.atoms))
-    fragments = molecules.fragments_of(universe, molecules.bonds_of(universe, "unwrap"))
+    fragments = molecules.fragments_of(universe, molecules.molecular_bonds_of(universe, "unwrap"))
     pairs, alone = molecules._nearest_contacts(universe, atoms, fragments)
     places = universe.atoms.positions[pairs]
     lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
@@ -645,14 +646,115 @@ def test_missing_bonds_are_named(ours):
 
 
 def test_divided_residues_are_named(ours):
-    water = ours.select_atoms("resname SOL").indices[:8]
-    # GROMACS's four-site water: the virtual site has no bond.
-    with pytest.warns(PacelineWarning, match=r"2 residues \(SOL 215, SOL 216\)"):
-        transform.unwrap().atoms(water, ours)
+    made = four_sites(masses=None, bonds=O_H)
+    words = r"2 residues \(SOL 1, SOL 2\).* a mass of 0, and the topology has no masses of its own"
+    with pytest.warns(PacelineWarning, match=words):
+        transform.unwrap().atoms(np.arange(8), made)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        transform.unwrap().atoms(water[[0, 1, 2, 4]], ours)
+        transform.unwrap().atoms(np.array([0, 1, 2, 4]), made)
         transform.unwrap().atoms(np.arange(10), ours)
+        transform.unwrap().atoms(ours.select_atoms("resname SOL").indices[:8], ours)
+
+
+def four_sites(masses, bonds, residues=(0, 0, 0, 0, 1, 1, 1, 1)):
+    """Two waters, of four sites each, by whatever a topology says of them."""
+    made = MDAnalysis.Universe.empty(8, n_residues=max(residues) + 1, atom_resindex=residues)
+    made.add_TopologyAttr("names", ["OW", "HW1", "HW2", "MW"] * 2)
+    made.add_TopologyAttr("resnames", ["SOL"] * len(made.residues))
+    made.add_TopologyAttr("resids", np.arange(len(made.residues)) + 1)
+    made.add_TopologyAttr("bonds", bonds)
+    if masses is None:
+        made.guess_TopologyAttrs(to_guess=["masses"])
+    else:
+        made.add_TopologyAttr("masses", masses)
+    return made
+
+
+O_H = [(0, 1), (0, 2), (4, 5), (4, 6)]
+TWO, O_FIRST, SITE_FIRST = (0, 0, 0, 0, 1, 1, 1, 1), [16, 1, 1, 0] * 2, [0, 16, 1, 1] * 2
+
+
+@pytest.mark.parametrize(
+    ("masses", "bonds", "residues", "added"),
+    [
+        (O_FIRST, O_H, TWO, [(0, 3), (4, 7)]),
+        (SITE_FIRST, [(1, 2), (1, 3), (5, 6), (5, 7)], TWO, [(1, 0), (5, 4)]),
+        ([16, 1, 1, 0, 16, 0, 0, 0], O_H[:2], TWO, [(0, 3), (4, 5), (4, 6), (4, 7)]),
+        ([14, 14, 0, 0, 16, 1, 1, 0], O_H, TWO, [(0, 3), (4, 7)]),
+        (O_FIRST, [*O_H, (1, 3)], TWO, [(4, 7)]),
+        (O_FIRST, O_H, (0, 0, 0, 1, 2, 2, 2, 2), [(4, 7)]),
+        (O_FIRST, O_H, (0, 0, 0, 0, 0, 0, 0, 0), []),
+        (O_FIRST, O_H[:3], TWO, [(0, 3)]),
+        ([0] * 8, O_H, TWO, []),
+        (None, O_H, TWO, []),
+    ],
+    ids=[
+        *("four sites", "the site first", "an atom alone", "equal masses", "a bond of its own"),
+        *("a residue of its own", "two molecules", "a hydrogen alone", "no masses", "guessed"),
+    ],
+)
+def test_sites_are_of_the_molecule_of_their_residue(masses, bonds, residues, added):
+    universe = four_sites(masses, bonds, residues)
+    found = base.molecular_bonds_of(universe, "unwrap")
+    assert found[: len(bonds)].tolist() == [list(bond) for bond in bonds]
+    assert [tuple(bond) for bond in found[len(bonds) :].tolist()] == added
+
+
+def test_bonds_of_sites_in_the_topology_are_kept():
+    """Amber's topologies have them: OPC water."""
+    universe = MDAnalysis.Universe(datafiles.PRM19SBOPC)
+    sites = universe.select_atoms("name EPW")
+    assert (len(sites), sites.masses.any()) == (6, False)
+    bonds = base.bonds_of(universe, "unwrap")
+    assert np.array_equal(base.molecular_bonds_of(universe, "unwrap"), bonds)
+    found = base.fragindices_of(universe.atoms, "unwrap")
+    assert np.array_equal(found, universe.atoms.fragindices)
+
+
+def test_fragments_are_numbered_as_mdanalysis_s(ours, theirs):
+    rest = theirs.select_atoms("not name MW")
+    found = base.fragindices_of(ours.atoms, "wrap")
+    _, expected = np.unique(rest.fragindices, return_inverse=True)
+    assert np.array_equal(found[rest.indices], expected)
+    waters = found[theirs.select_atoms("resname SOL").indices].reshape(-1, 4)
+    assert (waters == waters[:, :1]).all()
+
+
+def positions_of_all(block):
+    return block.positions
+
+
+@pytest.mark.parametrize("model", [virtual_sites.TIP4P, virtual_sites.TIP5P], ids=["four", "five"])
+def test_sites_move_with_their_water(model, where, tmp_path):
+    made, whole = virtual_sites.write_waters(tmp_path / "water.trr", model)
+    atoms = paceline.Universe(made._topology, str(tmp_path / "water.trr")).atoms
+    n, masses = len(model[0]), np.array(model[1])
+
+    def places(*transforms):
+        series = paceline.TimeSeries(positions_of_all, atoms)
+        found = series.run(transforms=transforms, block_frames=8, **where).results.timeseries
+        waters = found.reshape(len(found), -1, n, 3)
+        return waters, waters[:, :, 1:] - waters[:, :, :1]
+
+    expected = whole.reshape(len(whole), -1, n, 3)
+    from_oxygen = expected[:, :, 1:] - expected[:, :, :1]
+    _, broken = places()
+    assert np.abs(broken - from_oxygen)[:, :, 2:].max() > 15
+    unwrap, tor = transform.unwrap(), transform.nojump(scheme="tor")
+    for steps in (
+        [unwrap],
+        [unwrap, tor],
+        [unwrap, transform.nojump("name OW", scheme="tor")],
+        [unwrap, transform.wrap(compound="fragments")],
+    ):
+        waters, found = places(*steps)
+        np.testing.assert_allclose(found, from_oxygen, atol=1e-4)
+        if steps[1:] == [tor]:
+            centers, moved = (
+                np.average(one - one[0], axis=2, weights=masses) for one in (waters, expected)
+            )
+            np.testing.assert_allclose(centers, moved, atol=1e-3)
 
 
 def ring(places, edge, *, closed):

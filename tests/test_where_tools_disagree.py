@@ -18,6 +18,7 @@ from MDAnalysis.analysis import (
     rdf,
     rms,
 )
+from MDAnalysis.analysis import dielectric as dielectric_of_mdanalysis
 from MDAnalysis.analysis import msd as msd_of_mdanalysis
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
@@ -25,6 +26,7 @@ from MDAnalysis.lib.correlations import autocorrelation
 from MDAnalysis.lib.distances import calc_angles, minimize_vectors
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysis.transformations import NoJump
+from MDAnalysis.transformations import unwrap as unwrap_of_mdanalysis
 from MDAnalysisTests import datafiles
 from scipy.spatial.transform import Rotation
 from test_hydrogenbonds import Blinking, make
@@ -37,6 +39,7 @@ from benchmarks.agreement.case import Case, Peer
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.base import POLAR_HYDROGENS
 from paceline.analysis.contacts import ContactMap
+from paceline.analysis.dielectric import DielectricConstant
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import Dihedral, Ramachandran
 from paceline.analysis.distances import Angles
@@ -53,7 +56,7 @@ from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
-from paceline.transform import nojump
+from paceline.transform import nojump, unwrap
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
 #: Who is right.
@@ -652,6 +655,52 @@ def test_nojump_in_some_frames(tmp_path):
         "`NoJump` in every tenth frame",
         "stays, and a warning",
         "crosses it ten times in 100 frames",
+        "paceline",
+    )
+
+
+def positions_of_all(block):
+    return block.positions
+
+
+def test_virtual_sites_of_water(tmp_path):
+    path = str(tmp_path / "wrapped.trr")
+    theirs = MDAnalysis.Universe(datafiles.TPR, datafiles.XTC)
+    with MDAnalysis.Writer(path, len(theirs.atoms)) as writer:
+        for _ in theirs.trajectory:
+            theirs.atoms.wrap()
+            writer.write(theirs.atoms)
+    theirs, ours = (kind(datafiles.TPR, path) for kind in (MDAnalysis.Universe, paceline.Universe))
+    water = theirs.select_atoms("resname SOL")[:8000]
+    theirs.trajectory.add_transformations(unwrap_of_mdanalysis(water))
+    sites = water.positions.reshape(-1, 4, 3)
+    sites = sites - sites[:, :1]
+    assert np.linalg.norm(sites[:, 1:3], axis=2).max() < 1
+    water = ours.select_atoms("resname SOL")
+    series = paceline.TimeSeries(positions_of_all, water).run(transforms=[unwrap()])
+    found = series.results.timeseries.reshape(10, -1, 4, 3).astype(float)
+    found = found - found[:, :, :1]
+    lengths = np.linalg.norm(found, axis=3)
+    check_row(
+        "farthest MW from its oxygen",
+        f"{np.linalg.norm(sites[:, 3], axis=1).max():.1f} Å",
+        f"{lengths[:, :, 3].max():.1f} Å",
+        "paceline",
+    )
+    bisector = found[:, :, 1] + found[:, :, 2]
+    bisector /= np.linalg.norm(bisector, axis=2)[:, :, np.newaxis]
+    np.testing.assert_allclose(found[:, :, 3], 0.15 * bisector, atol=0.02)
+    dipoles = (found * water.charges.reshape(-1, 4, 1)).sum(axis=2)
+    assert np.linalg.norm(dipoles, axis=2).mean() * 4.80320 == pytest.approx(2.18, abs=0.005)
+    dielectric = DielectricConstant(water).run().results
+    np.testing.assert_allclose(dielectric.moments, dipoles.sum(axis=1), atol=1e-3)
+    water = theirs.select_atoms("resname SOL")
+    with pytest.raises(NotImplementedError, match="free charges"):
+        dielectric_of_mdanalysis.DielectricConstant(water).run()
+    check_row(
+        "dielectric constant of that water",
+        "refused, as charged",
+        f"{dielectric.eps_mean:.1f}",
         "paceline",
     )
 

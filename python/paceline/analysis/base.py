@@ -26,16 +26,13 @@ from paceline.analysis.interfaces import (
 )
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.errors import NotRunError, UnsupportedError, with_script_advice
+from paceline.errors import NotRunError, UnsupportedError
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
-from paceline.transform.base import Transform, check_static
+from paceline.transform.base import Transform, check_static, fragindices_of
 
-#: Values of `exclude_same`, and the attributes of atoms that they compare.
-SHARED = {
-    **{"residue": "resindices", "segment": "segindices"},
-    **{"chain": "chainIDs", "fragment": "fragindices"},
-}
+#: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
+SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 #: Hydrogens that may be donated, as a selection by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 #: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
@@ -410,20 +407,19 @@ def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int
 
 def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
     """Label atoms, those of one residue, segment, chain or fragment alike, for `exclude_same`."""
-    if kind not in SHARED:
+    if kind not in (*SHARED, "fragment"):
         raise ValueError(
             f"exclude_same must be None, 'residue', 'segment', 'chain' or 'fragment', not {kind!r}"
         )
+    if kind == "fragment":
+        return fragindices_of(atomgroup, "exclude_same='fragment'")
     try:
         return np.asarray(getattr(atomgroup, SHARED[kind]))
     except AttributeError as error:
-        lacking = "bonds" if kind == "fragment" else SHARED[kind]
-        lack = UnsupportedError(
-            f"exclude_same={kind!r} needs {lacking}, which the topology has not ({error}): load "
-            "one that has them"
-        )
-        advice = ", or guess bonds with universe.atoms.guess_bonds()"
-        raise with_script_advice(lack, advice) from error
+        raise UnsupportedError(
+            f"exclude_same={kind!r} needs {SHARED[kind]}, which the topology has not ({error}): "
+            "load one that has them"
+        ) from error
 
 
 def check_order(analysis: AnalysisBase) -> None:

@@ -15,7 +15,12 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import CoreTransform, bonds_of, fragments_of
+from paceline.transform.base import (
+    CoreTransform,
+    advice_on_sites,
+    fragments_of,
+    molecular_bonds_of,
+)
 
 #: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
 NEUTRAL = 1e-5
@@ -47,20 +52,26 @@ class _DipoleAnalysis(AnalysisBase):
     def _find_bonds(self) -> np.ndarray:
         """Find the bonds within the group, of its own numbers, of neutral and bonded parts."""
         universe, atoms = self.atomgroup.universe, self.atomgroup.indices
-        bonds = bonds_of(universe, self.name)
-        molecules = fragments_of(universe, bonds)[atoms]
-        first, rows = np.unique(molecules, return_inverse=True)
-        charges = np.bincount(rows, weights=self._charges)
-        wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
-        if len(wrong):
-            raise UnsupportedError(
-                f"{self.name} needs neutral molecules: {len(wrong)} of {len(first)} are "
-                f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; take a "
-                "group without them, or add bonds that the topology lacks, as of virtual sites"
-            )
         order = np.argsort(atoms)
         if (np.diff(atoms[order]) == 0).any():
             raise UnsupportedError(f"{self.name}: the group holds an atom more than once")
+        bonds = molecular_bonds_of(universe, self.name)
+        fragments = fragments_of(universe, bonds)
+        first, rows = np.unique(fragments[atoms], return_inverse=True)
+        charges = np.bincount(rows, weights=self._charges)
+        wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
+        if len(wrong):
+            remedy = (
+                "take a group without them, or add bonds that the topology lacks, as of virtual "
+                f"sites{advice_on_sites(universe)}"
+            )
+            of_first = universe.atoms.charges[fragments == first[wrong[0]]]
+            if abs(of_first.sum()) <= NEUTRAL:
+                remedy = "take all of its atoms, virtual sites too"
+            raise UnsupportedError(
+                f"{self.name} needs neutral molecules: {len(wrong)} of {len(first)} are "
+                f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; {remedy}"
+            )
         inside = np.isin(bonds, atoms).all(axis=1)
         bonds = order[np.searchsorted(atoms[order], bonds[inside])]
         n_parts = len(np.unique(_core.fragments(len(atoms), bonds)))
@@ -87,7 +98,7 @@ class DielectricConstant(_DipoleAnalysis):
     ----------
     atomgroup : AtomGroup
         The atoms: all of each molecule, or a part of it that is bonded and neutral. The topology
-        must have charges and bonds.
+        must have charges and bonds; virtual sites need none, as in `paceline.transform.unwrap`.
     temperature : float
         Temperature of the simulation, K.
     make_whole : bool
@@ -229,7 +240,7 @@ class DipoleAutocorrelation(_DipoleAnalysis):
     ----------
     atomgroup : AtomGroup
         The atoms: all of each molecule, or a part of it that is bonded and neutral. The topology
-        must have charges and bonds.
+        must have charges and bonds; virtual sites need none, as in `paceline.transform.unwrap`.
     make_whole : bool
         Make molecules whole along their bonds; False saves time where they are, and needs no cell.
     fft : bool

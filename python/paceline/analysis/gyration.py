@@ -12,12 +12,12 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError, warn, with_script_advice
+from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import known_weights, masses_of
+from paceline.transform.base import compound_of_atoms, known_weights, masses_of
 
-#: Attributes of atoms that tell their compounds.
-COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
+#: Compounds that are measured each by itself.
+COMPOUNDS = ("residues", "segments", "fragments")
 #: Numbers that the core computes of a compound.
 N_NUMBERS = 9
 
@@ -210,14 +210,8 @@ class Gyration(AnalysisBase):
                 "compound must be 'group', 'residues', 'segments' or 'fragments', not "
                 f"{self.compound!r}"
             )
-        try:
-            return np.asarray(getattr(self.atomgroup, COMPOUNDS[self.compound]), dtype=np.int64)
-        except AttributeError:
-            error = UnsupportedError(
-                "compound='fragments' needs bonds, which the topology has not: give one that has "
-                "them"
-            )
-            raise with_script_advice(error, ", or guess them (u.atoms.guess_bonds())") from None
+        numbers = compound_of_atoms(self.atomgroup, self.compound, "Gyration")
+        return np.asarray(numbers, dtype=np.int64)
 
     def _check_shapes(self) -> None:
         """Raise `SelectionError` where a compound has less than two atoms that weigh anything."""

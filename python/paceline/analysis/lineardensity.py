@@ -15,9 +15,10 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
+from paceline.transform.base import compound_of_atoms
 
-#: Groups of atoms whose centers of mass may stand for them, and the attributes that number them.
-COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
+#: Groups of atoms whose centers of mass may stand for them.
+COMPOUNDS = ("residues", "segments", "fragments")
 #: Names of results that MDAnalysis deprecated, and their new ones.
 DEPRECATED = {
     "pos": "mass_density",
@@ -130,7 +131,9 @@ class LinearDensity(AnalysisBase):
         self.needs_whole = grouping != "atoms"
         columns = [self._of_atoms(name) for name in ("masses", "charges")]
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
-        self._numbers = None if grouping == "atoms" else self._of_atoms(COMPOUNDS[grouping])
+        self._numbers = None
+        if grouping != "atoms":
+            self._numbers = compound_of_atoms(self.atomgroup, grouping, self.name)
         self._of_group: tuple[np.ndarray, Compounds | None] = self._weights, None
         if self._finder is None and self._numbers is not None:
             try:
@@ -204,12 +207,11 @@ class LinearDensity(AnalysisBase):
         try:
             return np.asarray(getattr(self.atomgroup, attribute))
         except AttributeError:
-            wanted = "bonds" if attribute == "fragindices" else attribute
             error = UnsupportedError(
-                f"LinearDensity needs {wanted}, which the topology has not: take a topology with "
-                "them"
+                f"LinearDensity needs {attribute}, which the topology has not: take a topology "
+                "with them"
             )
-            advice = f", or add them, as by add_TopologyAttr({wanted!r}, ...)"
+            advice = f", or add them, as by add_TopologyAttr({attribute!r}, ...)"
             raise with_script_advice(error, advice) from None
 
     def _number_of_bins(self) -> int:

@@ -17,7 +17,13 @@ from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import choose_atoms, find_scan, masses_of
+from paceline.transform.base import (
+    advice_on_sites,
+    choose_atoms,
+    compound_of_atoms,
+    find_scan,
+    masses_of,
+)
 from paceline.transform.jumps import changed, warn_of_jumps
 
 #: Axes of each type of MSD.
@@ -92,7 +98,8 @@ class EinsteinMSD(AnalysisBase):
         MDAnalysis's option for frames at unequal distances, which are not supported.
     compound : {"atoms", "residues", "segments", "fragments"}
         Particles: the atoms, or the centers of mass of residues, segments or molecules, which must
-        be whole in each frame.
+        be whole in each frame. Virtual sites are of their molecule, as in
+        `paceline.transform.unwrap`.
     unwrap : {"auto", "tor", "lattice"} or None
         Undo jumps of the particles across the cell first, from frame to frame of the run: a
         particle must move by less than half a cell between two of them. "tor" adds up shortest
@@ -461,20 +468,17 @@ def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.nd
         raise ValueError(
             f"compound must be 'atoms', 'residues', 'segments' or 'fragments', not {compound!r}"
         )
-    try:
-        of_atoms, _ = getattr(atoms, COMPOUNDS[compound]), atoms.masses
-    except AttributeError as error:
-        raise UnsupportedError(
-            f"compound={compound!r} needs masses, and bonds for 'fragments', which the topology "
-            f"lacks ({error}): give one that has them, or guess them"
-        ) from error
+    of_atoms = compound_of_atoms(atoms, compound, "EinsteinMSD")
     order = np.argsort(of_atoms, kind="stable")
     _, firsts, numbers = np.unique(of_atoms[order], return_index=True, return_inverse=True)
     masses = masses_of(atoms, f"compound={compound!r}")[order]
     total = np.add.reduceat(masses, firsts)
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
-        raise SelectionError(f"compound={compound!r}: the one of {first} has no mass, so no center")
+        raise SelectionError(
+            f"compound={compound!r}: the one of {first} has no mass, so no center"
+            f"{advice_on_sites(atoms.universe)}"
+        )
     return order, masses / total[numbers], firsts
 
 

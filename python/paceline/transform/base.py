@@ -546,6 +546,68 @@ def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
     return _core.fragments(len(universe.atoms), bonds)
 
 
+def molecular_bonds_of(universe: Any, name: str) -> np.ndarray:
+    """Get what holds molecules together: all bonds, and one for each virtual site without any.
+
+    TPR files list no bonds of virtual sites, such as MW of four-site water. An atom without bonds
+    that has a mass of 0 belongs to the molecule of its residue: it is bonded to the heaviest atom
+    there, the first of these. It stays alone where masses are guessed, since 0 may be that of any
+    unknown atom, and where the other atoms of its residue are of several molecules or weigh
+    nothing. Raises what `bonds_of` does.
+    """
+    bonds = bonds_of(universe, name)
+    if _lacks_masses(universe):
+        return bonds
+    masses, residues = universe._topology.masses.values, universe.atoms.resindices
+    is_site = masses == 0
+    is_site[bonds] = False
+    sites = np.flatnonzero(is_site)
+    if len(sites) == 0:
+        return bonds
+    concerned = np.zeros(len(universe.residues), bool)
+    concerned[residues[sites]] = True
+    others = np.flatnonzero(concerned[residues] & ~is_site)
+    others = others[np.lexsort([-masses[others], residues[others]])]
+    numbers, firsts, places = np.unique(residues[others], return_index=True, return_inverse=True)
+    molecules = fragments_of(universe, bonds)[others]
+    n_apart = np.bincount(places, weights=molecules != molecules[firsts][places])
+    heaviest = others[firsts]
+    is_one = (n_apart == 0) & (masses[heaviest] > 0)
+    partners = np.full(len(universe.residues), -1)
+    partners[numbers[is_one]] = heaviest[is_one]
+    added = np.stack([partners[residues[sites]], sites], axis=1)
+    return np.concatenate([bonds, added[added[:, 0] >= 0]])
+
+
+def _lacks_masses(universe: Any) -> bool:
+    """Check for a topology without masses of its own, which may be guessed."""
+    attribute = getattr(universe._topology, "masses", None)
+    return attribute is None or bool(attribute.is_guessed)
+
+
+def advice_on_sites(universe: Any) -> str:
+    """Advise, at the end of a message on atoms without bonds, where sites cannot be known."""
+    if not _lacks_masses(universe):
+        return ""
+    return (
+        "; virtual sites are known by a mass of 0, and the topology has no masses of its own: take "
+        "one that has (TPR, PSF, PRMTOP, …)"
+    )
+
+
+def fragindices_of(group: Any, name: str) -> np.ndarray:
+    """Number the molecule of each atom, as MDAnalysis's `fragindices`; sites are of theirs.
+
+    Raises
+    ------
+    UnsupportedError
+        The topology has no bonds.
+    """
+    fragments = fragments_of(group.universe, molecular_bonds_of(group.universe, name))
+    numbers = np.cumsum(fragments == np.arange(len(fragments))) - 1
+    return numbers[fragments[group.indices]]
+
+
 def compound_of_atoms(group: Any, compound: str, name: str) -> np.ndarray:
     """Find the number of each atom's residue, segment, molecule or fragment, for `name`.
 
@@ -555,8 +617,7 @@ def compound_of_atoms(group: Any, compound: str, name: str) -> np.ndarray:
         The topology does not know the compounds.
     """
     if compound == "fragments":
-        bonds = bonds_of(group.universe, f"{name} by fragments")
-        return fragments_of(group.universe, bonds)[group.indices]
+        return fragindices_of(group, f"{name} by fragments")
     if compound == "molecules":
         if not hasattr(group, "molnums"):
             raise UnsupportedError(

@@ -15,10 +15,11 @@ from paceline.transform.base import (
     Follower,
     Transform,
     WorkerTransform,
-    bonds_of,
+    advice_on_sites,
     describe,
     fragments_of,
     masses_of,
+    molecular_bonds_of,
     select,
     with_all,
     with_any,
@@ -44,7 +45,8 @@ def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
     right for its distances from others, but not for its diffusion (von Bülow, Bullerjahn & Hummer
     2020, J. Chem. Phys. 153, 021101). For that, `scheme="tor"` moves molecules, which `unwrap` has
     made whole before: the center of mass of each moves from frame to frame by the shortest step,
-    its atoms with it, and the steps add up. How molecules lie to each other is lost.
+    its atoms with it, and the steps add up. Virtual sites move with their molecule, as in `unwrap`.
+    How molecules lie to each other is lost.
 
     Parameters
     ----------
@@ -134,14 +136,14 @@ class _NoJumpOfMolecules:
             first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
             raise SelectionError(
                 f"nojump by tor: the molecule of {first} has no mass, so no center; give "
-                "the other molecules, by a selection"
+                f"the other molecules, by a selection{advice_on_sites(universe)}"
             )
         weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
         return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)
 
     def _members(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the atoms of all molecules that are followed, and the molecule of every atom."""
-        molecules = fragments_of(universe, bonds_of(universe, "nojump by tor"))
+        molecules = fragments_of(universe, molecular_bonds_of(universe, "nojump by tor"))
         if self.atomgroup is None:
             return np.arange(len(molecules)), molecules
         group = select(self.atomgroup, universe, "nojump")

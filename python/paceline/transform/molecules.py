@@ -23,11 +23,12 @@ from paceline.transform.base import (
     CoreTransform,
     Transform,
     WorkerTransform,
-    bonds_of,
+    advice_on_sites,
     compound_of_atoms,
     describe,
     fragments_of,
     masses_of,
+    molecular_bonds_of,
     select,
     with_all,
     with_any,
@@ -40,6 +41,11 @@ def unwrap(atomgroup: Any = None, *, together: Any = None) -> Transform:
     The first atom of a molecule stays where it is, and from bond to bond every other atom takes
     the image that is nearest to its neighbour, in the order of
     `MDAnalysis.transformations.unwrap`. Only molecules of which an atom is analysed are decoded.
+
+    Virtual sites have no bonds in TPR files, and would stay behind. So an atom without bonds, to
+    which the topology gives a mass of 0, counts as bonded to the heaviest atom of its residue (the
+    first of these), if all other atoms there are of one molecule. Masses that are guessed do not
+    tell sites.
 
     Parameters
     ----------
@@ -79,7 +85,7 @@ class _Unwrap:
     turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        bonds = bonds_of(universe, "unwrap")
+        bonds = molecular_bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
         complexes = fragments
@@ -92,7 +98,7 @@ class _Unwrap:
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
-        bonds = bonds_of(universe, "unwrap")
+        bonds = molecular_bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
         whole = with_all(members, fragments[members], atoms)
@@ -341,7 +347,7 @@ def find_broken(
     sheet that is bonded to its own image, does not count.
     """
     try:
-        bonds = bonds_of(universe, "unwrap")
+        bonds = molecular_bonds_of(universe, "unwrap")
     except UnsupportedError:
         return None
     fragments = fragments_of(universe, bonds)
@@ -414,7 +420,8 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
     if len(divided):
         warn(
             f"unwrap: the topology has no bonds between some atoms of "
-            f"{_names(universe, divided)}; these atoms may come to lie in different images"
+            f"{_names(universe, divided)}; these atoms may come to lie in different "
+            f"images{advice_on_sites(universe)}"
         )
 
 
@@ -477,8 +484,9 @@ def compounds_of(group: Any, compound: str | None, center: str, name: str) -> Co
             raise SelectionError(
                 f"{name}: {len(massless)} of the {compound} (the first is that of {first}) have no "
                 "mass, and so no center of mass; leave them out, or take center='geometry'"
+                f"{advice_on_sites(group.universe)}"
             )
-        # Virtual sites have no mass, and often no bonds.
+        # Virtual sites do not move a center, and may have no bonds.
         order, sizes, weights = order[heavy], n_heavy, weights[heavy]
     return Compounds(compound, group.indices[order], sizes, weights)
 
@@ -498,7 +506,8 @@ class CompoundCenters:
         self._unwrap: WorkerTransform | None = None
         molecules = joined[:0]
         if whole and len(joined):
-            bonds = bonds_of(universe, f"{name}, to make {groups[0].kind or groups[1].kind} whole,")
+            kind = groups[0].kind or groups[1].kind
+            bonds = molecular_bonds_of(universe, f"{name}, to make {kind} whole,")
             fragments = fragments_of(universe, bonds)
             for one in groups:
                 _check_connected(one, fragments, universe, name)
@@ -581,4 +590,5 @@ def _check_connected(compounds: Compounds, fragments: np.ndarray, universe: Any,
             f"of its compound, one of the {compounds.kind}, so that its center is not known: "
             "leave it out, take compound='fragments', or make compounds whole by transforms, and "
             "give unwrap=False"
+            f"{advice_on_sites(universe)}"
         )

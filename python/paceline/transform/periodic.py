@@ -80,7 +80,8 @@ def wrap(atomgroup: Any = None, *, compound: str = "atoms") -> Transform:
         The atoms, or their selection; by default all atoms. Atoms of a compound that are not in it
         do not move, and do not count for its centre.
     compound : {"atoms", "group", "residues", "segments", "molecules", "fragments"}
-        Compounds that stay together.
+        Compounds that stay together; "fragments" are what bonds connect, and their virtual sites,
+        as in `unwrap`.
 
     Returns
     -------
