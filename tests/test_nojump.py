@@ -23,7 +23,7 @@ from paceline.errors import PacelineWarning, SelectionError, TransformError, Uns
 from paceline.schedule import plan, scheduler, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
-from paceline.transform.jumps import CoreNoJump, NoJumpScan
+from paceline.transform.jumps import CoreNoJump, NoJumpScan, unwrapped
 
 N_FRAMES, N_ATOMS = 150, 40
 
@@ -643,6 +643,21 @@ def molecules(tmp_path_factory):
 
 #: What makes molecules whole and puts them into the cell, before they are followed.
 WHOLE = (unwrap(), wrap(compound="fragments"))
+
+
+@pytest.mark.parametrize("angles", [[60, 60, 90], [70.53, 109.47, 70.53]])
+def test_steps_are_the_shortest_in_oblique_cells(angles):
+    vectors = triclinic_vectors([80.1, 80.1, 80.1, *angles]).astype(float)
+    steps = np.random.default_rng(5).uniform(-0.5, 0.5, (400, 30, 3)) @ vectors
+    shifts = np.stack(np.meshgrid(*[range(-2, 3)] * 3), axis=-1).reshape(-1, 3) @ vectors
+    of_images = steps[..., np.newaxis, :] + shifts
+    nearest = np.argmin(np.linalg.norm(of_images, axis=-1), axis=-1)
+    shortest = np.take_along_axis(of_images, nearest[..., None, None], axis=2)[:, :, 0]
+    assert (np.linalg.norm(steps, axis=-1) > np.linalg.norm(shortest, axis=-1) + 1).any()
+    cells = np.broadcast_to(vectors, (400, 3, 3))
+    found = unwrapped(steps.cumsum(axis=0), cells, np.zeros(0, int), "tor")
+    expected = shortest.cumsum(axis=0) - shortest[0] + steps[0]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_molecules_take_the_shortest_steps(everywhere, molecules):

@@ -67,6 +67,17 @@ impl Cell {
         })
     }
 
+    /// The cell of vectors a along x, b in the plane of x and y, and c, Å.
+    pub(crate) fn of_vectors(vectors: Matrix3) -> Self {
+        let [a, b, c] = vectors;
+        Cell {
+            vectors,
+            oblique: [b[0], c[0], c[1]] != [0.0; 3],
+            near: near(&vectors),
+            volume: a[0] * b[1] * c[2],
+        }
+    }
+
     /// The vectors a, b, c, Å.
     pub fn vectors(&self) -> &Matrix3 {
         &self.vectors

@@ -25,6 +25,8 @@ from paceline.transform.base import (
     with_any,
 )
 
+#: Steps of molecules are whole numbers of it, Å.
+STEP = 2.0**-24
 #: The most steps of molecules, far below what 64 bits hold.
 MOST_STEPS = 2**60
 
@@ -629,8 +631,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
         crossed = np.rint(np.diff(_fractions(positions, cells), axis=0)).cumsum(axis=0)
         shifts = -_sums(crossed, cells[1:])
     else:
-        crossed = np.rint(_fractions(np.diff(positions, axis=0), cells[1:]))
-        shifts = -_sums(crossed, cells[1:]).cumsum(axis=0)
+        shifts = _added(_core.molecule_steps(positions, cells))[1:] * STEP
     found = np.full(series.shape, np.nan)
     found[rows[:1]] = positions[:1]
     found[rows[1:]] = positions[1:] + shifts

@@ -4,14 +4,14 @@
 //! What is added to a move to make it the shortest one, whole vectors of the cell, is counted in whole
 //! numbers of 2⁻²⁴ Å: they add up exactly, so that parts of a trajectory may be counted by themselves.
 
-use crate::cell::{cross, dot};
+use crate::cell::Cell;
 use crate::qcp::Matrix3;
 use crate::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
 
 /// Å.
 const STEP: f64 = 1.0 / (1 << 24) as f64;
-/// The most steps that are taken back at once: half of these are a hundred billion Å.
+/// The most steps that are added at once: half of these are a hundred billion Å.
 const MOST: u64 = 1 << 60;
 
 /// Steps of centres (Å) from the first frame to each, given the cells' vectors (Å); `i64::MAX`
@@ -24,23 +24,24 @@ pub fn steps(centres: &[[f64; 3]], cells: &[Matrix3]) -> Result<Vec<[i64; 3]>> {
     check_len("centres", centres.len(), cells.len() * n)?;
     let mut steps = vec![[0_i64; 3]; centres.len().min(n)];
     for (frame, cell) in cells.iter().enumerate().skip(1) {
-        let vectors = cell.map(|vector| vector.map(|x| (x / STEP).round_ties_even() as i64));
-        // Of a move by less than half the least height no part is half a vector: few are longer.
-        let short = (0.499 * least_height(cell)).powi(2);
+        let cell = Cell::of_vectors(*cell).reduced();
+        let vectors = cell.vectors();
+        let vectors = vectors.map(|vector| vector.map(|x| (x / STEP).round_ties_even() as i64));
         for molecule in (frame - 1) * n..frame * n {
             let (from, to) = (centres[molecule], centres[molecule + n]);
             let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
             let mut sum: [i64; 3] = steps[molecule];
-            if dot(by, by) >= short {
-                for (number, vector) in whole_vectors(by, cell).into_iter().zip(&vectors) {
+            // Few moves are longer than half the least height.
+            if !cell.is_near(by) {
+                for (number, vector) in cell.nearest_images(by).into_iter().zip(&vectors) {
                     for (sum, x) in sum.iter_mut().zip(vector) {
-                        let back = number.saturating_mul(*x);
-                        // Too many remain too many, whatever is taken back.
-                        let is_far = back.unsigned_abs() > MOST || *sum == i64::MAX;
+                        let added = (number as i64).saturating_mul(*x);
+                        // Too many remain too many, whatever is added.
+                        let is_far = added.unsigned_abs() > MOST || *sum == i64::MAX;
                         *sum = if is_far {
                             i64::MAX
                         } else {
-                            sum.saturating_sub(back)
+                            sum.saturating_add(added)
                         };
                     }
                 }
@@ -49,23 +50,6 @@ pub fn steps(centres: &[[f64; 3]], cells: &[Matrix3]) -> Result<Vec<[i64; 3]>> {
         }
     }
     Ok(steps)
-}
-
-/// The least distance between faces of a cell that lie opposite each other.
-fn least_height(&[a, b, c]: &Matrix3) -> f64 {
-    let volume = a[0] * b[1] * c[2];
-    let heights =
-        [cross(a, b), cross(b, c), cross(c, a)].map(|face| volume / dot(face, face).sqrt());
-    heights.into_iter().fold(f64::INFINITY, f64::min)
-}
-
-/// Whole numbers of the cell's vectors in a move.
-#[inline]
-fn whole_vectors([x, y, z]: [f64; 3], [a, b, c]: &Matrix3) -> [i64; 3] {
-    let w = z / c[2];
-    let v = (y - w * c[1]) / b[1];
-    let u = (x - w * c[0] - v * b[0]) / a[0];
-    [u, v, w].map(|x| x.round_ties_even() as i64)
 }
 
 /// Move molecules in some rows of a block by steps: `atoms` follow each other, `sizes` of each
@@ -107,7 +91,8 @@ pub fn move_by(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::Cell;
+    use crate::cell::square;
+    use crate::tests::Random;
 
     #[test]
     fn molecules_go_on_through_a_face_of_a_cell_that_varies() {
@@ -150,14 +135,64 @@ mod tests {
         }
     }
 
+    /// In a rhombic dodecahedron, the image nearest vector by vector may be farther than another.
+    #[test]
+    fn steps_are_the_shortest_of_all() {
+        let mut random = Random(29);
+        for cell in [
+            [80.0, 80.0, 80.0, 60.0, 60.0, 90.0],
+            [51.3, 51.3, 51.3, 70.53, 109.47, 70.53],
+            [30.0, 34.0, 28.0, 75.0, 100.0, 62.0],
+        ] {
+            let vectors = *Cell::new(cell).expect("a cell").vectors();
+            // The same lattice, by vectors that lean over by more than half of those before them.
+            let [a, b, c] = vectors;
+            let leaning = [
+                a,
+                [b[0] + a[0], b[1], 0.0],
+                [c[0] - b[0], c[1] - b[1], c[2]],
+            ];
+            let mut not_nearest_by_vector = 0;
+            for _ in 0..2000 {
+                let fractions = [0; 3].map(|_| 1.5 * random.number());
+                let place = |n: [f64; 3]| {
+                    [0, 1, 2]
+                        .map(|axis: usize| (0..3).map(|k| n[k] * vectors[k][axis]).sum::<f64>())
+                };
+                let to = place(fractions);
+                let mut shortest = f64::INFINITY;
+                for i in -3..=3 {
+                    for j in -3..=3 {
+                        for k in -3..=3 {
+                            let [u, v, w] = fractions;
+                            let image = [u + f64::from(i), v + f64::from(j), w + f64::from(k)];
+                            shortest = shortest.min(square(place(image)).sqrt());
+                        }
+                    }
+                }
+                for vectors in [vectors, leaning] {
+                    let found = steps(&[[0.0; 3], to], &[vectors; 2]).expect("frames")[1];
+                    let step = [0, 1, 2].map(|axis: usize| to[axis] + found[axis] as f64 * STEP);
+                    assert!(
+                        (square(step).sqrt() - shortest).abs() < 1e-6,
+                        "{cell:?} {to:?}"
+                    );
+                }
+                let by_vector = place(fractions.map(|x| x - x.round_ties_even()));
+                not_nearest_by_vector += usize::from(square(by_vector).sqrt() > shortest + 1e-6);
+            }
+            assert!(not_nearest_by_vector > 10, "{cell:?}");
+        }
+    }
+
     #[test]
     fn steps_that_are_too_many_remain_so() {
         let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
         let found = steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[cell; 2]).expect("frames");
         assert_eq!(found[1], [i64::MAX, i64::MAX, 0]);
         // Vectors that would cancel each other.
-        let wide = [[1e13, 0.0, 0.0], [-1e13, 1e13, 0.0], [0.0, 0.0, 10.0]];
-        let centres = [[0.0; 3], [0.0, 1e13, 0.0], [0.0; 3]];
+        let wide = [[1e13, 0.0, 0.0], [-4e12, 1e13, 0.0], [0.0, 0.0, 10.0]];
+        let centres = [[0.0; 3], [6e12, 1e13, 0.0], [0.0; 3]];
         let found = steps(&centres, &[wide; 3]).expect("frames");
         assert_eq!(found[1..], [[i64::MAX, i64::MAX, 0]; 2]);
         assert!(steps(&[[0.0; 3]; 3], &[cell; 2]).is_err());
