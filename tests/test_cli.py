@@ -111,6 +111,39 @@ def test_letters_of_dssp(adk, universe, run, tmp_path):
     assert [line.split(",")[-1] for line in lines[1:4]] == ["".join(one) for one in wanted]
 
 
+@pytest.mark.parametrize("ending", ["csv", "xvg"])
+@pytest.mark.parametrize(
+    ("command", "n_counts"),
+    [
+        (["hbonds"], 1),
+        (["dssp"], 3),
+        (["leaflets", "--select", "name CA", "--cutoff", "3.9"], 3),
+        (["selection", "--select", "name CA and around 8 resid 30"], 1),
+        (["neighbors", "--select", "name CA", "--select-2", "name CB"], 1),
+    ],
+)
+def test_counts_are_whole_numbers(command, n_counts, ending, damaged, run, tmp_path):
+    """Also beside frames that were left out, and have none."""
+    system, missing = damaged
+    path = tmp_path / f"table.{ending}"
+    assert run(*command, *system, "--on-error", "skip", "--end", 30, "-o", path)[0] == 0
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows = [line.replace(",", " ").split() for line in lines if line[0] not in "#@"][-30:]
+    # The figure has no column of components, and the table of letters has one more.
+    first, last = (2, 2 + n_counts) if ending == "csv" else (1, None)
+    cells = {row: cells[first:last] for row, cells in enumerate(rows)}
+    assert {cell for row in missing if row < 30 for cell in cells[row]} == {"nan"}
+    for row in set(cells) - set(missing):
+        assert all(re.fullmatch("[0-9]+|nan", cell) for cell in cells[row])
+    assert any(cell != "nan" for row in cells.values() for cell in row)
+
+
+def test_counts_of_pairs_are_whole_numbers(adk, run):
+    _, out, _ = run("rdf", *adk, "--select", "name CA", "--norm", "none")
+    counts = [line.split("\t")[2] for line in out.splitlines()[1:]]
+    assert all(re.fullmatch("[0-9]+", count) for count in counts)
+
+
 def test_rdf_of_centers_and_of_sites(adk, universe, run):
     options = ("--select", "resid 5-9", "--select-2", "name CB and resid 20-24", "--norm", "none")
     first, second = (universe.select_atoms(text) for text in options[1:4:2])

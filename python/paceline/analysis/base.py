@@ -25,7 +25,7 @@ from paceline.analysis.interfaces import (
     Reduction,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, with_gaps
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
@@ -368,8 +368,7 @@ class AnalysisBase:
         numpy.ndarray of int64, shape (n_frames,)
             Where frames were left out, of float64, and NaN for these.
         """
-        counts, missing = np.diff(offsets), self.left_out
-        return np.where(missing, np.nan, counts) if missing.any() else counts
+        return with_gaps(np.diff(offsets), self.left_out)
 
     @property
     def left_out(self) -> np.ndarray:

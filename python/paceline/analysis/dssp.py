@@ -9,7 +9,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import States, Table, along_residues
+from paceline.analysis.table import States, Table, along_residues, with_gaps
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
 
@@ -243,9 +243,7 @@ class DSSP(AnalysisBase):
         columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
         for k, (name, _) in enumerate(names):
             count = (numbers == k).sum(axis=1)
-            columns[f"{name} (residues)"] = (
-                np.where(left_out, np.nan, count) if left_out.any() else count
-            )
+            columns[f"{name} (residues)"] = with_gaps(count, left_out)
         columns["structure"] = dssp.view(f"U{dssp.shape[1]}")[:, 0]
         numbers[left_out] = -1
         residues = self._backbone[1].residues
@@ -257,7 +255,9 @@ class DSSP(AnalysisBase):
             for k, (name, _) in enumerate(names)
         }
         profile = along_residues(residues, fractions, "fraction of frames")
-        table = Table(columns, "time (ps)", y, "residues", states=states, profile=profile)
+        table = Table(
+            columns, "time (ps)", y, "residues", states=states, profile=profile, counts=[*y]
+        )
         self.results = Results(
             table=table,
             provenance=self.record(),

@@ -531,7 +531,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
         counts = self.record_counts(offsets)
         columns = {"frame": self.frames, TIME: self.times, self.label: counts}
         self.results = Results(
-            table=Table(columns, TIME, {self.label: self.label}, self.label),
+            table=Table(columns, TIME, {self.label: self.label}, self.label, counts=[self.label]),
             provenance=self.record(),
             records=records,
             offsets=offsets,

@@ -87,7 +87,9 @@ class SelectedAtoms(AnalysisBase):
             warn(f"{type(self).__name__}: in no frame are there atoms of {self._described}")
         columns = {"frame": self.frames, "time (ps)": self.times, "atoms": counts}
         self.results = Results(
-            table=Table(columns, "time (ps)", {"atoms": "atoms"}, "atoms", partial=True),
+            table=Table(
+                columns, "time (ps)", {"atoms": "atoms"}, "atoms", partial=True, counts=["atoms"]
+            ),
             provenance=self.record(),
             atoms=atoms.astype(np.int64, copy=False),
             counts=counts,

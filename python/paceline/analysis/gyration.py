@@ -178,7 +178,7 @@ class Gyration(AnalysisBase):
             names = ["Rg about x (Å)", "Rg about y (Å)", "Rg about z (Å)"]
             names += ["least moment (Å²)", "middle moment (Å²)", "largest moment (Å²)"]
             columns.update(zip([*names, "asphericity", "shape"], value.T[1:], strict=True))
-        table = Table(columns, "time (ps)", titles, "radius of gyration (Å)")
+        table = Table(columns, "time (ps)", titles, "radius of gyration (Å)", counts=["atoms"])
         self.results = Results(
             table=table,
             provenance=self.record(),

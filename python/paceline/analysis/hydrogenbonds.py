@@ -519,7 +519,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         name = "hydrogen bonds"
         columns = {"frame": self.frames, "time (ps)": self.times, name: counts}
         self.results = Results(
-            table=Table(columns, "time (ps)", {name: name}, name, partial=True),
+            table=Table(columns, "time (ps)", {name: name}, name, partial=True, counts=[name]),
             provenance=self.record(),
             hbonds=hbonds,
             counts=counts,

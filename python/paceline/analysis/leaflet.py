@@ -9,7 +9,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, with_gaps
 from paceline.errors import SelectionError
 from paceline.transform.base import choose_atoms
 
@@ -119,19 +119,25 @@ class LeafletSeries(AnalysisBase):
             known = np.bincount(of_frame[of_frame >= 0])
             row[: len(known)] = known
         leaflets, flip_flops = follow_leaflets(components, sizes)
-        counts = np.stack([(leaflets == k).sum(axis=1) for k in (0, 1)], axis=1).astype(float)
-        counts[counts[:, 0] == 0] = np.nan
         columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
-        columns["components"] = np.where(left_out, np.nan, n_components)
+        columns["components"] = with_gaps(n_components, left_out)
         titles = {f"leaflet {k} (atoms)": f"leaflet {k}" for k in (0, 1)}
-        columns |= dict(zip(titles, counts.T, strict=True))
-        n_apart = int((~np.isnan(counts[:, 0])).sum())
+        in_none = np.all(leaflets < 0, axis=1)
+        for k, title in enumerate(titles):
+            columns[title] = with_gaps((leaflets == k).sum(axis=1), in_none)
         facts = {
-            "frames with two leaflets": f"{n_apart} of {len(components)}",
+            "frames with two leaflets": f"{np.sum(~in_none)} of {len(components)}",
             "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",
         }
         self.results = Results(
-            table=Table(columns, "time (ps)", titles, "atoms of a leaflet", partial=True),
+            table=Table(
+                columns,
+                "time (ps)",
+                titles,
+                "atoms of a leaflet",
+                partial=True,
+                counts=["components", *titles],
+            ),
             provenance={**self.record(), **facts},
             components=components,
             n_components=n_components,

@@ -126,7 +126,9 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         columns = {"frame": self.frames, "time (ps)": self.times, "pairs": counts}
         label = f"pairs within {self.cutoff:g} Å"
         self.results = Results(
-            table=Table(columns, "time (ps)", {"pairs": "pairs"}, label, partial=True),
+            table=Table(
+                columns, "time (ps)", {"pairs": "pairs"}, label, partial=True, counts=["pairs"]
+            ),
             provenance=self.record(),
             pairs=pairs,
             counts=counts,

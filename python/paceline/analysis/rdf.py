@@ -258,7 +258,7 @@ class InterRDF(AnalysisBase):
         count = value.counts.astype(np.float64)
         rdf = count / self._norms(value)
         title = TITLES[self.norm]
-        columns = {"r (Å)": bins, title: rdf, "count": count}
+        columns = {"r (Å)": bins, title: rdf, "count": value.counts}
         table = Table(columns, "r (Å)", {title: title}, title)
         arrays = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
         if self.norm == "rdf":

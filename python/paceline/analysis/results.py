@@ -297,13 +297,14 @@ class Results(dict[str, Any]):
         delimiter : str
             Between columns.
         """
-        columns = self._whole_table().columns
+        table = self._whole_table()
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(columns)
-        n_rows = max(map(len, columns.values()))
+        writer.writerow(table.columns)
+        n_rows = max(map(len, table.columns.values()))
         for first in range(0, n_rows, ROWS):
             rows = slice(first, first + ROWS)
-            writer.writerows(zip(*(v[rows].tolist() for v in columns.values()), strict=True))
+            cells = (table.cells(title, rows) for title in table.columns)
+            writer.writerows(zip(*cells, strict=True))
 
     def _write_xvg(self, file: IO[str]) -> None:
         """Write the columns of the figure as Grace reads them, every digit of each number."""
@@ -313,10 +314,10 @@ class Results(dict[str, Any]):
         file.write(f'@    yaxis  label "{_in_quotes(table.y_label)}"\n@TYPE xy\n')
         for k, legend in enumerate(table.y.values()):
             file.write(f'@ s{k} legend "{_in_quotes(legend)}"\n')
-        columns = [table.columns[title] for title in (table.abscissa, *table.y)]
-        for first in range(0, len(columns[0]), ROWS):
-            rows = (values[first : first + ROWS].tolist() for values in columns)
-            file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*rows, strict=True))
+        titles = (table.abscissa, *table.y)
+        for first in range(0, len(table.columns[table.abscissa]), ROWS):
+            cells = (table.cells(title, slice(first, first + ROWS)) for title in titles)
+            file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*cells, strict=True))
 
     def to_dataframe(self) -> Any:
         """The table as a `pandas.DataFrame`.
@@ -372,7 +373,8 @@ class Results(dict[str, Any]):
             return notebook_page("Results", notebook_table(("name", "value"), rows))
         n_rows = max(map(len, table.columns.values()))
         shown = range(min(n_rows, SHOWN // 2))
-        rows = [tuple(_cell(v[k]) for v in table.columns.values()) for k in shown]
+        cells = (table.cells(title, slice(len(shown))) for title in table.columns)
+        rows = [tuple(map(_cell, row)) for row in zip(*cells, strict=True)]
         caption = f"The first {len(shown)} of {n_rows:,} rows." if n_rows > len(shown) else ""
         means = [(title, f"{mean}") for title, mean in self.means.items()][:SHOWN]
         return notebook_page(

@@ -86,6 +86,7 @@ class Table:
     `profile` is the table of means over frames, such as those of residues. Rows of several runs are
     compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
     the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
+    Columns that are `counts` have whole numbers, or NaN in frames that were left out.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -102,6 +103,14 @@ class Table:
     partial: bool = False
     ticks: Sequence[str] = ()
     bars: bool = False
+    counts: Sequence[str] = ()
+
+    def cells(self, title: str, rows: slice = slice(None)) -> list[Any]:
+        """Numbers or names of some rows of a column, those of counts without a decimal point."""
+        found = self.columns[title][rows].tolist()
+        if title in self.counts:
+            return [value if value != value else int(value) for value in found]
+        return found
 
     @property
     def is_series(self) -> bool:
@@ -127,6 +136,11 @@ class Table:
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
             return {}
         return {title: mean_of_series(self.columns[title]) for title in self.y}
+
+
+def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
+    """Put NaN in the places of frames that were left out; without any, counts stay integers."""
+    return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 
 def along_residues(residues: Any, values: Mapping[str, np.ndarray], label: str) -> Table | None:
