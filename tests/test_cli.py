@@ -693,7 +693,7 @@ def test_tables_for_grace(adk, universe, tmp_path, run):
     assert (status, out) == (0, "")
     text = path.read_text(encoding="utf-8")
     for line in (
-        '@    title "RMSD"',
+        '@    title "RMSD against time"',
         '@    xaxis  label "time (ps)"',
         '@    yaxis  label "RMSD (Å)"',
         '@ s0 legend "protein and name CA"',
@@ -709,20 +709,32 @@ def test_tables_for_grace(adk, universe, tmp_path, run):
 
 
 @pytest.mark.parametrize(
-    ("command", "labels"),
+    ("command", "title", "labels"),
     [
-        (["rmsf"], ("atom index", "RMSF (Å)")),
-        (["rdf", "--select", "name CA", "--norm", "none"], ("r (Å)", "pairs per frame")),
+        (["rmsf"], "RMSF against atom index", ("atom index", "RMSF (Å)")),
+        (
+            ["rdf", "--select", "name CA", "--norm", "none"],
+            "Pairs per frame against r",
+            ("r (Å)", "pairs per frame"),
+        ),
+        (
+            ["msd", "--select", "name CA"],
+            "MSD against lag time",
+            ("lag time (ps)", "MSD (Å²)"),
+        ),
     ],
 )
-def test_every_table_can_be_drawn_by_grace(command, labels, adk, tmp_path, run):
+def test_every_table_can_be_drawn_by_grace(command, title, labels, adk, tmp_path, run):
     path = tmp_path / "table.xvg"
     assert run(*command, *adk, "-o", path)[0] == 0
     text = path.read_text(encoding="utf-8")
+    assert re.findall(' title "(.*)"', text) == [title]
     assert re.findall('axis  label "(.*)"', text) == list(labels)
     found = np.loadtxt(path, comments=("#", "@"))
-    assert found.shape[1] == 2
-    assert np.array_equal(found, np.array([step.data for step in XVGReader(str(path))]))
+    assert found.shape[1] == 1 + text.count(" legend ")
+    assert np.array_equal(
+        found, np.array([step.data for step in XVGReader(str(path))]), equal_nan=True
+    )
 
 
 def test_damaged_frames_are_nan_for_grace(damaged, tmp_path, run):

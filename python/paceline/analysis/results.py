@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.table import FIGURE_STYLE, Table, draw
+from paceline.analysis.table import FIGURE_STYLE, Table, draw, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.figure_style import has_matplotlib, need_matplotlib
@@ -309,8 +309,8 @@ class Results(dict[str, Any]):
     def _write_xvg(self, file: IO[str]) -> None:
         """Write the columns of the figure as Grace reads them, every digit of each number."""
         table = self._whole_table()
-        title = _in_quotes(self.provenance.get("analysis", table.y_label))
-        file.write(f'@    title "{title}"\n@    xaxis  label "{_in_quotes(table.abscissa)}"\n')
+        file.write(f'@    title "{_in_quotes(table.title)}"\n')
+        file.write(f'@    xaxis  label "{_in_quotes(table.abscissa)}"\n')
         file.write(f'@    yaxis  label "{_in_quotes(table.y_label)}"\n@TYPE xy\n')
         for k, legend in enumerate(table.y.values()):
             file.write(f'@ s{k} legend "{_in_quotes(legend)}"\n')
@@ -422,7 +422,7 @@ def _notebook_figure(table: Table) -> Any:
     with rc_context(FIGURE_STYLE):
         figure = Figure()
         draw(table, figure.subplots())
-        return notebook_image(figure, f"{table.y_label} against {table.abscissa}")
+        return notebook_image(figure, table.title)
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
@@ -483,18 +483,12 @@ def kind_of(value: Any) -> str:
 
 
 def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Split titles of columns, as "time (ps)"; "g(r)" has no unit.
-
-    A title stays whole where another column has its name.
-    """
+    """Split titles of columns; a title stays whole where another column has its name."""
     found: dict[str, tuple[str, str]] = {}
     taken = set(titles)
     for title in titles:
-        name, blank, unit = title.rpartition(" (")
-        if not (blank and unit.endswith(")")):
-            found[title] = title, ""
-            continue
-        found[title] = title if name in taken else name, unit[:-1]
+        name, unit = name_and_unit(title)
+        found[title] = title if unit and name in taken else name, unit
         taken.add(name)
     return found
 

@@ -128,6 +128,22 @@ class Table:
                 return "frame"
         return self.x
 
+    @property
+    def title(self) -> str:
+        """Title of a figure, by the labels of its axes without their units.
+
+        Examples
+        --------
+        >>> Table({}, "time (ps)", {}, "radius of gyration (Å)").title
+        'Radius of gyration against time'
+        >>> Table({}, "r (Å)", {}, "g(r)").title
+        'g(r) against r'
+        """
+        of, along = (name_and_unit(label)[0] for label in (self.y_label, self.abscissa))
+        first = of.partition(" ")[0].rstrip(",")
+        is_word = len(first) > 1 and first.isalpha()
+        return f"{of[0].upper() + of[1:] if is_word else of} against {along}"
+
     def means(self) -> dict[str, SeriesMean]:
         """Mean of each series in time, by title; none where frames are in no order."""
         if self.no_mean or not self.is_series:
@@ -136,6 +152,12 @@ class Table:
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
             return {}
         return {title: mean_of_series(self.columns[title]) for title in self.y}
+
+
+def name_and_unit(title: str) -> tuple[str, str]:
+    """Split the title of a column, as "time (ps)"; "g(r)" has no unit."""
+    name, blank, unit = title.rpartition(" (")
+    return (name, unit[:-1]) if blank and unit.endswith(")") else (title, "")
 
 
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
