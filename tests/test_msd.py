@@ -425,6 +425,10 @@ def test_a_fit_is_drawn(ca, alone):
     assert f"{DiffusionCoefficient(0.123456, np.nan, 1, 2, 1)}" == "1.23·10⁻⁵ cm²/s"
     with pytest.raises(ValueError, match="two or more times"):
         EinsteinMSD(ca, fit_range=(0.1, 0.2)).run()
+    with pytest.raises(ValueError, match=r"begin at 50 ps, after its end at 5 ps: give two"):
+        EinsteinMSD(ca, fit_range=(50, 5)).run()
+    with pytest.raises(ValueError, match=r"90 ps, after .* 48\.5 ps \(by default\): give both"):
+        one.diffusion_coefficient(90)
     with pytest.raises(ValueError, match="two times"):
         EinsteinMSD(ca, fit_range=(1, 2, 3))
 

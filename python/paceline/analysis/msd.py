@@ -373,7 +373,7 @@ class EinsteinMSD(AnalysisBase):
         NotRunError
             The analysis has not run.
         ValueError
-            The range has fewer than two times.
+            The range has fewer than two times, or begins after its end.
 
         Examples
         --------
@@ -390,10 +390,19 @@ class EinsteinMSD(AnalysisBase):
 def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
     """Find the times between frames that a fit takes; `ValueError` where they are too few."""
     longest = np.nanmax(times)
+    given = start, stop
     start, stop = (
-        share * longest if given is None else given
-        for share, given in zip(FITTED, (start, stop), strict=True)
+        share * longest if time is None else time for share, time in zip(FITTED, given, strict=True)
     )
+    if start > stop:
+        first, last = (
+            f"{time:g} ps{' (by default)' if one is None else ''}"
+            for time, one in zip((start, stop), given, strict=True)
+        )
+        raise ValueError(
+            f"the fit would begin at {first}, after its end at {last}: give "
+            f"{'both times' if None in given else 'two times'}, the earlier one first"
+        )
     # Files keep times in single precision: 5 ps may be 4.999999 ps.
     slack = ROUNDED * longest
     lags = np.flatnonzero((times >= start - slack) & (times <= stop + slack))
