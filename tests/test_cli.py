@@ -111,6 +111,42 @@ def test_letters_of_dssp(adk, universe, run, tmp_path):
     assert [line.split(",")[-1] for line in lines[1:4]] == ["".join(one) for one in wanted]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--select", "name HN N"],
+            "there are no acceptors among the 417 atoms of --select 'name HN N', by charges below "
+            "-0.5 e: choose them by --acceptors-sel, or more atoms",
+        ),
+        (
+            ["--between", "name HN N", "name CA"],
+            "there are no acceptors among the 631 atoms of --between 'name HN N' 'name CA', by "
+            "charges",
+        ),
+        (
+            ["--select", "name CA"],
+            "there are no hydrogens among the 214 atoms of --select 'name CA', by masses from 0.9 "
+            "to 1.1 u and charges above 0.3 e: choose them by --hydrogens-sel, or more atoms",
+        ),
+        (
+            ["--select", "name HN O"],
+            "no hydrogen among the 416 atoms of --select 'name HN O' is bonded to another one of "
+            "these: choose more atoms, or donors by --donors-sel",
+        ),
+        (
+            ["--acceptors-sel", "name XX"],
+            "no atom among the 3,341 atoms of --select 'protein' is of --acceptors-sel "
+            '"name XX": choose others',
+        ),
+    ],
+)
+def test_atoms_that_hydrogen_bonds_lack_are_named(options, said, adk, run):
+    status, _, err = run("hbonds", *adk, *options)
+    assert status == 2
+    assert f"HydrogenBondAnalysis: {said}" in err
+
+
 @pytest.mark.parametrize("ending", ["csv", "xvg"])
 @pytest.mark.parametrize(
     ("command", "n_counts"),

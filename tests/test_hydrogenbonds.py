@@ -515,7 +515,7 @@ def test_selections_that_change_and_find_nothing(universe, theirs_too):
     none = HydrogenBondAnalysis(universe, hydrogens_sel="name HN and prop x > 900").run(stop=2)
     assert none.results.hbonds.shape == (0, 6)
     assert none.results.counts.tolist() == [0, 0]
-    with pytest.raises(SelectionError, match="there are no hydrogens: choose them by hydrogens"):
+    with pytest.raises(SelectionError, match=r"no atom among .* is of hydrogens_sel='name XX and"):
         HydrogenBondAnalysis(universe, hydrogens_sel="name XX and prop x > 0").run()
     with pytest.raises(UnsupportedError, match=r"acceptors_sel: workers cannot .*'bonded'"):
         HydrogenBondAnalysis(universe, acceptors_sel="bonded around 8 resid 3")
@@ -544,11 +544,11 @@ def test_bad_input_is_named(universe, adk_in_water):
             HydrogenBondAnalysis(universe, between=between)
     with (
         pytest.warns(UserWarning, match="acceptors_sel is empty"),
-        pytest.raises(SelectionError, match="no acceptors: choose them by acceptors_sel"),
+        pytest.raises(SelectionError, match=r"no acceptors .*: choose them by acceptors_sel="),
     ):
         HydrogenBondAnalysis(universe, acceptors_sel=" ").run()
     none = dict.fromkeys(("donors_sel", "hydrogens_sel", "acceptors_sel"), "name XX")
-    with pytest.raises(SelectionError, match="no hydrogens: choose them by hydrogens_sel"):
+    with pytest.raises(SelectionError, match=r"no atom among the 3,341 .* hydrogens_sel='name XX'"):
         HydrogenBondAnalysis(universe, **none).run()
     apart = {"donors_sel": "name N", "d_h_cutoff": 0.5, "update_selections": False}
     with pytest.raises(SelectionError, match=r"no hydrogen within d_h_cutoff=0.5 Å of a donor"):

@@ -34,6 +34,11 @@ CRITERIA = {
 }
 #: Limits of MDAnalysis's criterion, if none are given: Å and degrees.
 D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
+#: How atoms are known that no selection names, in messages.
+GUESSED = {
+    "hydrogens": ", by masses from 0.9 to 1.1 u and charges above 0.3 e",
+    "acceptors": ", by charges below -0.5 e",
+}
 
 
 class HydrogenBondAnalysis(AnalysisBase):
@@ -117,6 +122,8 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     #: Updating groups of selections that choose other atoms in each frame.
     _changing: dict[str, Any]
+    #: Atoms that are analysed, in messages; the command line names its option.
+    which_atoms = "that are analysed"
     #: Find donors, hydrogens and acceptors in each frame; None if all of them stay the same.
     _found: list[GroupFinder | FixedGroup] | None
 
@@ -449,9 +456,23 @@ class HydrogenBondAnalysis(AnalysisBase):
             )
         for name, group in (("hydrogens", hydrogens), ("donors", donors), ("acceptors", acceptors)):
             if not group.may_choose.any():
-                raise SelectionError(
-                    f"HydrogenBondAnalysis: there are no {name}: choose them by {name}_sel="
-                )
+                raise SelectionError(f"HydrogenBondAnalysis: {self._lack_of(name)}")
+
+    def _lack_of(self, name: str) -> str:
+        """Say why there are no donors, hydrogens or acceptors, and how to give them."""
+        selection = getattr(self, f"_{name}_sel")
+        among = f"among the {len(self.atomgroup):,} atoms {self.which_atoms}"
+        if selection and len(self.atomgroup.select_atoms(selection)):
+            return (
+                f"no hydrogen {among} is bonded to another one of these: choose more atoms, or "
+                "donors by donors_sel="
+            )
+        guess = self.guess_hydrogens if name == "hydrogens" else self.guess_acceptors
+        is_guess = hasattr(self.atomgroup, "charges") and selection == guess()
+        if not selection or is_guess:
+            known = GUESSED.get(name, "")
+            return f"there are no {name} {among}{known}: choose them by {name}_sel=, or more atoms"
+        return f"no atom {among} is of {name}_sel={selection!r}: choose others"
 
     def _check_limits(self) -> None:
         """Raise `ValueError` for limits that make no sense, or that the criterion does not take."""

@@ -23,9 +23,15 @@ def _hydrogen_bonds(
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
     from paceline.cli.analysis_steps import selected
 
-    some = [selected(universe, text) for text in options["between"] or ("protein",)]
+    between = options["between"]
+    some = [selected(universe, text) for text in between or ("protein",)]
     atoms = sum(some[1:], some[0]) if args.select is None else groups[0]
-    return HydrogenBondAnalysis(atoms, **options)
+    analysis = HydrogenBondAnalysis(atoms, **options)
+    if args.select is None and between is not None:
+        analysis.which_atoms = f"of --between {between[0]!r} {between[1]!r}"
+    else:
+        analysis.which_atoms = f"of --select {args.select or 'protein'!r}"
+    return analysis
 
 
 def _distances(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
