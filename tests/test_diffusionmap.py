@@ -18,7 +18,13 @@ from paceline import checkpoint
 from paceline.analysis import diffusionmap as ours
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
-from paceline.errors import AnalysisError, CheckpointError, SelectionError, UnsupportedError
+from paceline.errors import (
+    AnalysisError,
+    CheckpointError,
+    NotRunError,
+    SelectionError,
+    UnsupportedError,
+)
 from paceline.schedule import parts
 from paceline.schedule.result_arrays import allocate
 from paceline.schedule.worker import Worker
@@ -399,6 +405,22 @@ def test_diffusion_map_of_other_frames(ca):
     with pytest.raises(UnsupportedError, match="give frames and other options to its run"):
         DiffusionMap(matrix).run(step=33)
     assert len(DiffusionMap(matrix).run().eigenvalues) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("eigenvalues", lambda one: one.eigenvalues),
+        ("eigenvectors", lambda one: one.eigenvectors),
+        ("eigenvalues", lambda one: one.transform(2, 1)),
+    ],
+)
+def test_diffusion_map_before_its_run(name, ask, ca):
+    before = DiffusionMap(ca)
+    with pytest.raises(NotRunError, match=rf"DiffusionMap has no {name} yet: call run\(\) first"):
+        ask(before)
+    with pytest.raises(AttributeError, match="'DiffusionMap' object has no attribute 'eigen'"):
+        _ = before.eigen
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, np.nan])

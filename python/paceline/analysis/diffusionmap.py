@@ -17,7 +17,7 @@ from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import NotRunError, SelectionError, UnsupportedError
 from paceline.schedule.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
 
@@ -451,6 +451,11 @@ class DiffusionMap:
             )
         self._epsilon = epsilon
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("eigenvalues", "eigenvectors"):
+            raise NotRunError(f"{type(self).__name__} has no {name} yet: call run() first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def run(
         self,
         start: int | None = None,
@@ -525,6 +530,8 @@ class DiffusionMap:
 
         Raises
         ------
+        NotRunError
+            The analysis has not run.
         ValueError
             There are not so many eigenvectors.
         """
