@@ -190,6 +190,23 @@ def damaged(adk_xtc, tmp_path_factory) -> tuple[System, list[int]]:
 
 
 @pytest.fixture(scope="session")
+def drifting(tmp_path_factory) -> System:
+    """AdK in water, three frames: whole in the first ones, and broken in the last."""
+    folder = tmp_path_factory.mktemp("drifting")
+    path = folder / "drifting.xtc"
+    universe = paceline.Universe(datafiles.TPR, shutil.copy(datafiles.XTC, folder))
+    protein = universe.select_atoms("protein")
+    protein.unwrap()
+    with MDAnalysis.Writer(str(path), len(universe.atoms)) as writer:
+        writer.write(universe.atoms)
+        writer.write(universe.atoms)
+        protein.translate(-protein.positions.mean(axis=0))
+        protein.wrap()
+        writer.write(universe.atoms)
+    return System(datafiles.TPR, str(path))
+
+
+@pytest.fixture(scope="session")
 def membrane_lipids() -> tuple[MDAnalysis.Universe, paceline.Universe, np.ndarray]:
     """A membrane in a hexagonal cell, on MDAnalysis and on ours, and bonds of its hydrogens."""
     files = datafiles.GRO_MEMPROT, datafiles.XTC_MEMPROT

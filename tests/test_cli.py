@@ -794,25 +794,6 @@ def test_complexes_are_put_together(given, tmp_path, run):
     assert f"transforms: unwrap(together={selection})\n" in text
 
 
-@pytest.fixture(scope="module")
-def drifting(tmp_path_factory):
-    """AdK in water, three frames: whole in the first ones, and broken in the last."""
-    from MDAnalysisTests.datafiles import TPR, XTC
-
-    folder = tmp_path_factory.mktemp("drifting")
-    path = folder / "drifting.xtc"
-    universe = paceline.Universe(TPR, shutil.copy(XTC, folder))
-    protein = universe.select_atoms("protein")
-    protein.unwrap()
-    with MDAnalysis.Writer(str(path), len(universe.atoms)) as writer:
-        writer.write(universe.atoms)
-        writer.write(universe.atoms)
-        protein.translate(-protein.positions.mean(axis=0))
-        protein.wrap()
-        writer.write(universe.atoms)
-    return TPR, path
-
-
 BROKEN = "a molecule is broken across the cell in frame "
 
 
@@ -820,14 +801,14 @@ BROKEN = "a molecule is broken across the cell in frame "
     ("command", "names"),
     [
         (["gyration"], "Gyration needs"),
-        (["rmsd", "--center"], "RMSD and --center need"),
+        (["rmsd", "--center"], "RMSD and center (--center) need"),
         (["distances", "--between", "centers", "--select-2", "resid 1"], "CenterDistance needs"),
-        (["contact-map", "--fit", "protein"], "--fit needs"),
+        (["contact-map", "--fit", "protein"], "fit (--fit) needs"),
     ],
 )
 def test_molecules_that_are_broken_are_told_of(command, names, drifting, run):
     select = () if command[0] == "contact-map" else ("--select", "protein and name CA")
-    err = run(command[0], *drifting, *select, *command[1:], "--end", 1)[2]
+    err = run(command[0], *drifting, *select, *command[1:])[2]
     found = re.search(rf"{BROKEN}2: atoms (\d+) and (\d+) are bonded, and (\S+) Å apart; (.*)", err)
     assert found, err
     universe = MDAnalysis.Universe(*drifting)
@@ -837,7 +818,8 @@ def test_molecules_that_are_broken_are_told_of(command, names, drifting, run):
     length = np.linalg.norm(first.position - second.position)
     assert length > universe.dimensions[0] / 2
     assert found[3] == f"{length:.1f}"
-    assert found[4] == f"{names} whole molecules: --unwrap makes them so"
+    assert found[4] == f"{names} whole molecules: unwrap (--unwrap) makes them so"
+    assert BROKEN not in run(command[0], *drifting, *select, *command[1:], "--end", 2)[2]
 
 
 @pytest.mark.parametrize(
@@ -853,7 +835,7 @@ def test_molecules_that_are_broken_are_told_of(command, names, drifting, run):
     ],
 )
 def test_nothing_is_said_of_molecules_that_need_not_be_whole(command, drifting, run):
-    assert BROKEN not in run(command[0], *drifting, *command[1:], "--end", 1)[2]
+    assert BROKEN not in run(command[0], *drifting, *command[1:])[2]
 
 
 def test_replicas_are_told_of_broken_molecules_once(drifting, tmp_path, run):
@@ -861,7 +843,7 @@ def test_replicas_are_told_of_broken_molecules_once(drifting, tmp_path, run):
     battery = tmp_path / "battery.toml"
     battery.write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'protein'\n")
     again = shutil.copy(path, tmp_path / "again.xtc")
-    files = battery, topology, path, again, "--replicas", "-o", tmp_path / "out", "--end", 1
+    files = battery, topology, path, again, "--replicas", "-o", tmp_path / "out"
     status, _, err = run("run", *files)
     assert (status, err.count(BROKEN)) == (0, 1)
     assert "RMSD and Gyration need whole molecules" in err

@@ -1,11 +1,13 @@
 """Transformations, beside those of MDAnalysis."""
 
+import contextlib
 import pickle
 import re
 import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import MDAnalysis
 import numpy as np
@@ -18,6 +20,9 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import transform
+from paceline.analysis.contacts import ContactMap
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import (
     AnalysisError,
     PacelineWarning,
@@ -889,3 +894,78 @@ def test_velocities_do_not_turn(ours):
     assert [step.turns for step in turning] == [True, False]
     others = [transform.unwrap(), transform.center("all"), transform.wrap()]
     assert not any(step.turns for step in others)
+
+
+@contextlib.contextmanager
+def warned_of_broken():
+    """Collect warnings of molecules that are broken."""
+    said = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield said
+    said += [text for text in (str(one.message) for one in caught) if "broken across" in text]
+
+
+class TestBrokenMolecules:
+    """A run warns of them where an analysis or a transformation needs whole ones."""
+
+    @pytest.mark.parametrize("kind", [paceline.Universe, MDAnalysis.Universe])
+    def test_in_any_of_three_frames(self, kind, drifting):
+        ca = kind(*drifting).select_atoms("protein and name CA")
+        with warned_of_broken() as said:
+            RMSD(ca).run()
+        (text,) = said
+        assert "in frame 2: atoms " in text
+        assert text.endswith(
+            " Å apart; RMSD needs whole molecules: unwrap (--unwrap) makes them so"
+        )
+
+    def test_once_for_all_analyses_of_a_run(self, drifting):
+        ca = paceline.Universe(*drifting).select_atoms("protein and name CA")
+        again = paceline.Universe(*drifting).select_atoms("protein and name CA")
+        with warned_of_broken() as said:
+            paceline.run([RMSD(ca), RMSF(ca), RMSD(again)], transforms=[transform.fit("name CA")])
+        (text,) = said
+        assert "RMSD, RMSF and fit (--fit) need whole molecules" in text
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"stop": 2},
+            {"transforms": [transform.unwrap()]},
+            # Whole in the first frame, and followed from there.
+            {"transforms": [transform.nojump()]},
+        ],
+    )
+    def test_not_where_there_are_none(self, options, drifting):
+        ca = paceline.Universe(*drifting).select_atoms("protein and name CA")
+        with warned_of_broken() as said:
+            RMSD(ca).run(**options)
+            ContactMap(ca, scheme="ca").run()
+        assert said == []
+
+    def test_not_of_atoms_that_choose_a_group(self, drifting):
+        universe = paceline.Universe(*drifting)
+        near = universe.select_atoms("name OW and around 4 protein", updating=True)
+        with warned_of_broken() as said:
+            Gyration(near).run()
+        assert said == []
+
+    def test_not_where_mdanalysis_transforms(self, drifting):
+        universe = paceline.Universe(*drifting)
+        universe.trajectory.add_transformations(transformations.unwrap(universe.atoms))
+        with warned_of_broken() as said:
+            RMSD(universe, select="protein and name CA").run(backend="serial")
+        assert said == []
+
+    def test_frames_that_cannot_be_read_are_left_to_the_run(self, drifting, tmp_path):
+        path = tmp_path / "cut.xtc"
+        data = bytearray(Path(drifting.trajectory).read_bytes())
+        offsets = MDAnalysis.Universe(*drifting).trajectory._xdr.offsets
+        data[offsets[2] + 92 : offsets[2] + 108] = b"\xff" * 16
+        path.write_bytes(data)
+        for kind in (paceline.Universe, MDAnalysis.Universe):
+            ca = kind(drifting.topology, str(path)).select_atoms("protein and name CA")
+            with warned_of_broken() as said:
+                assert [frame for frame, _ in RMSD(ca).run(on_error="skip").damaged] == [2]
+            assert said == []

@@ -33,6 +33,7 @@ from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import FramePass, ScanRun, TrajectoryRun, n_passes
 from paceline.schedule.worker import FrameCache
 from paceline.transform.base import Transform
+from paceline.transform.molecules import warn_of_broken
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
 #: decoding them, and to decode them twice takes longer up to here (simulated: docs/design.md).
@@ -254,6 +255,10 @@ def _run(
             caching=FrameCaching(keys[number], memory) if keys else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
+    # One is enough, of replicas, too.
+    any(
+        warn_of_broken(one.analyses, transforms, one.plan.frames, one.trajectory) for one in planned
+    )
     runs = [_first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
     n_frames = sum(each.n_frames for each in runs)

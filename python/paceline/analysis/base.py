@@ -77,8 +77,8 @@ class AnalysisBase:
         Bytes of a frame's row, where it is larger than the frame: blocks have fewer frames then,
         and the run is refused if there is no room for all rows.
     needs_whole : bool
-        True if molecules that are broken across the cell make the results wrong: the command line
-        warns of them.
+        True if molecules that are broken across the cell make the results wrong: a run warns of
+        one in its first, middle or last frame, unless it makes them whole.
     transforms : sequence of Transform
         Transformations of the present run; set before `prepare`.
     skip_damaged : bool

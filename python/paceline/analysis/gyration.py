@@ -111,6 +111,8 @@ class Gyration(AnalysisBase):
         super().__init__(atoms, verbose=verbose)
         if len(self.atomgroup) == 0:
             raise SelectionError("Gyration: the group holds no atoms")
+        # A changing group also reads atoms that decide who is in it.
+        self.needs_whole = self._finder is None
         self.compound, self.weights = compound, known_weights(weights)
         self._numbers = self._compound_of_atoms()
         counted = self._numbers

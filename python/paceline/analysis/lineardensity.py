@@ -128,7 +128,8 @@ class LinearDensity(AnalysisBase):
                 "'segments' or 'fragments'"
             )
         self.grouping, self.binsize = grouping, binsize
-        self.needs_whole = grouping != "atoms"
+        # A changing group also reads atoms that decide who is in it.
+        self.needs_whole = grouping != "atoms" and self._finder is None
         columns = [self._of_atoms(name) for name in ("masses", "charges")]
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
         self._numbers = None

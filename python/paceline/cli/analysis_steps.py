@@ -14,10 +14,9 @@ from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
-from paceline.performance.number_format import joined, many
-from paceline.transform.molecules import find_broken
+from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
     from paceline.cli.atom_groups import GroupUniverse
@@ -270,32 +269,6 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     print(args.output / "index.html")
 
 
-def warn_of_broken(args: argparse.Namespace, analyses: Sequence[Any]) -> None:
-    """Warn of molecules that are broken across the cell, but must be whole for what is asked."""
-    if args.unwrap or args.together is not None:
-        return
-    wanted = [one for one in analyses if getattr(one, "needs_whole", False)]
-    moved = {f"--{name}": getattr(args, name) for name in ("center", "fit")}
-    moved = {name: text for name, text in moved.items() if text is not None}
-    universes = {id(one.atomgroup.universe): one.atomgroup.universe for one in wanted or analyses}
-    for universe in universes.values() if wanted or moved else ():
-        of_this = [one for one in wanted if one.atomgroup.universe is universe]
-        groups = [one.indices for one in of_this]
-        groups += [universe.select_atoms(text).indices for text in moved.values()]
-        # With --nojump, molecules that begin whole stay so.
-        last = 0 if args.nojump else universe.trajectory.n_frames - 1
-        found = find_broken(universe, groups, sorted({0, last // 2, last}))
-        if found is not None:
-            names = list(dict.fromkeys([*(one.name for one in of_this), *moved]))
-            first, second = found.atoms
-            warn(
-                f"a molecule is broken across the cell in frame {found.frame}: atoms {first} and "
-                f"{second} are bonded, and {found.length:.1f} Å apart; {joined(names)} "
-                f"{'needs' if len(names) == 1 else 'need'} whole molecules: --unwrap makes them so"
-            )
-            return
-
-
 def run_analysis(
     args: argparse.Namespace,
     analysis: Any,
@@ -308,8 +281,6 @@ def run_analysis(
     `options` are further ones of `paceline.run`.
     """
     analyses = getattr(analysis, "analyses", {"": analysis})
-    if most_frames is None:
-        warn_of_broken(args, list(analyses.values()))
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,

@@ -121,7 +121,8 @@ class WorkerScan(WorkerTransform, Protocol):
 class Transform(Protocol):
     """User's half of a transformation; it serves any number of runs.
 
-    With an attribute `scans` that is true, `prepare` makes a `WorkerScan`.
+    With an attribute `scans` that is true, `prepare` makes a `WorkerScan`. With a method
+    `whole_atoms(universe)`, it needs whole molecules: those of the atoms with these indices.
     """
 
     @property

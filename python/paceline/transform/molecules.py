@@ -10,15 +10,13 @@ import numpy as np
 from paceline import _core
 from paceline.block import Block
 from paceline.errors import (
-    DamagedFileError,
-    MissingDataError,
     SelectionError,
     TransformError,
     UnsupportedError,
     warn,
     with_script_advice,
 )
-from paceline.performance.number_format import many
+from paceline.performance.number_format import joined, many
 from paceline.transform.base import (
     CoreTransform,
     Transform,
@@ -181,11 +179,15 @@ def _read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.n
     trajectory = universe.trajectory
     current = trajectory.ts.frame
     try:
-        ts = trajectory[number]
-        cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
-        return ts.positions[atoms], np.array([cell], np.float32)
+        return _positions_and_cell(trajectory[number], atoms)
     finally:
         trajectory[current]
+
+
+def _positions_and_cell(ts: Any, atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Take positions of atoms of a frame, and the cell, shape (1, 6); zeros for none."""
+    cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
+    return ts.positions[atoms], np.array([cell], np.float32)
 
 
 class _MadeWhole(NamedTuple):
@@ -199,12 +201,18 @@ class _MadeWhole(NamedTuple):
 
 
 def _make_whole_in(
-    universe: Any, number: int, atoms: np.ndarray, bonds: np.ndarray
+    universe: Any, number: int, atoms: np.ndarray, bonds: np.ndarray, read: Any = None
 ) -> _MadeWhole | None:
-    """Make molecules whole in a frame; None where it is damaged, or without positions or a cell."""
+    """Make molecules whole in a frame; None where it is damaged, or without positions or a cell.
+
+    It is read by the Universe, unless `read` does.
+    """
     try:
-        positions, cell = _read_frame(universe, atoms, number)
-    except (DamagedFileError, MissingDataError):
+        if read is None:
+            positions, cell = _read_frame(universe, atoms, number)
+        else:
+            positions, cell = _positions_and_cell(read(number), atoms)
+    except (EOFError, OSError, ValueError):  # MDAnalysis's readers raise any of these
         return None  # which the run says, or leaves out
     whole = positions[np.newaxis].copy()
     unwrapping = CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
@@ -338,13 +346,13 @@ class BrokenBond(NamedTuple):
 
 
 def find_broken(
-    universe: Any, groups: Sequence[np.ndarray], frames: Sequence[int]
+    universe: Any, groups: Sequence[np.ndarray], frames: Sequence[int], read: Any = None
 ) -> BrokenBond | None:
     """Find a molecule of which atoms of a group are in different images in a frame.
 
     Returns its bond that `unwrap` shortens most; None where nothing is known to be broken: without
     bonds or a cell, or in a frame that cannot be read. What `unwrap` cannot make whole, such as a
-    sheet that is bonded to its own image, does not count.
+    sheet that is bonded to its own image, does not count. Frames are read by `read`, if given.
     """
     try:
         bonds = molecular_bonds_of(universe, "unwrap")
@@ -359,7 +367,7 @@ def find_broken(
     if not len(bonds):
         return None
     for number in frames:
-        found = _make_whole_in(universe, number, atoms, bonds)
+        found = _make_whole_in(universe, number, atoms, bonds, read)
         if found is None or found.in_vain:
             continue
         moved = found.whole - found.positions
@@ -384,6 +392,45 @@ def find_broken(
         first, second = crossing[longest].tolist()
         return BrokenBond(number, (first, second), float(before[longest]))
     return None
+
+
+def warn_of_broken(
+    analyses: Sequence[Any], transforms: Sequence[Transform], frames: np.ndarray, opened: Any
+) -> bool:
+    """Warn of a molecule that is broken across the cell, where a run needs whole ones.
+
+    Looks at the first, the middle and the last of the frames, for analyses of one Universe, whose
+    trajectory is `opened`. Returns True if it has warned.
+    """
+    if any(isinstance(one, _Unwrap) for one in transforms) or not len(frames):
+        return False
+    universe = analyses[0].atomgroup.universe
+    wanted = [one for one in analyses if getattr(one, "needs_whole", False)]
+    moving = [one for one in transforms if hasattr(one, "whole_atoms")]
+    groups = [one.indices for one in wanted] + [one.whole_atoms(universe) for one in moving]
+    # Transformations that MDAnalysis applies may make molecules whole, or take frames in order.
+    theirs = getattr(getattr(universe, "trajectory", None), "transformations", ())
+    if not groups or theirs or not hasattr(universe, "_topology"):
+        return False
+    # With nojump, molecules that begin whole stay so.
+    follows = any(getattr(one, "scans", False) for one in transforms)
+    looked_at = [0] if follows else frames[[0, len(frames) // 2, -1]].tolist()
+    # MDAnalysis's reader need not survive a damaged frame.
+    read = getattr(opened, "read_frame", None)
+    found = find_broken(universe, groups, list(dict.fromkeys(looked_at)), read)
+    if found is None:
+        return False
+    kinds = [one.parameters().partition("(")[0] for one in moving]
+    names = list(
+        dict.fromkeys([*(one.name for one in wanted), *(f"{kind} (--{kind})" for kind in kinds)])
+    )
+    first, second = found.atoms
+    warn(
+        f"a molecule is broken across the cell in frame {found.frame}: atoms {first} and {second} "
+        f"are bonded, and {found.length:.1f} Å apart; {joined(names)} "
+        f"{'needs' if len(names) == 1 else 'need'} whole molecules: unwrap (--unwrap) makes them so"
+    )
+    return True
 
 
 def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:

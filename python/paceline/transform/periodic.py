@@ -124,6 +124,9 @@ class _Center:
         masses = None if self.weights is None else masses_of(group, "center")
         return CoreTransform("center", len(atoms), columns, masses, self.point, self.wrap)
 
+    def whole_atoms(self, universe: Any) -> np.ndarray:
+        return select(self.atomgroup, universe, "center").indices
+
     def parameters(self) -> str:
         options = {"weights": self.weights, "point": self.point, "wrap": self.wrap or None}
         return describe("center", self.atomgroup, **options)

@@ -121,6 +121,9 @@ class _Fit:
             _NORMALS[self.plane],
         )
 
+    def whole_atoms(self, universe: Any) -> np.ndarray:
+        return self._groups(universe)[0].indices
+
     def _weights_of(self, mobile: Any) -> np.ndarray | None:
         if isinstance(self.weights, str):
             return masses_of(mobile, "fit")
