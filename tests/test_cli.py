@@ -953,6 +953,8 @@ def completed(line, folder, **shell):
     ("line", "wanted"),
     [
         ("paceline re", ["repack", "report"]),
+        ("paceline diff", ["diffusionmap"]),
+        ("paceline diffusionmap --eig", ["--eigenvalues"]),
         ("paceline rmsd --sel", ["--select"]),
         ("paceline rmsd md.tpr --ba", ["--backend"]),
         ("paceline rmsd --backend thr", ["threads"]),

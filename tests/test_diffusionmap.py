@@ -390,7 +390,7 @@ def test_diffusion_map(adk):
     wanted = vectors[:, 1:4] * found.eigenvalues[1:4] ** 2
     np.testing.assert_array_equal(found.transform(3, 2), wanted)
     for number in (0, len(vectors)):
-        with pytest.raises(ValueError, match=f"from 1 to 48 for 49 frames, not {number}"):
+        with pytest.raises(ValueError, match=f"={number}: expected a number from 1 to 48 for 49"):
             found.transform(number, 1)
     condensed = DistanceMatrix(universe, select="name CA", condensed=True).run(step=2)
     again = DiffusionMap(condensed, epsilon=3).run()
@@ -407,9 +407,32 @@ def test_diffusion_map_of_other_frames(ca):
     assert len(DiffusionMap(matrix).run().eigenvalues) == 5
 
 
+def test_coordinates_make_a_table(ca):
+    found = DiffusionMap(ca, epsilon=4, superposition=True).run(step=4)
+    frame = found.results.to_dataframe()
+    titles = [f"diffusion coordinate {k}" for k in range(1, 11)]
+    assert list(frame) == ["frame", "time (ps)", *titles]
+    np.testing.assert_array_equal(frame["frame"], np.arange(0, 98, 4))
+    np.testing.assert_array_equal(frame[titles], found.transform(10, 1))
+    assert found.results.provenance["analysis"] == "DiffusionMap"
+    axes = found.results.plot()
+    assert (axes.get_xlabel(), axes.get_ylabel()) == tuple(titles[:2])
+    eigenvalues = found.further_tables()["eigenvalues"].columns["eigenvalue"]
+    assert eigenvalues[0] == pytest.approx(1)
+    few = DiffusionMap(ca, n_eigenvectors=1, time=2).run(step=40)
+    np.testing.assert_array_equal(few.results.coordinates, few.transform(1, 2))
+    assert few.results.plot().get_ylabel() == "diffusion coordinate"
+    with pytest.raises(ValueError, match="n_eigenvectors=3: expected a number from 1 to 2"):
+        DiffusionMap(ca, n_eigenvectors=3).run(step=40)
+    with pytest.raises(ValueError, match="needs two frames or more"):
+        DiffusionMap(ca).run(stop=1)
+
+
 @pytest.mark.parametrize(
     ("name", "ask"),
     [
+        ("results", lambda one: one.results.coordinates),
+        ("timings", lambda one: one.timings),
         ("eigenvalues", lambda one: one.eigenvalues),
         ("eigenvectors", lambda one: one.eigenvectors),
         ("eigenvalues", lambda one: one.transform(2, 1)),
@@ -417,7 +440,7 @@ def test_diffusion_map_of_other_frames(ca):
 )
 def test_diffusion_map_before_its_run(name, ask, ca):
     before = DiffusionMap(ca)
-    with pytest.raises(NotRunError, match=rf"DiffusionMap has no {name} yet: call run\(\) first"):
+    with pytest.raises(NotRunError, match=rf"no {name} yet: call run\(\) first"):
         ask(before)
     with pytest.raises(AttributeError, match="'DiffusionMap' object has no attribute 'eigen'"):
         _ = before.eigen

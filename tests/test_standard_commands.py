@@ -25,7 +25,7 @@ from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
-from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Ramachandran
 from paceline.analysis.distances import (
     Angles,
@@ -121,6 +121,10 @@ ASKED = {
     "cluster": (
         ["--select", "name CA", "--cutoff", 0.5, "--mass"],
         lambda u, a: Clustering(a, cutoff=0.5, weights="mass"),
+    ),
+    "diffusionmap": (
+        ["--select", "name CA", "--epsilon", 4, "--n-eigenvectors", 2, "--mass"],
+        lambda u, a: DiffusionMap(a, 4, n_eigenvectors=2, superposition=True, weights="mass"),
     ),
     "distances": (
         ["--select", "resid 1-5 and name CA", "--select-2", "resid 11-15 and name CA", "--no-pbc"],
@@ -243,6 +247,27 @@ def test_centers_of_clusters_are_written_as_structures(adk_xtc, tmp_path, run):
     assert (status, "must end in .pdb or .xyz" in err) == (2, True)
     status, _, err = run("cluster", *adk_xtc)
     assert (status, "gromos needs --cutoff" in err) == (2, True)
+
+
+def test_a_diffusion_map_and_its_eigenvalues(adk_xtc, damaged, tmp_path, run):
+    table, figure, path = (tmp_path / name for name in ("values.csv", "values.svg", "map.npz"))
+    options = ["--select", "name CA", "--epsilon", 4, "--step", 8]
+    assert run("diffusionmap", *adk_xtc, *options, "-o", path, "--eigenvalues", table)[0] == 0
+    universe = paceline.Universe(*adk_xtc)
+    wanted = DiffusionMap(universe, 4, select="name CA", superposition=True).run(step=8)
+    for name in ("eigenvalues", "eigenvectors", "coordinates"):
+        np.testing.assert_array_equal(np.load(path)[name], wanted.results[name])
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")
+    np.testing.assert_array_equal(found["eigenvalue"], wanted.eigenvalues)
+    assert run("diffusionmap", *adk_xtc, *options, "--eigenvalues", figure)[0] == 0
+    assert "number of the eigenvalue" in figure.read_text(encoding="utf-8")
+    status, _, err = run("diffusionmap", *adk_xtc, *options, "--n-eigenvectors", 13)
+    assert (status, "--n-eigenvectors 13: expected a number from 1 to 12" in err) == (2, True)
+    status, _, err = run("diffusionmap", *adk_xtc, "--epsilon", 0)
+    assert (status, "epsilon must be above 0, in Å²" in err) == (2, True)
+    status, _, err = run("diffusionmap", *damaged[0], "--on-error", "skip")
+    assert (status, "leave out frames that are damaged" in err) == (2, True)
+    assert "did you mean diffusionmap?" in run("diffusion-map")[2]
 
 
 def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):

@@ -29,6 +29,8 @@ TILE_BYTES = 8 * 2**20
 DRAWN = 1000
 #: Rows of a matrix whose means are computed at a time.
 ROWS = 256
+#: Coordinates in the table of a diffusion map, if no number is given.
+COORDINATES = 10
 
 Metric = Callable[..., float]
 
@@ -406,6 +408,10 @@ class DiffusionMap:
         What to compare, or a matrix that has run or is going to.
     epsilon : float
         Scale of the kernel, Å².
+    n_eigenvectors : int, optional
+        Coordinates in the results, as of `transform`; by default 10, or as many as there are.
+    time : float
+        Exponent of the eigenvalues in them.
     **kwargs
         Parameters of `DistanceMatrix`, where `u` is none.
 
@@ -415,11 +421,18 @@ class DiffusionMap:
         Decreasing; the first is 1.
     eigenvectors : numpy.ndarray of float64, shape (n_frames, n_frames)
         An eigenvector of length 1 in each column, its largest element positive.
+    results.coordinates : numpy.ndarray of float64, shape (n_frames, n_eigenvectors)
+        Coordinates of each frame; eigenvalues and eigenvectors are in the results, too.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
 
     Raises
     ------
     ValueError
-        `u` is none of these, `epsilon` is not above 0, or distances are NaN.
+        `u` is none of these, or `epsilon` is not above 0. In the run: distances are NaN, or there
+        are fewer frames than eigenvectors.
 
     Examples
     --------
@@ -436,7 +449,15 @@ class DiffusionMap:
     eigenvalues: np.ndarray
     eigenvectors: np.ndarray
 
-    def __init__(self, u: Any, epsilon: float = 1, **kwargs: Any):
+    def __init__(
+        self,
+        u: Any,
+        epsilon: float = 1,
+        *,
+        n_eigenvectors: int | None = None,
+        time: float = 1,
+        **kwargs: Any,
+    ):
         if not (np.isfinite(epsilon) and epsilon > 0):
             raise ValueError(f"epsilon must be above 0, in Å², not {epsilon!r}")
         self._is_given = isinstance(u, DistanceMatrix)
@@ -450,8 +471,12 @@ class DiffusionMap:
                 "data to work with."
             )
         self._epsilon = epsilon
+        self._n_eigenvectors, self._time = n_eigenvectors, time
+        self.results = Results()
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("damaged", "timings"):
+            return getattr(self._dist_matrix, name)
         if name in ("eigenvalues", "eigenvectors"):
             raise NotRunError(f"{type(self).__name__} has no {name} yet: call run() first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -500,6 +525,8 @@ class DiffusionMap:
                 "damaged or have positions that are NaN"
             )
         self._n_frames = len(distances)
+        if self._n_frames < 2:
+            raise ValueError("a diffusion map needs two frames or more, and the run has one")
         kernel = np.exp(-(distances.astype(np.float64) ** 2) / self._epsilon)
         scale = 1 / np.sqrt(kernel.sum(axis=1))
         kernel *= scale[:, np.newaxis] * scale
@@ -510,7 +537,57 @@ class DiffusionMap:
         self.eigenvalues = values[::-1]
         self.eigenvectors = vectors * np.sign(vectors[largest, np.arange(len(vectors))])
         self._calculated = True
+        self._keep_results()
         return self
+
+    def _keep_results(self) -> None:
+        """Tabulate the coordinates of frames."""
+        n = self._n_eigenvectors
+        if n is None:
+            n = min(COORDINATES, self._n_frames - 1)
+        coordinates = self.transform(n, self._time)
+        frames, times = self._dist_matrix.frames, self._dist_matrix.times
+        titles = [f"diffusion coordinate {k}" for k in range(1, n + 1)]
+        columns = {
+            "frame": frames,
+            "time (ps)": times,
+            **dict(zip(titles, coordinates.T, strict=True)),
+        }
+        label = "diffusion coordinate"
+        drawn = None
+        if n > 1:
+            x, y = titles[:2]
+            drawn = Table({x: columns[x], y: columns[y]}, x, {y: y}, y, points=True)
+        y_of = {title: title.rpartition(" ")[2] for title in titles}
+        self.results = Results(
+            table=Table(columns, "time (ps)", y_of, label, drawn, no_mean=True, partial=True),
+            provenance={
+                **self._dist_matrix.record(),
+                "analysis": type(self).__name__,
+                "epsilon": self._epsilon,
+                "time": self._time,
+            },
+            eigenvalues=self.eigenvalues,
+            eigenvectors=self.eigenvectors,
+            coordinates=coordinates,
+            frames=frames,
+            times=times,
+        )
+
+    def further_tables(self) -> dict[str, Table]:
+        """Get the table of eigenvalues.
+
+        Returns
+        -------
+        dict of str to Table
+            "eigenvalues", by their numbers; 0 is that of the constant eigenvector.
+        """
+        columns = {
+            "number of the eigenvalue": np.arange(len(self.eigenvalues)),
+            "eigenvalue": self.eigenvalues,
+        }
+        y = {"eigenvalue": "eigenvalue"}
+        return {"eigenvalues": Table(columns, "number of the eigenvalue", y, "eigenvalue")}
 
     def transform(self, n_eigenvectors: int, time: float) -> np.ndarray:
         """Embed the frames into the first eigenvectors after the constant one.
@@ -538,8 +615,8 @@ class DiffusionMap:
         most = len(self.eigenvalues) - 1
         if not 1 <= n_eigenvectors <= most:
             raise ValueError(
-                f"n_eigenvectors must be from 1 to {most} for {most + 1} frames, not "
-                f"{n_eigenvectors}"
+                f"n_eigenvectors={n_eigenvectors}: expected a number from 1 to {most} for "
+                f"{most + 1} frames"
             )
         some = slice(1, n_eigenvectors + 1)
         return self.eigenvectors[:, some] * self.eigenvalues[some] ** time

@@ -73,7 +73,7 @@ KEYWORDS = {
             *("overwrite", "precision", "chunk", "align", "compress", "checkpoint"),
             *("max_memory", "donors_sel", "hydrogens_sel", "acceptors_sel", "exclude_same"),
             *("together", "hydrogens", "residues_apart", "criterion", "d_a_cutoff"),
-            *("d_h_a_angle_cutoff", "between", "cutoff", "n_clusters", "tau_max"),
+            *("d_h_a_angle_cutoff", "between", "cutoff", "n_clusters", "tau_max", "n_eigenvectors"),
         )
     },
 }

@@ -31,6 +31,7 @@ COMMANDS_OF_GROMACS = {
 OTHER_NAMES = {
     **{"distance-matrix": "rmsd-matrix", "rms2d": "rmsd-matrix", "rmsd2d": "rmsd-matrix"},
     **{"vacf": "velocity-autocorrelation", "neighbours": "neighbors"},
+    **{"diffusion-map": "diffusionmap", "dmap": "diffusionmap"},
     **{"nativecontacts": "contacts", "clustering": "cluster"},
     **{"residence": "survival", "watershell": "selection", "currents": "current-autocorrelation"},
     **{"diffusion": "msd", "scd": "order", "sch": "order", "leaflet": "leaflets"},

@@ -74,6 +74,12 @@ def _distance_map(universe: Any, args: argparse.Namespace, groups: list[Any], op
     return DistanceMap(groups[0], second, **options)
 
 
+def _diffusion_map(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.diffusionmap import DiffusionMap
+
+    return DiffusionMap(*groups, **options)
+
+
 def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis.align import AverageStructure
     from paceline.cli.analysis_steps import reference_of
@@ -428,6 +434,48 @@ COMMANDS = (
             },
             "weights": MASS,
         },
+    ),
+    Command(
+        "diffusionmap",
+        "protein and name CA",
+        "diffusion map of the frames",
+        "Diffusion coordinates of each frame: eigenvectors of a kernel of the RMSD (Å) between "
+        "frames, superposed pair by pair, times their eigenvalues; the figure has the first two, "
+        "and .npz also has all eigenvectors. Time grows as the cube of the number of frames. "
+        "Molecules must be whole: --unwrap makes them so.",
+        (
+            "adk.psf adk.dcd --epsilon 4 -o map.csv --plot map.png --eigenvalues eigenvalues.png",
+            "md.tpr md.xtc --unwrap --select backbone --step 10 --epsilon 2 -o map.npz",
+        ),
+        {
+            "epsilon": {
+                "type": float,
+                "default": 1.0,
+                "metavar": "Å²",
+                "help": "scale of the kernel exp(-RMSD² / epsilon), Å² [%(default)g]",
+            },
+            "n_eigenvectors": {
+                "type": positive,
+                "default": None,
+                "metavar": "N",
+                "help": "coordinates of each frame [10, or as many as there are]",
+            },
+            "time": {
+                "type": float,
+                "default": 1.0,
+                "metavar": "T",
+                "help": "exponent of the eigenvalues [%(default)g]",
+            },
+            "superposition": {
+                "flag": "--no-superposition",
+                "action": "store_false",
+                "default": True,
+                "help": "compare positions as they are",
+            },
+            "weights": MASS,
+        },
+        make=_diffusion_map,
+        further={"eigenvalues": "write all eigenvalues"},
     ),
     Command(
         "cluster",
