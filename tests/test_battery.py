@@ -182,8 +182,10 @@ def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, 
         PacelineWarning, match=r"left out of the battery: dssp: residues MET 1, .*'N'"
     ):
         alone = Battery.default(paceline.Universe(path))
-    assert set(alone.analyses) == {*DEFAULTS["protein and name CA"]} - {"dssp", "ramachandran"}
-    assert set(alone.left_out) == {"dssp", "ramachandran"}
+    # Of a single frame there are no principal components.
+    assert set(alone.left_out) == {"dssp", "ramachandran", "pca"}
+    assert set(alone.analyses) == {*DEFAULTS["protein and name CA"]} - set(alone.left_out)
+    assert len(alone.run().analyses["rmsd"].results.rmsd) == 1
     assert "dssp" not in alone.to_toml()
     with pytest.raises(SelectionError, match="expected one atom of the name 'N'"):
         Battery({"rmsd": {}, "dssp": {}}, alone.universe)

@@ -588,6 +588,52 @@ def test_files_that_are_missing_doubled_or_swapped_are_named(arguments, words, r
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["rmsd"], ["gyration"], ["leaflets", "--select", "name CA"]])
+def test_a_structure_alone_is_a_frame(command, adk_in_water, run):
+    structure = adk_in_water.topology
+    status, out, err = run(*command, structure)
+    assert (status, err) == (0, "")
+    assert out == run(*command, structure, structure)[1]
+    assert out == run(*command, "-s", structure)[1]
+    assert len(table(out)) == 1
+
+
+def test_a_structure_alone_may_have_models(adk, universe, tmp_path, run):
+    path = tmp_path / "models.pdb"
+    universe.select_atoms("name CA").write(path, frames=universe.trajectory[:3])
+    assert len(table(run("rmsd", path)[1])) == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["rmsd", "{psf}"], "adk.psf alone: only a structure, such as GRO or PDB, needs no traj"),
+        (["battery", "{psf}"], "adk.psf alone: only a structure"),
+        (["battery", "{gro}", "--replicas"], "--replicas and --group take trajectories, found"),
+        (["advise", "{gro}"], "found the topology {gro} alone"),
+        (["bench", "scaling", "rmsd", "{gro}"], "found the topology {gro} alone"),
+        (["survival", "{gro}", "--select", "name CA"], "is more than the 1 frame of the run"),
+        (["pca", "{gro}"], "No covariance information can be gathered from a single frame"),
+    ],
+)
+def test_what_needs_more_than_a_structure_says_so(command, words, adk, adk_in_water, run):
+    names = {"psf": adk.topology, "gro": adk_in_water.topology}
+    status, out, err = run(*(word.format(**names) for word in command))
+    assert (status, out) == (2, "")
+    assert words.format(**names) in err
+
+
+def test_batteries_of_a_structure(adk_in_water, tmp_path, run):
+    structure = adk_in_water.topology
+    status, _, err = run("battery", structure, "-o", tmp_path / "battery")
+    assert (status, "left out of the battery: pca needs several frames" in err) == (0, True)
+    assert (tmp_path / "battery" / "rmsd.csv").exists()
+    (tmp_path / "own.toml").write_text("[rmsd]\n")
+    given = tmp_path / "own.toml", "-s", structure, "-o", tmp_path / "own"
+    assert run("run", *given)[0] == 0
+    assert (tmp_path / "own" / "rmsd.csv").exists()
+
+
 def test_swapped_files_are_known_by_their_content(adk, tmp_path, run):
     odd = shutil.copy(adk.trajectory, tmp_path / "trajectory.out")
     assert "which is a trajectory" in run("rmsd", odd, odd)[2]

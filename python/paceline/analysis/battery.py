@@ -125,6 +125,8 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
 }
 
+#: Of them those that a single frame, such as a structure's, has no answer to.
+OF_SEVERAL_FRAMES = ("pca",)
 #: Series of an analysis whose means are listed on the page, at most.
 LISTED = 20
 #: Of a figure on the page, inches.
@@ -268,7 +270,17 @@ class Battery:
                 "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
                 "by their names: describe the analyses in a file ('paceline run')"
             )
-        return cls(descriptions, universe, optional=True)
+        lacking = OF_SEVERAL_FRAMES if universe.trajectory.n_frames == 1 else ()
+        reasons = {
+            name: f"{name} needs several frames, and there is one"
+            for name in lacking
+            if descriptions.pop(name, None) is not None
+        }
+        for reason in reasons.values():
+            warn(f"left out of the battery: {reason}")
+        battery = cls(descriptions, universe, optional=True)
+        battery.left_out |= reasons
+        return battery
 
     def run(self, **options: Any) -> Self:
         """Run all analyses in one pass over the frames, or in as many as their stages need.

@@ -11,6 +11,7 @@ from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import many
 
 
 class SurvivalProbability(SelectedAtoms):
@@ -181,8 +182,8 @@ class SurvivalProbability(SelectedAtoms):
         """Raise `ValueError` for a lag that is longer than the run."""
         if self.tau_max > n_frames:
             raise ValueError(
-                f"tau_max={self.tau_max} is more than the {n_frames} frames of the run: choose a "
-                "shorter lag, or analyse more frames"
+                f"tau_max={self.tau_max} is more than the {many(n_frames, 'frame')} of the run: "
+                "choose a shorter lag, or analyse more frames"
             )
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:

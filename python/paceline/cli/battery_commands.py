@@ -72,7 +72,7 @@ def add_run(commands: Any) -> CommandParser:
     parser.section("files").add_argument(
         "battery", type=Path, metavar="BATTERY", help="file that describes the analyses, TOML"
     )
-    _add_arguments(parser, run_run, FileForm(topology="required", needed=False))
+    _add_arguments(parser, run_run, FileForm(topology="required", alone=True, needed=False))
     parser.usage = (parser.usage or "").replace("[options]", "[options] BATTERY")
     return parser
 
@@ -87,7 +87,7 @@ def add_battery(commands: Any) -> CommandParser:
         "each, and one page of all results.",
         epilog=BATTERY_EXAMPLES,
     )
-    return _add_arguments(parser, run_battery, FileForm(topology="required"))
+    return _add_arguments(parser, run_battery, FileForm(topology="required", alone=True))
 
 
 def _add_arguments(parser: CommandParser, run: Any, form: FileForm) -> CommandParser:
@@ -143,7 +143,7 @@ def run_run(args: argparse.Namespace) -> None:
             f"{args.battery} names its own systems, as [groups.{next(iter(groups))}]: leave these "
             "tables out, or give no other files"
         )
-    if not groups and not args.trajectory:
+    if not groups and not args.topology:
         raise UnsupportedError(f"expected {args.form.by_place}, or [groups.NAME] in {args.battery}")
     _run(args, groups, lambda universe: Battery(asked, universe))
 
@@ -181,6 +181,10 @@ def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
         if args.names:
             raise UnsupportedError("--names are of groups: give --group or --replicas, too")
         return {}
+    if not args.trajectory:
+        raise UnsupportedError(
+            f"--replicas and --group take trajectories, found {args.topology} alone"
+        )
     found = [ReplicaFiles(args.topology, replicas_named(args.trajectory))]
     for files in args.group:
         first, *others = files

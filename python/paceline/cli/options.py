@@ -263,9 +263,10 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
     )
 
 
-def add_system_arguments(parser: CommandParser, *, select: str) -> None:
-    """Add topology, trajectory and atoms."""
-    add_file_arguments(parser, FileForm(topology="required"), formats="trajectory")
+def add_system_arguments(parser: CommandParser, *, select: str, alone: bool = True) -> None:
+    """Add topology, trajectory and atoms; if `alone`, a structure may be the trajectory, too."""
+    form = FileForm(topology="required", alone=alone)
+    add_file_arguments(parser, form, formats="trajectory")
     add_selection_arguments(parser, select=select)
 
 

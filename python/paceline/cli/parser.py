@@ -179,6 +179,8 @@ class FileForm:
         "required", "optional" or "" (none).
     several : bool
         More than one trajectory is allowed.
+    alone : bool
+        A structure without a trajectory is one of its own.
     needed : bool
         False if the command may find its files elsewhere, and none may be given.
     """
@@ -187,6 +189,7 @@ class FileForm:
     trajectory: str = "required"
     output: str = ""
     several: bool = True
+    alone: bool = False
     needed: bool = True
 
     @property
@@ -230,7 +233,8 @@ def add_file_arguments(
             "-s",
             "--topology",
             metavar="FILE",
-            help="file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ...",
+            help="file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ..."
+            + "; a structure, such as GRO or PDB, needs no trajectory" * form.alone,
         )
     several = '; several, or a pattern such as "md.part*.xtc", are one after another'
     add(
@@ -294,10 +298,11 @@ def resolve_files(args: argparse.Namespace) -> None:
     if form.topology == "required" and topology is None:
         found = f"found {args.trajectory[0]} alone" if args.trajectory else "found none of them"
         raise UnsupportedError(f"{expected}, {found}")
-    if not args.trajectory and (form.trajectory == "required" or topology is None):
-        raise UnsupportedError(
-            f"{expected}, found {f'the topology {topology} alone' if topology else 'no trajectory'}"
-        )
+    is_alone = form.alone and topology is not None and kind_of(topology) != TOPOLOGY
+    if not (args.trajectory or is_alone) and (form.trajectory == "required" or topology is None):
+        hint = ": only a structure, such as GRO or PDB, needs no trajectory" if form.alone else ""
+        found = f"the topology {topology} alone{hint}" if topology else "no trajectory"
+        raise UnsupportedError(f"{expected}, found {found}")
     if len(args.trajectory) > 1 and not form.several:
         raise UnsupportedError(f"expected one trajectory, found {', '.join(args.trajectory)}")
 

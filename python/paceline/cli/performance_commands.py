@@ -31,7 +31,7 @@ from paceline.cli.options import (
     seconds,
     size,
 )
-from paceline.cli.parser import CommandParser
+from paceline.cli.parser import CommandParser, FileForm
 from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, SCHEDULES, FileSystem
 
 REPORT_EXAMPLES = """\
@@ -157,7 +157,7 @@ def add_advise(commands: Any) -> CommandParser:
         "it, how many workers pay off, and whether another file would be faster.",
         epilog=ADVISE_EXAMPLES,
     )
-    add_system_arguments(parser, select="as that analysis does")
+    add_system_arguments(parser, select="as that analysis does", alone=False)
     parser.set_defaults(select=None)
     calculation = parser.section("calculation")
     calculation.add_argument(
@@ -428,7 +428,7 @@ def add_bench(commands: Any) -> CommandParser:
         parser = add_analysis(analyses)
         parser.description, parser.epilog = BENCH_DESCRIPTION, BENCH_EXAMPLES
         _add_options(parser)
-        parser.set_defaults(run=run_bench)
+        parser.set_defaults(run=run_bench, form=FileForm(topology="required"))
     # Not before: the names of the commands below would begin with it.
     scaling.usage = f"{scaling.prog} [options] ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.usage = f"{bench.prog} BENCHMARK ANALYSIS TOPOLOGY TRAJECTORY..."

@@ -51,7 +51,8 @@ class MDAnalysisTrajectory(Trajectory):
         self._universe = universe
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
-        if universe.trajectory not in _warned:
+        # Of a single frame, such as a structure's, nothing would be faster otherwise.
+        if self.n_frames > 1 and universe.trajectory not in _warned:
             _warned.add(universe.trajectory)
             warn(f"{reason}, one at a time in one thread, whatever the backend")
 
