@@ -448,8 +448,8 @@ def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
         one.run().time_correlation(tau_max=4)
     for options, words in {
         (5, 1, 0): "tau_max must be from 0 to 4 frames, not 5",
-        (1, 0, 0): "window_step must be at least 1 .* not 0 and 0",
-        (1, 1, -1): "intermittency at least 0 frames, not 1 and -1",
+        (1, 0, 0): "window_step must be at least 1 frames, not 0",
+        (1, 1, -1): "intermittency must be at least 0 frames, not -1",
     }.items():
         with pytest.raises(ValueError, match=words):
             one.run().lifetime(*options)

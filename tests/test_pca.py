@@ -227,7 +227,7 @@ def test_parameters_are_mdanalysis_s():
         ({"select": "name XYZ"}, SelectionError, "no atoms match 'name XYZ'"),
         ({"mean": np.zeros((5, 3))}, ValueError, r"Number of atoms in reference \(5\)"),
         ({"mean": np.zeros(20)}, ValueError, r"shape \(3341, 3\)"),
-        ({"select": "resid 1 and name CA", "n_projected": 4}, ValueError, "from 0 to 3, found 4"),
+        ({"select": "resid 1 and name CA", "n_projected": 4}, ValueError, "from 0 to 3, not 4"),
     ],
 )
 def test_what_has_no_components_is_refused(options, error, words, universe):

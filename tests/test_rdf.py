@@ -197,7 +197,7 @@ def test_positions_that_are_no_numbers_are_named(tmp_path, adk_in_water):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nbins": 0}, "nbins must be a whole number"),
+        ({"nbins": 0}, "nbins must be at least 1, not 0"),
         ({"nbins": 2.5}, "nbins must be a whole number"),
         ({"range": (0.0, np.inf)}, "two finite numbers"),
         ({"range": (5.0, 5.0)}, "two finite numbers"),

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
@@ -346,7 +347,8 @@ class AverageStructure(AnalysisBase):
         if filename is not None and not force and os.path.exists(filename):
             raise FileExistsError(f"{os.fspath(filename)} exists; force=True replaces it")
         self.reference = mobile if reference is None else reference
-        self.select, self.filename, self.ref_frame = select, filename, ref_frame
+        self.select, self.filename = select, filename
+        self.ref_frame = whole_number("ref_frame", ref_frame)
         self.mobile_atoms, self.ref_atoms = pair_of_groups(select, mobile, self.reference, "select")
         if match_atoms:
             advice = "; tol_mass allows more, match_atoms=False any"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.diffusionmap import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.analysis.interfaces import OverParts, PerFrame
@@ -128,7 +129,9 @@ class Clustering(AnalysisBase):
             raise SelectionError(f"select: no atoms match {select!r}")
         _check_method(method, cutoff, n_clusters)
         self.atoms, self._select = atoms, select
-        self.method, self.cutoff, self.n_clusters = method, cutoff, n_clusters
+        self.method, self.cutoff, self.n_clusters = method, cutoff, None
+        if n_clusters is not None:
+            self.n_clusters = whole_number("n_clusters", n_clusters, 1)
         self._weights = weights
         self._relative = relative_weights(atoms, weights)
         self.row_bytes = 12 * len(atoms)
@@ -214,7 +217,7 @@ class Clustering(AnalysisBase):
             There is no such cluster.
         """
         n = len(self.results.sizes)
-        if not 0 <= cluster < n:
+        if not 0 <= whole_number("cluster", cluster) < n:
             raise ValueError(f"there is no cluster {cluster}: they are 0 to {n - 1}")
         return self.results.frames[self.results.labels == cluster]
 
@@ -242,8 +245,8 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
             raise ValueError(f"{method} takes cutoff=, and not n_clusters=, as k-medoids")
     elif cutoff is not None:
         raise ValueError(f"{method} takes n_clusters=, and not cutoff=, as gromos and leader")
-    elif n_clusters is None or n_clusters != int(n_clusters) or n_clusters < 1:
-        raise ValueError(f"{method} needs n_clusters=, a whole number above 0, not {n_clusters}")
+    elif n_clusters is None:
+        raise ValueError(f"{method} needs n_clusters=, a whole number above 0, and none is given")
 
 
 class _Near:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, function_name
 from paceline.analysis.interfaces import PerFrame, Reduction
@@ -111,8 +112,7 @@ class Contacts(AnalysisBase):
     ):
         from MDAnalysis.analysis import contacts
 
-        if residues_apart < 0:
-            raise ValueError(f"residues_apart must be at least 0, not {residues_apart!r}")
+        residues_apart = whole_number("residues_apart", residues_apart, 0)
         for group in select:
             check_static(group, "Contacts")
         references = [refgroup] if hasattr(refgroup[0], "positions") else refgroup

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.interfaces import OverParts, PerFrame
@@ -472,6 +473,8 @@ class DiffusionMap:
             )
         self._epsilon = epsilon
         self._n_eigenvectors, self._time = n_eigenvectors, time
+        if n_eigenvectors is not None:
+            whole_number("n_eigenvectors", n_eigenvectors, 1)
         self.results = Results()
 
     def __getattr__(self, name: str) -> Any:
@@ -546,6 +549,7 @@ class DiffusionMap:
         if n is None:
             n = min(COORDINATES, self._n_frames - 1)
         coordinates = self.transform(n, self._time)
+        n = coordinates.shape[1]
         frames, times = self._dist_matrix.frames, self._dist_matrix.times
         titles = [f"diffusion coordinate {k}" for k in range(1, n + 1)]
         columns = {
@@ -613,6 +617,7 @@ class DiffusionMap:
             There are not so many eigenvectors.
         """
         most = len(self.eigenvalues) - 1
+        n_eigenvectors = whole_number("n_eigenvectors", n_eigenvectors)
         if not 1 <= n_eigenvectors <= most:
             raise ValueError(
                 f"n_eigenvectors={n_eigenvectors}: expected a number from 1 to {most} for "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline._core import __version__
+from paceline._util.arguments import whole_number
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.uncertainty import mean_of_series
@@ -80,9 +81,7 @@ def free_energy_surface(
         )
     if not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
-    n_bins = [int(one) for one in np.broadcast_to(bins, 2)]
-    if min(n_bins) < 1:
-        raise ValueError(f"bins must be at least 1, not {bins!r}")
+    n_bins = [whole_number("bins", one, 1) for one in np.broadcast_to(bins, 2).tolist()]
     limits = None if range is None else np.asarray(range, dtype=np.float64)
     if limits is not None and (
         limits.shape != (2, 2) or not np.isfinite(limits).all() or (np.diff(limits) <= 0).any()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.interfaces import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.analysis.results import Results
@@ -241,9 +242,10 @@ class TimeSeries(_Series):
         verbose: bool = False,
     ):
         super().__init__(function, atomgroup, fields, block, verbose, label, unit)
-        if len(halo) != 2 or np.asarray(halo).dtype.kind not in "iu" or min(halo) < 0:
+        if len(halo) != 2:
             raise ValueError(f"halo must be two numbers of frames, 0 or more, not {halo!r}")
-        self.halo = int(halo[0]), int(halo[1])
+        before, after = (whole_number("halo", one, 0, unit="frames") for one in halo)
+        self.halo = before, after
 
     def parameters(self) -> dict[str, Any]:
         """The function's name, the atoms, and the halo if there is one."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase, check_times, describe_frames
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
@@ -170,8 +171,7 @@ class SelectedAtoms(AnalysisBase):
             A negative gap.
         """
         check_presence(self, "stays")
-        if gap < 0:
-            raise ValueError(f"gap must be at least 0 frames, not {gap}")
+        gap = whole_number("gap", gap, 0, unit="frames")
         rows = np.repeat(np.arange(self.n_frames), np.diff(self.results.offsets))
         index, first, last = stretches(self._members(residues), rows, gap)
         found = np.empty(len(index), STAY)
@@ -238,8 +238,7 @@ def presence_correlation(
         raise ValueError(f"function must be 'intermittent' or 'continuous', not {function!r}")
     check_presence(analysis, what)
     n_frames = analysis.n_frames
-    if not 0 <= tau_max < n_frames:
-        raise ValueError(f"tau_max must be from 0 to {n_frames - 1} frames, not {tau_max}")
+    tau_max = whole_number("tau_max", tau_max, 0, n_frames - 1, "frames")
     # Of each its rows follow each other, once each, behind those of others.
     numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
     rows = np.repeat(np.arange(n_frames), np.diff(offsets))

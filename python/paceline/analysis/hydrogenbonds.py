@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import POLAR_HYDROGENS, AnalysisBase, describe_atoms
 from paceline.analysis.groups import check_presence, presence_correlation, stretches
@@ -643,13 +644,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         """
         self._check_correlation()
         n_frames = self.n_frames
-        if not 0 <= tau_max <= n_frames:
-            raise ValueError(f"tau_max must be from 0 to {n_frames} frames, not {tau_max}")
-        if window_step < 1 or intermittency < 0:
-            raise ValueError(
-                "window_step must be at least 1 and intermittency at least 0 frames, not "
-                f"{window_step} and {intermittency}"
-            )
+        tau_max = whole_number("tau_max", tau_max, 0, n_frames, "frames")
+        window_step = whole_number("window_step", window_step, 1, unit="frames")
+        intermittency = whole_number("intermittency", intermittency, 0, unit="frames")
         rows = np.repeat(np.arange(n_frames), np.diff(self.results.offsets))
         _, first, last = stretches(self._ends(), rows, intermittency)
         values = np.ones(tau_max + 1)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame
@@ -161,6 +162,7 @@ class LeafletSeries(AnalysisBase):
         list of AtomGroup
             As `LeafletFinder.groups()` in that frame.
         """
+        row = whole_number("row", row)
         of_frame = self.results.components[row]
         return [self.atomgroup[of_frame == k] for k in range(self.results.n_components[row])]
 

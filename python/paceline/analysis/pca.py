@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame, Reduction
@@ -111,8 +112,8 @@ class PCA(AnalysisBase):
         super().__init__(atoms, verbose=verbose)
         if len(atoms) == 0:
             raise SelectionError(f"select: no atoms match {select!r}")
-        self.align = align
-        self._select, self._n_components = select, n_components
+        self.align, self._calculated = align, False
+        self._select, self.n_components = select, n_components
         self._n_atoms, self._atoms = len(atoms), atoms
         self._given = None if mean is None else np.asarray(mean, dtype=np.float64)
         if self._given is not None and self._given.shape != (len(atoms), 3):
@@ -123,13 +124,8 @@ class PCA(AnalysisBase):
             )
         if not isinstance(align, bool | np.bool_):
             raise TypeError(f"align must be True or False, not {align!r}")
-        if n_components is not None and n_components < 1:
-            raise ValueError(f"n_components must be at least 1, not {n_components}")
-        if not 0 <= n_projected <= 3 * len(atoms):
-            raise ValueError(f"n_projected must be from 0 to {3 * len(atoms)}, found {n_projected}")
-        self.n_projected = n_projected
+        self.n_projected = n_projected = whole_number("n_projected", n_projected, 0, 3 * len(atoms))
         self.stages = 2 if n_projected else 1
-        self._calculated = False
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
@@ -152,7 +148,7 @@ class PCA(AnalysisBase):
 
     @n_components.setter
     def n_components(self, number: int | None) -> None:
-        self._n_components = number
+        self._n_components = None if number is None else whole_number("n_components", number, 1)
         if self._calculated:
             self._fill()
 
@@ -305,7 +301,9 @@ class PCA(AnalysisBase):
         types, others = (getattr(group, "types", None) for group in (self._atoms, atoms))
         if types is not None and others is not None and not np.array_equal(types, others):
             warnings.warn("Atom types do not match with types used to fit PCA", stacklevel=2)
-        n = self.results.p_components.shape[1] if n_components is None else n_components
+        n = self.results.p_components.shape[1]
+        if n_components is not None:
+            n = whole_number("n_components", n_components)
         projected = _Projection(atoms, self.mean, self._p_components[:, :n].T)
         return projected.run(start, stop, step, verbose=verbose).results.projection
 

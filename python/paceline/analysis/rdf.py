@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
@@ -171,8 +172,8 @@ class InterRDF(AnalysisBase):
         self.norm = str(norm).lower()
         if self.norm not in TITLES:
             raise ValueError(f"norm must be 'rdf', 'density' or 'none', not {norm!r}")
-        self.nbins, self.range = nbins, range
-        self._edges = _edges(nbins, range)
+        self.nbins, self.range = whole_number("nbins", nbins, 1), range
+        self._edges = _edges(self.nbins, range)
         self.exclusion_block, self.exclude_same = exclusion_block, exclude_same
         self.compound, self.center, self.unwrap = compound, center, unwrap
         self._found = follow_any((self.g1, self.g2), "InterRDF")
@@ -508,8 +509,8 @@ class InterRDF_s(AnalysisBase):
         self.norm = "density" if density else str(norm).lower()
         if self.norm not in TITLES:
             raise ValueError(f"norm must be 'rdf', 'density' or 'none', not {norm!r}")
-        self.nbins, self.range = nbins, range
-        self._edges = _edges(nbins, range)
+        self.nbins, self.range = whole_number("nbins", nbins, 1), range
+        self._edges = _edges(self.nbins, range)
         self.exclude_same = exclude_same
         self._labels = None
         if exclude_same is not None:
@@ -617,14 +618,14 @@ class InterRDF_s(AnalysisBase):
     @property
     def _n_counts(self) -> int:
         """Number of bins of all pairs of atoms."""
-        return sum(len(first) * len(second) for first, second in self.ags) * int(self.nbins)
+        return sum(len(first) * len(second) for first, second in self.ags) * self.nbins
 
     def _check_room(self) -> None:
         """Raise `UnsupportedError` if there is no room in memory for the counts."""
         needed, free = 8 * ARRAYS * self._n_counts, free_memory()
         if self._n_counts >= 2**32 or (free is not None and needed > free):
             room = "more than this analysis can do" if free is None else f"{amount(free)} are free"
-            n_pairs = self._n_counts // int(self.nbins)
+            n_pairs = self._n_counts // self.nbins
             raise UnsupportedError(
                 f"InterRDF_s: {n_pairs:,} pairs of atoms with {self.nbins} bins each take "
                 f"{amount(needed)} of memory, and {room}: give fewer atoms or bins, or InterRDF, "
@@ -657,16 +658,14 @@ def _describe(group: Any) -> str:
     return describe_group(group) if updates_itself(group) else describe_atoms(group)
 
 
-def _edges(nbins: Any, range: Sequence[float]) -> np.ndarray:
+def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
     """Compute the borders of the bins, Å, as NumPy's histograms do."""
-    if isinstance(nbins, bool) or not isinstance(nbins, int | np.integer) or nbins < 1:
-        raise ValueError(f"nbins must be a whole number of at least 1, not {nbins!r}")
     limits = np.asarray(range, dtype=np.float64)
     if limits.shape != (2,) or not np.isfinite(limits).all() or limits[1] <= max(0, limits[0]):
         raise ValueError(
             f"range must be two finite numbers, the second above 0 and the first, not {range!r}"
         )
-    return np.histogram_bin_edges([], int(nbins), (limits[0], limits[1]))
+    return np.histogram_bin_edges([], nbins, (limits[0], limits[1]))
 
 
 def __getattr__(name: str) -> Any:

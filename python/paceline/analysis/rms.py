@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
@@ -100,7 +101,7 @@ class RMSD(AnalysisBase):
     ):
         reference = atomgroup if reference is None else reference
         self.select = select
-        self.ref_frame = ref_frame
+        self.ref_frame = whole_number("ref_frame", ref_frame)
         self.superposition = superposition
         mobile, fixed = pair_of_groups(select, atomgroup, reference, "select")
         self._pairs = [(mobile, fixed)] + [

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
@@ -123,13 +124,10 @@ class SASA(AnalysisBase):
             )
         if compound not in COMPOUNDS:
             raise ValueError(f"compound must be one of {', '.join(COMPOUNDS)}, not {compound!r}")
-        if isinstance(n_points, bool) or not isinstance(n_points, int | np.integer):
-            raise ValueError(f"n_points must be a whole number, not {n_points!r}")
-        if not 1 <= n_points <= 2**16:
-            raise ValueError(f"n_points must be 1 to 65,536, not {n_points}")
+        self.n_points = whole_number("n_points", n_points, 1, 2**16)
         if not 0 <= probe_radius < 1000:
             raise ValueError(f"probe_radius must be at least 0 Å, not {probe_radius!r}")
-        self.probe_radius, self.n_points = float(probe_radius), int(n_points)
+        self.probe_radius = float(probe_radius)
         self.compound, self.radii = compound, radii
         self._radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
 

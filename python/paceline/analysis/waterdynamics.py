@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import describe_frames, time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
@@ -168,8 +169,7 @@ class SurvivalProbability(SelectedAtoms):
     def _check(self) -> None:
         """Raise `ValueError` for parameters that make no sense."""
         for name, least in (("tau_max", 1), ("window_step", 1), ("intermittency", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+            setattr(self, name, whole_number(name, getattr(self, name), least))
 
     def prepare(self) -> Ragged:
         """Find the atoms among those that are read."""

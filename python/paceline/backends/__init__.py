@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
+from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.backends.dask import Dask
@@ -70,8 +71,8 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     >>> backend.name, backend.n_workers
     ('threads', 4)
     """
-    if n_workers is not None and n_workers < 1:
-        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+    if n_workers is not None:
+        n_workers = whole_number("n_workers", n_workers, 1)
     if backend is None:
         backend = "threads" if active_session() is None else "mpi"
     if backend == "mpi":

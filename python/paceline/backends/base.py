@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
@@ -61,9 +62,7 @@ def worker_count(n_workers: int | None) -> int:
     """
     if n_workers is None:
         return available_cpus()
-    if n_workers < 1:
-        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
-    return n_workers
+    return whole_number("n_workers", n_workers, 1)
 
 
 class CollectiveRun(Protocol):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, Self
 
 import cloudpickle
 
+from paceline._util.arguments import whole_number
 from paceline._util.launcher import launched, threads_a_rank, world
 from paceline._util.signals import deaf
 from paceline._util.system import end_after
@@ -85,8 +86,8 @@ class MPI(ForMDAnalysis):
         ):
             if value not in known:
                 raise ValueError(f"{name} must be {known[0]!r} or {known[1]!r}, not {value!r}")
-        if n_workers is not None and n_workers < 1:
-            raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+        if n_workers is not None:
+            n_workers = whole_number("n_workers", n_workers, 1)
         self._session = active_session()
         if self._session is not None and comm is not None:
             raise UnsupportedError(

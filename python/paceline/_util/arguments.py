@@ -1,0 +1,41 @@
+"""Check arguments of callers."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def whole_number(
+    name: str, value: Any, least: int | None = None, most: int | None = None, unit: str = ""
+) -> int:
+    """Check the argument `name`, which may be a float with a whole value, and return an int.
+
+    `least` and `most` are bounds, `least` is needed for `most`. Raises `ValueError`.
+
+    Examples
+    --------
+    >>> whole_number("tau_max", 20.0, 1)
+    20
+    >>> whole_number("tau_max", 2.5)
+    Traceback (most recent call last):
+    ValueError: tau_max must be a whole number, not 2.5
+    >>> whole_number("tau_max", 12, 0, 9, "frames")
+    Traceback (most recent call last):
+    ValueError: tau_max must be from 0 to 9 frames, not 12
+    """
+    number = None
+    if not isinstance(value, bool | np.bool_):
+        is_whole = getattr(value, "is_integer", None)
+        try:
+            number = int(value) if is_whole and is_whole() else operator.index(value)
+        except TypeError:
+            number = None
+    if number is None:
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    unit = f" {unit}" if unit else ""
+    if most is not None and not (least is not None and least <= number <= most):
+        raise ValueError(f"{name} must be from {least:,} to {most:,}{unit}, not {number}")
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be at least {least}{unit}, not {number}")
+    return number

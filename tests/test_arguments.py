@@ -1,0 +1,126 @@
+"""Whole numbers that analyses take."""
+
+import numpy as np
+import pytest
+
+import paceline
+from paceline._util.arguments import whole_number
+from paceline.analysis.clustering import Clustering
+from paceline.analysis.contacts import Contacts
+from paceline.analysis.diffusionmap import DiffusionMap
+from paceline.analysis.free_energy import free_energy_surface
+from paceline.analysis.groups import SelectedAtoms
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.pca import PCA
+from paceline.analysis.rdf import InterRDF, InterRDF_s
+from paceline.analysis.rms import RMSD
+from paceline.analysis.sasa import SASA
+from paceline.analysis.waterdynamics import SurvivalProbability
+
+NEAR = "name CA and around 8 resid 30"
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.float32(3), np.float64(3), np.int8(3), np.uint64(3)])
+def test_numbers_with_a_whole_value_are_integers(value):
+    found = whole_number("n", value, 1, 3)
+    assert (found, type(found)) == (3, int)
+
+
+@pytest.mark.parametrize(
+    "value", [2.5, np.float32(2.5), np.nan, np.inf, "3", None, True, np.True_, [3], np.array([3.0])]
+)
+def test_others_are_refused(value):
+    with pytest.raises(ValueError, match=r"^n must be a whole number, not "):
+        whole_number("n", value)
+
+
+def test_bounds_are_named():
+    with pytest.raises(ValueError, match=r"^n must be at least 1 frames, not 0$"):
+        whole_number("n", 0, 1, unit="frames")
+    with pytest.raises(ValueError, match=r"^n must be from 1 to 4, not 5$"):
+        whole_number("n", 5.0, 1, 4)
+
+
+@pytest.fixture(scope="module")
+def ran(universe):
+    """Analyses that have run, by their names."""
+    near = universe.select_atoms(NEAR, updating=True)
+    ca = universe.select_atoms("name CA")
+    return {
+        "universe": universe,
+        "ca": ca,
+        "bonds": HydrogenBondAnalysis(universe).run(stop=6),
+        "selected": SelectedAtoms(near).run(stop=6),
+        "clusters": Clustering(ca, cutoff=1.0).run(stop=20),
+        "map": DiffusionMap(ca).run(stop=6),
+    }
+
+
+#: Calls with a whole number, by its name; results to compare.
+CALLS = {
+    "SelectedAtoms tau_max": lambda ran, n: ran["selected"].time_correlation(tau_max=n).correlation,
+    "SelectedAtoms gap": lambda ran, n: ran["selected"].stays(n)["last"],
+    "HydrogenBondAnalysis tau_max": lambda ran, n: (
+        ran["bonds"].time_correlation(tau_max=n).correlation
+    ),
+    "lifetime tau_max": lambda ran, n: ran["bonds"].lifetime(n),
+    "lifetime window_step": lambda ran, n: ran["bonds"].lifetime(3, window_step=n),
+    "lifetime intermittency": lambda ran, n: ran["bonds"].lifetime(3, intermittency=n),
+    "members cluster": lambda ran, n: ran["clusters"].members(n),
+    "transform n_eigenvectors": lambda ran, n: ran["map"].transform(n, 1),
+    "DiffusionMap n_eigenvectors": lambda ran, n: (
+        DiffusionMap(ran["ca"], n_eigenvectors=n).run(stop=6).results.coordinates
+    ),
+    "SurvivalProbability tau_max": lambda ran, n: (
+        SurvivalProbability(ran["universe"], NEAR).run(n, stop=6).results.sp_timeseries
+    ),
+    "SurvivalProbability window_step": lambda ran, n: (
+        SurvivalProbability(ran["universe"], NEAR, tau_max=2)
+        .run(stop=6, step=n)
+        .results.sp_timeseries
+    ),
+    "SurvivalProbability intermittency": lambda ran, n: (
+        SurvivalProbability(ran["universe"], NEAR, tau_max=2, intermittency=n)
+        .run(stop=6)
+        .results.sp_timeseries
+    ),
+    "PCA n_components": lambda ran, n: (
+        PCA(ran["ca"], n_components=n).run(stop=3).results.p_components
+    ),
+    "PCA n_projected": lambda ran, n: PCA(ran["ca"], n_projected=n).run(stop=3).results.projection,
+    "SASA n_points": lambda ran, n: SASA(ran["ca"], n_points=n).run(stop=1).results.sasa,
+    "InterRDF nbins": lambda ran, n: (
+        InterRDF(ran["ca"], ran["ca"], n, norm="none").run(stop=1).results.rdf
+    ),
+    "InterRDF_s nbins": lambda ran, n: (
+        InterRDF_s(ran["universe"], [(ran["ca"][:2],) * 2], n, norm="none").run(stop=1).results.rdf
+    ),
+    "Contacts residues_apart": lambda ran, n: (
+        Contacts(ran["universe"], (ran["ca"],) * 2, (ran["ca"],) * 2, radius=8, residues_apart=n)
+        .run(stop=2)
+        .results.timeseries
+    ),
+    "Clustering n_clusters": lambda ran, n: (
+        Clustering(ran["ca"], method="k-medoids", n_clusters=n).run(stop=6).results.labels
+    ),
+    "RMSD ref_frame": lambda ran, n: RMSD(ran["ca"], ref_frame=n).run(stop=2).results.rmsd,
+    "free_energy_surface bins": lambda ran, n: (
+        free_energy_surface([1.0, 2, 3], [2.0, 3, 3], bins=n).counts
+    ),
+    "TimeSeries halo": lambda ran, n: (
+        paceline.TimeSeries(lambda block: block.times, ran["ca"], halo=(n, 0))
+        .run(stop=6, backend="serial")
+        .results.timeseries
+    ),
+    "run n_workers": lambda ran, n: RMSD(ran["ca"]).run(stop=2, n_workers=n).results.rmsd,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_analyses_take_floats_that_are_whole(name, ran):
+    wanted = CALLS[name](ran, 2)
+    np.testing.assert_array_equal(CALLS[name](ran, 2.0), wanted)
+    argument = name.split()[-1]
+    for value in (2.5, "2"):
+        with pytest.raises(ValueError, match=f"{argument} must be a whole number, not {value!r}"):
+            CALLS[name](ran, value)
