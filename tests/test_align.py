@@ -126,6 +126,15 @@ def test_results_are_saved_as_arrays(universe, tmp_path):
         np.testing.assert_array_equal(saved["positions"], average.results.positions)
 
 
+def test_an_average_has_no_cell(universe, tmp_path):
+    average = AverageStructure(universe, select="name CA").run(stop=3)
+    average.results.save(tmp_path / "average.pdb")
+    assert "CRYST1" not in (tmp_path / "average.pdb").read_text(encoding="utf-8")
+    found = MDAnalysis.Universe(tmp_path / "average.pdb")
+    assert (found.dimensions, len(found.trajectory)) == (None, 1)
+    np.testing.assert_allclose(found.atoms.positions, average.results.positions, atol=1e-3)
+
+
 def test_a_file_that_exists_is_replaced_unless_refused(universe, tmp_path):
     path = tmp_path / "average.pdb"
     path.write_text("mine")

@@ -282,6 +282,12 @@ def test_frames_and_structures(ca, tmp_path):
     read = np.array([written.atoms.positions for _ in written.trajectory])
     np.testing.assert_allclose(read, wanted, atol=1e-3)
     assert (written.atoms.resnames == ca.resnames).all()
+    # Some programs, such as chemfiles, would take MDAnalysis's cell of 1 Å for one.
+    assert written.dimensions is None
+    assert mdtraj.load(str(tmp_path / "centers.pdb")).unitcell_lengths is None
+    text = (tmp_path / "centers.pdb").read_text(encoding="utf-8")
+    assert "CRYST1" not in text
+    assert text.count("MODEL ") == 3
     with pytest.raises(FileExistsError):
         results.save(tmp_path / "centers.pdb")
 

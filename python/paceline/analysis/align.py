@@ -11,7 +11,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
-from paceline.analysis.results import Results
+from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table, along_residues
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
@@ -430,7 +430,7 @@ class StructureResults(Results):
 
     def write_file(self, path: str) -> None:
         """Write the atoms at their average positions."""
-        self.universe.atoms.write(path)
+        write_structures(self.universe, path)
 
 
 def _table_of_average(atoms: Any, positions: np.ndarray, rmsf: np.ndarray) -> Table:

@@ -13,7 +13,7 @@ from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.diffusionmap import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.analysis.interfaces import OverParts, PerFrame
-from paceline.analysis.results import Results
+from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table
 from paceline.errors import SelectionError
 from paceline.schedule.parts import allocate_results
@@ -229,7 +229,7 @@ class ClusterResults(Results):
 
     def write_file(self, path: str) -> None:
         """Write the centers, one model each."""
-        self.universe.atoms.write(path, frames="all")
+        write_structures(self.universe, path)
 
 
 def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> None:

@@ -3,6 +3,7 @@
 import csv
 import os
 import sys
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -410,6 +411,31 @@ class Results(dict[str, Any]):
             draw(self._whole_table(), figure.subplots())
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 figure.savefig(file, format=_ending(path)[1:])
+
+
+def write_structures(universe: Any, path: str) -> None:
+    """Write all frames of a Universe; of a PDB file without a cell, nothing that looks like one.
+
+    MDAnalysis writes a cell of 1 Å and remarks that it is meaningless; not all programs know that.
+    """
+    several = len(universe.trajectory) > 1
+    if _ending(path) != ".pdb" or universe.dimensions is not None:
+        universe.atoms.write(path, frames="all" if several else None)
+        return
+    from MDAnalysis.coordinates.PDB import PDBWriter
+
+    class WithoutCell(PDBWriter):
+        def CRYST1(self, *cell: Any) -> None:
+            """Write no cell."""
+
+        def REMARK(self, *remarks: str) -> None:
+            """Write no remarks about it."""
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Unit cell dimensions not found")
+        with WithoutCell(path, n_atoms=len(universe.atoms), multiframe=several) as writer:
+            for _ in universe.trajectory:
+                writer.write(universe.atoms)
 
 
 def _notebook_figure(table: Table) -> Any:
