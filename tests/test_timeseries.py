@@ -284,14 +284,70 @@ def test_frames_that_were_left_out_are_missing_in_any_dtype(dtype, damaged):
     assert found.dtype == ("f8" if dtype in ("i8", "?") else dtype)
 
 
+def largest(block):
+    """Largest distance of each frame, of which there is none without positions."""
+    if not np.isfinite(block.positions).all():
+        raise ValueError("positions are missing")
+    return np.abs(block.positions).max(axis=(1, 2))
+
+
+@pytest.mark.parametrize("frames", [None, [*range(16, 33)]])
+@pytest.mark.parametrize("block_frames", [1, 16, 64])
+def test_no_function_sees_a_block_without_frames(block_frames, frames, damaged, where):
+    """The second leaf is damaged, and so may be the first block that comes."""
+    system, missing = damaged
+    ca = paceline.Universe(*system).select_atoms("name CA")
+    options = {"on_error": "skip", "frames": frames, "block_frames": block_frames, **where}
+    found = paceline.TimeSeries(largest, ca).run(**options).results
+    np.testing.assert_array_equal(np.isnan(found.timeseries), np.isin(found.frames, missing))
+    scan = paceline.Scan(
+        lambda block: len(block),
+        lambda left, right: left + right,
+        lambda block, before: (before or 0) + np.arange(len(block)) + 0 * largest(block),
+        ca,
+    )
+    counts = scan.run(**options).results.timeseries
+    kept = counts[~np.isnan(counts)]
+    np.testing.assert_array_equal(kept, np.arange(len(kept)))
+
+
+def test_a_block_without_frames_may_be_the_first_of_a_checkpoint(damaged, tmp_path):
+    ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
+    path, stop = tmp_path / "run.ckpt", tmp_path / "stop"
+    stop.touch()
+
+    def interrupted(block):
+        if stop.exists():
+            raise RuntimeError("stopped")
+        return largest(block)
+
+    def run(**options):
+        # Both blocks without frames come before the first one with any.
+        frames = [*range(16, 32), *range(16, 32), *range(32, 48)]
+        options |= {"on_error": "skip", "frames": frames, "block_frames": 16, "backend": "serial"}
+        return paceline.TimeSeries(interrupted, ca).run(**options).results.timeseries
+
+    with pytest.raises(AnalysisError, match="stopped"):
+        run(checkpoint=path)
+    assert path.exists()
+    stop.unlink()
+    np.testing.assert_array_equal(run(checkpoint=path), run())
+
+
+def test_rows_of_no_frames_have_no_shape(damaged):
+    ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
+    one = paceline.TimeSeries(largest, ca)
+    with pytest.raises(UnsupportedError, match="TimeSeries of largest: no frame could be read"):
+        one.run(start=16, stop=32, on_error="skip")
+
+
 def test_no_function_sees_a_damaged_frame_beside_others(damaged):
     system, frames = damaged
     ca = paceline.Universe(*system).select_atoms("name CA")
 
     def sizes(block):
-        if block.frames[0] != 16:
-            assert np.isfinite(block.positions).all()
-            assert len(block.times) == len(block)
+        assert np.isfinite(block.positions).all()
+        assert len(block.times) == len(block)
         return block.frames
 
     series = paceline.TimeSeries(sizes, ca).run(on_error="skip", backend="serial", block_frames=16)

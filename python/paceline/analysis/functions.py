@@ -163,9 +163,8 @@ class TimeSeries(_Series):
     function : callable
         Takes a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
         `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
-        axis is the block's frames. Blocks are cut anywhere, and hold damaged frames only where
-        all of theirs are, or with a halo: a row must depend on its frame alone, or on those of its
-        `halo`.
+        axis is the block's frames. Blocks are cut anywhere, and hold no damaged frames, but with a
+        halo: a row must depend on its frame alone, or on those of its `halo`.
     atomgroup : AtomGroup or Universe
         Atoms whose positions the function sees, in this order. Of a group that updates itself it
         sees all atoms that may matter, and `block.selected` has the columns of those that are in
@@ -201,7 +200,8 @@ class TimeSeries(_Series):
     TypeError
         The function cannot be called.
     UnsupportedError
-        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+        MDTraj is not installed, or other fields than positions are asked for with its blocks. In
+        the run: no frame could be read, so that rows have no shape.
     ValueError
         An unknown field or kind of block, a label that is the title of another column, or a halo
         that is no pair of numbers.
@@ -304,7 +304,8 @@ class Scan(_Series):
         A function cannot be called.
     UnsupportedError
         MDTraj is not installed, or other fields than positions are asked for with its blocks. In
-        the run: frames are not in increasing order, or states have no room.
+        the run: frames are not in increasing order, states have no room, or no frame could be
+        read.
     ValueError
         An unknown field or kind of block, or a label that is the title of another column.
 

@@ -28,8 +28,9 @@ class PerFrame(Protocol):
     def compute(self, block: Block) -> np.ndarray:
         """Compute the rows of a block's frames, shape (n_frames, …).
 
-        Frames that were left out have positions that are NaN, and their rows are dropped. They are
-        not among the block's if it has others too, without `returns_new` and a halo.
+        With `returns_new` or a halo, frames that were left out have positions that are NaN, and
+        their rows are dropped. Else they are not among the block's, and it is not called without
+        any.
         """
 
 

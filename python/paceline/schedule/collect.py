@@ -20,7 +20,15 @@ from paceline.performance.timings import Timings
 from paceline.schedule import result_arrays
 from paceline.schedule.plan import STATES_BYTES, Plan
 from paceline.schedule.reduce import TreeReduction
-from paceline.schedule.result_arrays import allocate, in_file, in_memory, memory_limit, put_rows
+from paceline.schedule.result_arrays import (
+    allocate,
+    are_unread,
+    in_file,
+    in_memory,
+    memory_limit,
+    put_rows,
+    unread_rows,
+)
 from paceline.schedule.tasks import (
     BlockResult,
     CollectedResult,
@@ -284,6 +292,9 @@ class _Rows:
     def put(self, first: int, rows: np.ndarray) -> None:
         """Write rows of neighbouring frames, the first of them at `first`."""
         shared, n_rows = self._analysis.shared, len(rows)
+        if are_unread(rows):  # NaN in the end
+            self._done.add(first)
+            return
         if self.value is None:
             self._allocate(rows.shape[1:], rows.dtype)
         assert self.value is not None
@@ -306,18 +317,20 @@ class _Rows:
 
     def rows(self, first: int, stop: int) -> np.ndarray:
         """Get rows that were written."""
-        return self.value[first:stop]  # type: ignore[index]
+        return unread_rows(stop - first) if self.value is None else self.value[first:stop]
 
     def put_all(self, rows: np.ndarray) -> None:
-        self.value = rows
+        self.value = None if are_unread(rows) else rows
 
-    def whole(self, missing: np.ndarray) -> np.ndarray | None:
+    def whole(self, missing: np.ndarray) -> np.ndarray:
         """Get all rows; NaN, or its like for dates and text, for frames that were left out.
 
         So are rows that were computed with such a frame in their halo.
         """
         missing = _near(missing, *self._analysis.halo)
-        if self.value is None or not missing.any():
+        if self.value is None:
+            raise UnsupportedError(f"{self._analysis.name}: no frame could be read")
+        if not missing.any():
             return self.value
         kind = self.value.dtype.kind
         if kind in "biu":  # integers have no NaN

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.schedule.result_arrays import are_unread, like_others
 from paceline.schedule.tasks import BlockResult, Job, Records, WorkerAnalysis
 
 
@@ -139,6 +140,10 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
 
 def joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
     """Join the rows of neighbours; raise `AnalysisError` where they are not alike."""
-    for rows in values:
-        analysis.check_rows_match(rows, values[0])
-    return np.concatenate(values)
+    computed = [rows for rows in values if not are_unread(rows)]
+    if not computed:
+        return np.concatenate(values)
+    for rows in computed:
+        analysis.check_rows_match(rows, computed[0])
+    shape, dtype = computed[0].shape[1:], computed[0].dtype
+    return np.concatenate([like_others(rows, shape, dtype) for rows in values])

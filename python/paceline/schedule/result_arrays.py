@@ -26,8 +26,25 @@ _REMEDY = (
     "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
     "room"
 )
+#: Type of rows of which no frame could be read: those of others decide their shape and type.
+UNREAD = np.dtype([("unread", np.uint8)])
 #: What the present run may hold.
 _memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
+
+
+def unread_rows(n_rows: int) -> np.ndarray:
+    """Make rows for frames that could not be read, in place of those that were not computed."""
+    return np.zeros(n_rows, UNREAD)
+
+
+def are_unread(rows: np.ndarray) -> bool:
+    """True if no frame of these rows could be read."""
+    return rows.dtype == UNREAD
+
+
+def like_others(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Give rows of frames that could not be read the shape and type of others: zeros."""
+    return np.zeros((len(rows), *shape), dtype) if are_unread(rows) else rows
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from paceline.errors import (
 )
 from paceline.performance.records import PARTS, BlockTiming
 from paceline.schedule.reduce import joined, merge_results, tree_accumulate, tree_reduce
+from paceline.schedule.result_arrays import unread_rows
 from paceline.schedule.tasks import (
     AnyJob,
     AnyTask,
@@ -412,7 +413,9 @@ def _rows_of_readable(
 ) -> np.ndarray:
     """Compute the rows of frames that could be read; others have zeros, which are dropped."""
     readable = block.steps != DAMAGED_STEP
-    if readable.all() or not readable.any():  # of damaged ones for the shape, and to be dropped
+    if not readable.any():
+        return unread_rows(len(block))
+    if readable.all():
         own = _array(compute(block, *state), where)
         _check_rows(own, len(block), where)
         # A copy: the function may fill the same array again for the next block.

@@ -26,8 +26,8 @@ from paceline._util.system import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
 from paceline.schedule.collect import RecordLog
-from paceline.schedule.reduce import TreeReduction
-from paceline.schedule.result_arrays import allocate
+from paceline.schedule.reduce import TreeReduction, joined
+from paceline.schedule.result_arrays import allocate, are_unread, like_others
 from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
@@ -121,9 +121,11 @@ class JobResults:
         assert result.values is not None
         assert result.times is not None
         for k, rows in self._rows.items():
-            if rows:
-                self.parts[k].check_rows_match(result.values[k], rows[0])
-            rows.append(result.values[k])
+            own = result.values[k]
+            known = next((one for one in rows if not are_unread(one)), None)
+            if known is not None and not are_unread(own):
+                self.parts[k].check_rows_match(own, known)
+            rows.append(own)
         for k, log in self.logs.items():
             log.add(result, result.values[k])
         for k, tree in self.trees.items():
@@ -147,13 +149,14 @@ class JobResults:
         Times are under None, rows of each analysis, or counts of its records, under its number.
         """
         order = sorted(range(len(self._ranges)), key=self._ranges.__getitem__)
-        columns: list[tuple[int | None, list[np.ndarray]]] = [(None, self._times)]
-        columns.extend(self._rows.items())
-        joined = {
-            k: np.concatenate([blocks[i] for i in order]) if order else None
-            for k, blocks in columns
+        if not order:
+            return dict.fromkeys([None, *self._rows, *self.logs])
+        found: dict[int | None, np.ndarray | None] = {
+            None: np.concatenate([self._times[i] for i in order])
         }
-        return joined | {k: log.counts() if order else None for k, log in self.logs.items()}
+        for k, blocks in self._rows.items():
+            found[k] = joined(self.parts[k], [blocks[i] for i in order])
+        return found | {k: log.counts() for k, log in self.logs.items()}
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,8 @@ def gather(
         for (number, k), layout in layouts.items():
             places = [one[number] for one in of_ranks]
             rows = columns[number, k]
+            if rows is not None:
+                rows = like_others(rows, layout.shape, layout.dtype)
             _bring(comm, how, rows, ranges[number], places, layout, whole.get((number, k)))
     records: dict[ColumnKey, np.ndarray] | None = {}
     if layouts:
@@ -316,6 +321,7 @@ def _layouts(
     for number, k in columns[0]:
         alike = [rows for of_rank in columns if (rows := of_rank[number, k]) is not None]
         if k is not None:
+            alike = [rows for rows in alike if not are_unread(rows)] or alike
             for rows in alike:
                 results.jobs[number].parts[k].check_rows_match(rows, alike[0])
         n_rows = [int(of_rank[number][:, 1].sum()) for of_rank in ranges]
