@@ -1,5 +1,6 @@
 """Mean squared displacements and diffusion coefficients."""
 
+import itertools
 import warnings
 from pathlib import Path
 
@@ -259,6 +260,30 @@ def test_shortest_steps_add_up_where_the_cell_varies(tmp_path):
     assert np.abs(lattice - expected).max() > 20  # Å²: the cells' own changes
     moved = EinsteinMSD(universe).run(transforms=[nojump()]).results.timeseries
     np.testing.assert_allclose(lattice, moved, rtol=1e-4, atol=1e-3)
+
+
+def test_shortest_steps_in_an_oblique_cell(adk_in_water):
+    """In a rhombic dodecahedron, images by rounding vector by vector are not the nearest ones."""
+    universe = paceline.Universe(*adk_in_water)
+    found = EinsteinMSD(universe, "name OW", unwrap="tor").run(stop=2).results.timeseries[1]
+    water, positions, cells = universe.select_atoms("name OW"), [], []
+    for ts in universe.trajectory[:2]:
+        positions.append(water.positions.astype(float))
+        cells.append(ts.triclinic_dimensions.astype(float))
+    steps = positions[1] - positions[0]
+    steps -= np.rint(steps @ np.linalg.inv(cells[1])) @ cells[1]
+    images = np.array(list(itertools.product((-1, 0, 1), repeat=3))) @ cells[1]
+    shortest = ((steps[:, np.newaxis] + images) ** 2).sum(axis=2).min(axis=1)
+    assert (shortest < (steps**2).sum(axis=1) - 1).any()
+    np.testing.assert_allclose(found, shortest.mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scheme", ["tor", "lattice"])
+def test_steps_after_an_unknown_position_are_unknown(scheme):
+    positions, cells = np.zeros((5, 2, 3)), np.repeat(10.0 * np.eye(3)[None], 5, axis=0)
+    positions[2, 1, 0] = np.nan
+    found = unwrapped(positions, cells, np.array([], int), scheme)
+    assert np.isnan(found[:, :, 0]).tolist() == [[False, False]] * 2 + [[False, True]] * 3
 
 
 def test_cells_that_change_by_more_than_half_are_named(tmp_path):

@@ -374,7 +374,7 @@ def _of_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _added(steps: np.ndarray) -> np.ndarray:
     """Steps that were added; `OverflowError` where they are too many."""
     if _largest(steps) > MOST_STEPS:
-        raise OverflowError("nojump: a molecule has moved too far to be followed")
+        raise OverflowError("a particle has moved too far across the cell to be followed")
     return steps
 
 
@@ -599,8 +599,8 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     """Undo jumps across the cell, from the first frame on, over frames that were left out.
 
     "lattice" counts cells that a particle has crossed, n, and adds n·L of the present frame, as
-    MDAnalysis's `NoJump`. "tor" adds for each crossing the cell at that time, and so adds up the
-    shortest steps (von Bülow, Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101).
+    MDAnalysis's `NoJump`. "tor" adds up shortest steps (von Bülow, Bullerjahn & Hummer 2020, J.
+    Chem. Phys. 153, 021101), as `nojump` does for molecules.
 
     Parameters
     ----------
@@ -632,6 +632,9 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
         shifts = -_sums(crossed, cells[1:])
     else:
         shifts = _added(_core.molecule_steps(positions, cells))[1:] * STEP
+        # After a position that is not known, steps are not known either.
+        unknown = np.isnan(positions).any(axis=2)
+        shifts[np.logical_or.accumulate(unknown, axis=0)[1:]] = np.nan
     found = np.full(series.shape, np.nan)
     found[rows[:1]] = positions[:1]
     found[rows[1:]] = positions[1:] + shifts
