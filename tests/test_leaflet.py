@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 import paceline
 from paceline.analysis import leaflet
 from paceline.analysis.leaflet import LeafletSeries
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 CELL = [60, 60, 80, 90, 90, 90]
 
@@ -175,6 +175,13 @@ def test_frames_that_were_left_out(damaged):
     assert (found.components[~left_out] >= 0).all()
     np.testing.assert_array_equal(found.n_components == 0, left_out)
     np.testing.assert_array_equal(np.isnan(found.to_dataframe()["components"]), left_out)
+
+
+def test_frames_without_two_leaflets_are_told_of(tmp_path):
+    universe = made(tmp_path, [bilayer(2)])
+    with pytest.warns(PacelineWarning, match="in no frame are there two leaflets: within 55 Å all"):
+        found = LeafletSeries(universe, "name P", 55).run().results
+    assert (found.leaflets == -1).all()
 
 
 def test_what_is_refused(tmp_path):

@@ -11,7 +11,7 @@ from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
-from paceline.errors import SelectionError
+from paceline.errors import SelectionError, warn
 from paceline.transform.base import choose_atoms
 
 
@@ -126,6 +126,11 @@ class LeafletSeries(AnalysisBase):
         in_none = np.all(leaflets < 0, axis=1)
         for k, title in enumerate(titles):
             columns[title] = with_gaps((leaflets == k).sum(axis=1), in_none)
+        if in_none.all():
+            warn(
+                f"LeafletSeries: in no frame are there two leaflets: within {self.cutoff:g} Å all "
+                "headgroups are connected; choose a shorter cutoff, or other headgroups"
+            )
         facts = {
             "frames with two leaflets": f"{np.sum(~in_none)} of {len(components)}",
             "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",
