@@ -603,6 +603,8 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     done = run(*PYTHON, "missing.py", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "paceline: error: missing.py: there is no such script\n"
+    done = run(*PYTHON, "rmsd-matrix", cwd=tmp_path)
+    assert 'typed without python -m: "paceline rmsd-matrix …"' in done.stderr
     assert run(*PYTHON, cwd=tmp_path).returncode == 2
     assert run(*PYTHON, "--unknown", script, cwd=tmp_path).returncode == 2
     assert "-j" in run(*PYTHON, "-j", "0", script, cwd=tmp_path).stderr

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("paceline: error: expected a script, or -m and a module", file=sys.stderr)
         return BAD_ARGUMENTS
     if not module and not os.path.exists(script[0]):
-        is_word = script[0].isidentifier()
+        is_word = script[0].replace("-", "_").isidentifier()
         hint = (
             f'; a command is typed without python -m: "paceline {script[0]} …"' if is_word else ""
         )
