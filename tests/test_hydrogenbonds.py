@@ -446,6 +446,8 @@ def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
         one.run(frames=[0, 1, 3]).time_correlation(tau_max=1)
     with pytest.raises(ValueError, match="tau_max must be from 0 to 3"):
         one.run().time_correlation(tau_max=4)
+    with pytest.raises(ValueError, match=r"tau_max must be a whole number, not 1\.5"):
+        one.run().lifetime(tau_max=1.5)
     for options, words in {
         (5, 1, 0): "tau_max must be from 0 to 4 frames, not 5",
         (1, 0, 0): "window_step must be at least 1 frames, not 0",

@@ -280,6 +280,7 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     assert f"# diffusion coefficient: {wanted} from 5 to 20 ps" in text
     status, _, err = run("msd", *adk_xtc, *options[:2], "--unwrap-particles", "tor")
     assert (status, "frame 0: it has no cell, which unwrap= needs" in err) == (1, True)
+    assert "(--unwrap-particles none)" in err
     status, _, err = run("msd", *adk_xtc, *options[:2], "--fit-range", 300, 400)
     assert (status, "there are 0 from 300 to 400 ps" in err) == (2, True)
     files = [shutil.copy(path, tmp_path) for path in (GRO, TRR)]

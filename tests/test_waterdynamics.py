@@ -193,9 +193,15 @@ def test_times_that_are_not_equidistant(square, tmp_path):
     assert backwards.results.tau.tolist() == [0, 4, 8]
 
 
-def test_negative_gaps_are_refused(square):
+def test_gaps_and_lags_that_make_no_sense_are_refused(square):
+    with pytest.raises(ValueError, match=r"gap must be a whole number, not 1\.5"):
+        SelectedAtoms(square[0]).run().stays(gap=1.5)
     with pytest.raises(ValueError, match="gap must be at least 0 frames, not -1"):
         SelectedAtoms(square[0]).run().stays(gap=-1)
+    with pytest.raises(ValueError, match=r"tau_max must be a whole number, not 2\.5"):
+        SelectedAtoms(square[0]).run().time_correlation(tau_max=2.5)
+    with pytest.raises(ValueError, match=r"tau_max must be a whole number, not 2\.5"):
+        SurvivalProbability(square[0].universe, "all").run(tau_max=2.5)
 
 
 @pytest.mark.parametrize("step", [1, 4])

@@ -36,7 +36,10 @@ FITTED = 0.1, 0.5
 #: Error of a time, relative to the longest one, that is taken for rounding.
 ROUNDED = 1e-6
 #: Reason for which a frame is refused or left out.
-NO_CELL = "it has no cell, which unwrap= needs"
+NO_CELL = (
+    "it has no cell, which unwrap= needs; unwrap=None (--unwrap-particles none) takes positions as "
+    "they are"
+)
 #: Cells over which particles are spread that were unwrapped before.
 SPREAD = 2
 #: Positions that are looked at for jumps across the cell.
@@ -485,8 +488,8 @@ def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.nd
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
         raise SelectionError(
-            f"compound={compound!r}: the one of {first} has no mass, so no center"
-            f"{advice_on_sites(atoms.universe)}"
+            f"compound={compound!r}: the one of {first} has no mass, so no center; leave "
+            f"it out, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
         )
     return order, masses / total[numbers], firsts
 

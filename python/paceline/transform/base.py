@@ -288,8 +288,10 @@ def updates_itself(atomgroup: Any) -> bool:
 def check_static(atomgroup: Any, name: str, instead: str = "") -> None:
     """Raise `UnsupportedError` for a group that updates itself, where atoms must stay the same.
 
-    `instead` is what takes such groups.
+    `instead` is what takes such groups. What is no group is a `TypeError`.
     """
+    if not hasattr(atomgroup, "atoms"):
+        raise TypeError(f"expected an AtomGroup or a Universe, found {atomgroup!r}")
     if updates_itself(atomgroup):
         instead = instead or "write a function for paceline.TimeSeries or Reduce, which find"
         error = UnsupportedError(
