@@ -114,7 +114,8 @@ class Contacts(AnalysisBase):
 
         residues_apart = whole_number("residues_apart", residues_apart, 0)
         for group in select:
-            check_static(group, "Contacts")
+            if hasattr(group, "atoms"):  # texts, too, are selections
+                check_static(group, "Contacts")
         references = [refgroup] if hasattr(refgroup[0], "positions") else refgroup
         for k, groups in enumerate(references):
             if not all(np.isfinite(group.positions).all() for group in groups):
