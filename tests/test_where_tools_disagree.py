@@ -37,7 +37,7 @@ import paceline.analysis.rdf
 from benchmarks.agreement import __main__ as agreement
 from benchmarks.agreement.case import Case, Peer
 from paceline.analysis.align import AverageStructure
-from paceline.analysis.base import POLAR_HYDROGENS
+from paceline.analysis.base import POLAR_ACCEPTORS, POLAR_HYDROGENS
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dielectric import DielectricConstant
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
@@ -603,6 +603,28 @@ def test_hydrogens_of_ambers_force_fields():
         f"{bonds[1]} and a warning; {bonds[2]} by names and bonds",
         "paceline",
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_acceptors_of_oplss_force_fields():
+    files = datafiles.TPR, datafiles.XTC
+    theirs = hbond_analysis.HydrogenBondAnalysis(MDAnalysis.Universe(*files))
+    theirs.hydrogens_sel = theirs.guess_hydrogens("protein")
+    theirs.acceptors_sel = theirs.guess_acceptors("protein")
+    protein = paceline.Universe(*files).select_atoms("protein")
+    words = r"225 of 320 oxygens, such as O of MET 1, .* -0.50 e.* acceptors_sel='name O\* N\*"
+    with pytest.warns(PacelineWarning, match=words):
+        guessed = HydrogenBondAnalysis(protein)
+    found = HydrogenBondAnalysis(protein, acceptors_sel=POLAR_ACCEPTORS)
+    bonds = [len(one.run().results.hbonds) for one in (theirs, guessed, found)]
+    check_row(
+        "hydrogen bonds of an OPLS protein",
+        f"{bonds[0]}",
+        f"{bonds[1]} and a warning; {bonds[2]} by names and bonds",
+        "paceline",
+    )
+    gromacs = HydrogenBondAnalysis(protein, acceptors_sel=POLAR_ACCEPTORS, criterion="gromacs")
+    assert gromacs.run(stop=4).results.counts.tolist() == [165, 160, 159, 164]  # gmx hbond 2022.5
 
 
 def crossing(path, edges):

@@ -35,6 +35,8 @@ from paceline.transform.base import Transform, check_static, fragindices_of
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 #: Hydrogens that may be donated, as a selection by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
+#: Nitrogens and oxygens that may accept them; no ions.
+POLAR_ACCEPTORS = "name O* N* and bonded all"
 #: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
 WATER_OXYGENS = "name OW OH2 or (water and name O)"
 #: A time may differ by so many distances of frames from where it should be …

@@ -13,6 +13,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import (
+    POLAR_ACCEPTORS,
     POLAR_HYDROGENS,
     WATER_OXYGENS,
     AnalysisBase,
@@ -83,6 +84,8 @@ TAILS = (
     "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
     "and bonded (name H* [1-9]H* and mass 0.5 to 3)"
 )
+#: Who bonds to whom, whatever the charges of a force field are.
+POLAR = {"hydrogens_sel": POLAR_HYDROGENS, "acceptors_sel": POLAR_ACCEPTORS}
 #: What a system may hold, by selections that find one atom of it, and what is then computed.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "protein and name CA": {
@@ -96,21 +99,15 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "contact-map": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
     },
-    # If the topology has bonds and charges, by which donors and acceptors are known.
-    f"protein and {POLAR_HYDROGENS}": {
-        "hbonds": {"select": "protein", "hydrogens_sel": POLAR_HYDROGENS}
-    },
+    # If the topology has bonds, by which donors and acceptors are known.
+    f"protein and {POLAR_HYDROGENS}": {"hbonds": {"select": "protein", **POLAR}},
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
         "rmsf-nucleic": {"analysis": "rmsf", "select": "nucleic and name P", "align": True},
         "gyration-nucleic": {"analysis": "gyration", "select": "nucleic"},
     },
     f"nucleic and {POLAR_HYDROGENS}": {
-        "hbonds-nucleic": {
-            "analysis": "hbonds",
-            "select": "nucleic",
-            "hydrogens_sel": POLAR_HYDROGENS,
-        }
+        "hbonds-nucleic": {"analysis": "hbonds", "select": "nucleic", **POLAR}
     },
     # Headgroups of lipids by the names of force fields, such as POPC and DPPE.
     LIPIDS: {"leaflets": {"select": LIPIDS}},

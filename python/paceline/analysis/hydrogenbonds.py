@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import POLAR_HYDROGENS, AnalysisBase, describe_atoms
+from paceline.analysis.base import POLAR_ACCEPTORS, POLAR_HYDROGENS, AnalysisBase, describe_atoms
 from paceline.analysis.groups import check_presence, presence_correlation, stretches
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
@@ -66,7 +66,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         Selections. Without `donors_sel`, the donor of a hydrogen is the atom that it is bonded to,
         the first if there are several. Without the others they are guessed by mass and charge:
         `guess_hydrogens`, `guess_acceptors`. A warning says where hydrogens bonded to N or O have
-        too little charge for that, as most have in Amber's force fields.
+        too little charge for that, as most have in Amber's force fields, or oxygens that bind one
+        heavy atom at most, as most have in OPLS's.
     between : (str, str) or list of them, optional
         Only bonds between atoms of these two selections, in either direction; of any of several
         pairs. They are selected once.
@@ -161,7 +162,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._acceptors_sel is None or self._hydrogens_sel is None:
             self._check_charges()
         if self._acceptors_sel is None:
-            self._acceptors_sel = self.guess_acceptors()
+            self._acceptors_sel = self._guess_all_acceptors()
         if self._hydrogens_sel is None:
             self._hydrogens_sel = self._guess_all_hydrogens()
         self._select()
@@ -373,6 +374,30 @@ class HydrogenBondAnalysis(AnalysisBase):
         """
         return _theirs().guess_acceptors(self, select, max_charge)
 
+    def _guess_all_acceptors(self) -> str:
+        """Guess acceptors; warn of oxygens that have too little charge, but for ethers."""
+        guessed = self.guess_acceptors()
+        try:
+            oxygens = self.atomgroup.select_atoms("name O* and bonded all")
+            bonds = np.array(self.u._topology.bonds.values, dtype=np.int64).reshape(-1, 2)
+        except AttributeError:  # no bonds, or no names
+            return guessed
+        n_heavy, is_heavy = np.zeros(len(self.u.atoms), np.int64), self.u.atoms.masses > 1.1
+        for here, there in ((0, 1), (1, 0)):
+            np.add.at(n_heavy, bonds[:, here], is_heavy[bonds[:, there]])
+        oxygens = oxygens[n_heavy[oxygens.indices] < 2]
+        missed = oxygens - self.atomgroup.select_atoms(guessed)
+        if len(missed):
+            one, charge = missed[0], min(missed.charges)
+            warn(
+                f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
+                f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
+                "e, as in OPLS's force fields and in four-site water, and are not guessed as "
+                "acceptors (below -0.5 e): their bonds are missed. Choose them by "
+                f"acceptors_sel={POLAR_ACCEPTORS!r}"
+            )
+        return guessed
+
     @staticmethod
     def _group_categories(group: Any) -> str:
         return _theirs()._group_categories(group)
@@ -404,7 +429,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @acceptors_sel.setter
     def acceptors_sel(self, value: str | None) -> None:
-        self._acceptors_sel = self.guess_acceptors() if value is None else value
+        self._acceptors_sel = self._guess_all_acceptors() if value is None else value
         self._select()
 
     @property
