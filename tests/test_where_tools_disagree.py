@@ -662,6 +662,28 @@ def test_displacements_where_the_cell_varies(tmp_path):
     assert found[0] == pytest.approx(found[2])
 
 
+def test_displacements_in_a_rhombic_dodecahedron():
+    files = datafiles.TPR, datafiles.XTC
+    theirs, ours = MDAnalysis.Universe(*files), paceline.Universe(*files)
+    theirs.trajectory.add_transformations(NoJump())
+    found = [
+        one.run().results.timeseries[1]
+        for one in (
+            msd_of_mdanalysis.EinsteinMSD(theirs, "name OW", fft=False),
+            EinsteinMSD(ours, "name OW", unwrap="tor"),
+            EinsteinMSD(ours, "name OW", unwrap="lattice"),
+        )
+    ]
+    texts = [f"{value:.1f} Å²" for value in found]
+    check_row(
+        "MSD of water after 100 ps",
+        texts[0],
+        f'{texts[1]} (`unwrap="tor"`), {texts[2]} (`unwrap="lattice"`)',
+        'paceline, by "tor", and GROMACS',
+    )
+    assert found[1] == pytest.approx(204.458, abs=0.002)  # gmx msd 2022.5
+
+
 def along_x(block):
     return block.positions[:, 0, 0]
 
