@@ -498,6 +498,20 @@ def test_times_that_are_not_equidistant(tmp_path):
         EinsteinMSD(uneven).run()
 
 
+@pytest.mark.parametrize("late", [1, 3, 6])
+def test_the_first_time_out_of_step_is_named(late, tmp_path):
+    """A gap after it, as of a restart: the mean distance would blame an earlier frame."""
+    universe = made(tmp_path, np.random.default_rng(1).normal(size=(8, 2, 3)))
+    path = tmp_path / "gap.trr"
+    with MDAnalysis.Writer(str(path), 2) as writer:
+        for k, _ in enumerate(universe.trajectory):
+            universe.trajectory.ts.time = 2.0 * k + 5 * (k >= late)
+            writer.write(universe.atoms)
+    words = f"frame {late} is at {2 * late + 5}.0 ps, and expected at {2 * late}.0 ps"
+    with pytest.raises(UnsupportedError, match=words):
+        EinsteinMSD(paceline.Universe(universe.filename, str(path))).run()
+
+
 def test_times_that_single_precision_rounds(tmp_path):
     """At 1 µs it tells 0.0625 ps apart: the first two frames seem to be 0.1875 ps apart."""
     universe = made(tmp_path, np.random.default_rng(1).normal(size=(50, 2, 3)))
