@@ -15,6 +15,7 @@ from MDAnalysisTests.datafiles import (
     RNA_PSF,
     TPR,
     TRR,
+    XTC,
     XTC_MEMPROT,
     NCDFtruncoct,
 )
@@ -197,6 +198,14 @@ def test_hydrogen_bonds_of_ambers_force_fields(recwarn):
     hydrogens = battery.analyses["hbonds"]._hydrogens
     assert len(hydrogens) == 29
     assert not [one for one in recwarn if "hydrogens" in str(one.message)]
+
+
+def test_acceptors_of_oplss_force_fields(recwarn):
+    # By their charges no oxygen of the backbone is guessed.
+    battery = Battery.default(paceline.Universe(TPR, XTC))
+    acceptors = battery.analyses["hbonds"]._acceptors
+    assert len(acceptors.select_atoms("protein and name O")) == 213
+    assert not [one for one in recwarn if "acceptors" in str(one.message)]
 
 
 @pytest.mark.parametrize(
