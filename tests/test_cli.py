@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,11 +22,11 @@ import paceline
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import analysis_commands
+from paceline.cli import analysis_commands, command_line
 from paceline.cli.analysis_steps import frames_between, frames_of
 from paceline.cli.command_line import in_options
 from paceline.cli.options import bound
-from paceline.cli.parser import SECTIONS
+from paceline.cli.parser import SECTIONS, resolve_files
 from paceline.errors import (
     AnalysisError,
     SelectionError,
@@ -48,6 +49,25 @@ def test_help_has_examples(command, run):
     assert "examples:\n  paceline " in out
     for name in command or ["info", "rmsd", "rmsf", "rdf", "index"]:
         assert f"\n  paceline {name} " in out
+
+
+def examples(parser):
+    """Command lines of the examples of a help text, without comments and what a shell adds."""
+    text = (parser.epilog or "").replace("\\\n", " ")
+    for line in re.findall(r"^  (paceline .*)$", text, re.MULTILINE):
+        words = shlex.split(line, comments=True)
+        ends = [k for k, word in enumerate(words) if word in ("|", ">", "&&")]
+        yield words[1 : ends[0] if ends else None]
+
+
+def test_examples_of_every_command_are_understood():
+    parser = command_line._parser()
+    [commands] = (one for one in parser._actions if hasattr(one, "_name_parser_map"))
+    lines = [line for one in (parser, *commands.choices.values()) for line in examples(one)]
+    assert len(lines) > 100
+    assert {line[0] for line in lines} >= set(commands.choices)
+    for line in lines:
+        resolve_files(parser.parse_args(line))
 
 
 def test_paceline_alone_prints_help(run):
