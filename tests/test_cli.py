@@ -608,7 +608,9 @@ def test_files_that_are_missing_doubled_or_swapped_are_named(arguments, words, r
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [["rmsd"], ["gyration"], ["leaflets", "--select", "name CA"]])
+@pytest.mark.parametrize(
+    "command", [["rmsd"], ["gyration"], ["leaflets", "--select", "name CA", "--cutoff", "3.9"]]
+)
 def test_a_structure_alone_is_a_frame(command, adk_in_water, run):
     structure = adk_in_water.topology
     status, out, err = run(*command, structure)
