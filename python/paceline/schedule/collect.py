@@ -243,6 +243,10 @@ class Collected:
     def values(self) -> list[Any]:
         """Complete rows, offsets and records, or merged partial result, of each analysis."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
+        for one in self._rows:
+            if isinstance(one, _Rows) and one.value is None:
+                _, reason = min(self.damaged)
+                raise UnsupportedError(f"{one.name}: no frame could be read; {reason}")
         return [collector.whole(missing) for collector in self._collectors]
 
 
@@ -315,6 +319,11 @@ class _Rows:
         in_memory = getattr(self.value, "file", None) is None
         self._analysis.shared.replace(self.value if in_memory else None, self._done)
 
+    @property
+    def name(self) -> str:
+        """Name of the analysis."""
+        return self._analysis.name
+
     def rows(self, first: int, stop: int) -> np.ndarray:
         """Get rows that were written."""
         return unread_rows(stop - first) if self.value is None else self.value[first:stop]
@@ -328,8 +337,7 @@ class _Rows:
         So are rows that were computed with such a frame in their halo.
         """
         missing = _near(missing, *self._analysis.halo)
-        if self.value is None:
-            raise UnsupportedError(f"{self._analysis.name}: no frame could be read")
+        assert self.value is not None
         if not missing.any():
             return self.value
         kind = self.value.dtype.kind
