@@ -540,6 +540,12 @@ def test_times_that_are_all_the_same(tmp_path):
     assert EinsteinMSD(timed).run().results.delta_t_values.tolist() == [0, 2, 4, 6, 8]
 
 
+@pytest.mark.parametrize("fit_range", [5, (1,), (1, 2, 3)])
+def test_a_fit_range_that_is_none_is_refused(fit_range, ca):
+    with pytest.raises(ValueError, match="fit_range must be two times, or None"):
+        EinsteinMSD(ca, fit_range=fit_range)
+
+
 def test_one_frame(ca):
     found = EinsteinMSD(ca).run(stop=1).results
     assert found.timeseries.tolist() == [0.0]

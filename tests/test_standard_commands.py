@@ -81,6 +81,8 @@ def test_each_computes_what_its_class_does(command, adk_xtc, tmp_path, run):
     assert (status, out, err) == (0, "", "")
     universe = paceline.Universe(*adk_xtc)
     options = {name: given["default"] for name, given in command.options.items()}
+    if "correlation" in command.further:
+        del options["tau_max"]  # of that table alone
     wanted = CLASSES[command.name](universe.select_atoms(select), **options).run(stop=5)
     found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
     pd.testing.assert_frame_equal(found, wanted.results.to_dataframe(), check_exact=True)
@@ -314,6 +316,30 @@ def test_dipoles_and_currents(tmp_path, run):
     for name in ("timeseries", "conductivity", "currents"):
         np.testing.assert_array_equal(np.load(path)[name], wanted[name])
     assert "conductivity up to this time (S/m)" in figure.read_text(encoding="utf-8")
+
+
+def test_correlations_of_what_is_there(adk_xtc, tmp_path, run):
+    table, figure = tmp_path / "correlation.csv", tmp_path / "correlation.png"
+    given = ("-o", tmp_path / "o.csv", "--stop", 20, "--overwrite")
+    options = ("--correlation", table, "--tau-max", 5)
+    near = "name CA and around 8 resid 30"
+    universe = paceline.Universe(*adk_xtc)
+    ones = {
+        ("hbonds",): HydrogenBondAnalysis(universe.select_atoms("protein")),
+        ("selection", "--select", near): SelectedAtoms(universe.select_atoms(near, updating=True)),
+    }
+    for (command, *select), analysis in ones.items():
+        assert run(command, *adk_xtc, *select, *given, *options) == (0, "", "")
+        analysis.run(stop=20)
+        found = pd.read_csv(table, comment="#", float_precision="round_trip")
+        for function in ("intermittent", "continuous"):
+            wanted = analysis.time_correlation(function, tau_max=5)
+            np.testing.assert_array_equal(found[function], wanted.correlation)
+            np.testing.assert_array_equal(found["lag (ps)"], wanted.tau)
+        assert run(command, *adk_xtc, *select, *given, "--correlation", figure) == (0, "", "")
+    # As long as there are frames, if fewer than by default.
+    assert run("hbonds", *adk_xtc, *given, "--stop", 4, "--correlation", table) == (0, "", "")
+    assert len(pd.read_csv(table, comment="#")) == 4
 
 
 def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):

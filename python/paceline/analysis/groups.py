@@ -16,6 +16,9 @@ from paceline.errors import UnsupportedError, warn
 #: A stay of an atom or residue in a group: its index, and rows of the run's frames.
 STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), ("is_whole", bool)])
 
+#: Correlations in time of what is in some frames and not in others.
+FUNCTIONS = ("intermittent", "continuous")
+
 
 class SelectedAtoms(AnalysisBase):
     """Atoms of an updating group in each frame, such as the waters of the first shell.
@@ -179,6 +182,17 @@ class SelectedAtoms(AnalysisBase):
         found["is_whole"] = (first > gap) & (last < self.n_frames - 1 - gap)
         return found
 
+    #: Largest lag of the further table of correlations in time, frames; None for no such table.
+    correlation_lags: int | None = None
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tabulate the correlations in time of atoms, if `correlation_lags` asks for them."""
+        if self.correlation_lags is None:
+            return {}
+        members, offsets = self._members(residues=False), self.results.offsets
+        lags = self.correlation_lags
+        return {"correlation": presence_table(self, members, offsets, "atoms", lags)}
+
     def _members(self, residues: bool) -> np.ndarray:
         """Atoms of all frames, or their residues."""
         atoms = self.results.atoms  # or `NotRunError`
@@ -234,7 +248,7 @@ def presence_correlation(
 
     `keys` say what is there, of all frames; `offsets` are as `AnalysisBase.finish` gets them.
     """
-    if function not in ("intermittent", "continuous"):
+    if function not in FUNCTIONS:
         raise ValueError(f"function must be 'intermittent' or 'continuous', not {function!r}")
     check_presence(analysis, what)
     n_frames = analysis.n_frames
@@ -254,6 +268,19 @@ def presence_correlation(
     label = f"{function} correlation of {what}"
     table = Table(columns, "lag (ps)", {"correlation": label}, label)
     return Results(table=table, provenance=analysis.record(), tau=tau, correlation=values)
+
+
+def presence_table(
+    analysis: AnalysisBase, keys: np.ndarray, offsets: np.ndarray, what: str, tau_max: int
+) -> Table:
+    """Tabulate both functions of `presence_correlation`, up to a lag or the longest there is."""
+    tau_max = min(tau_max, analysis.n_frames - 1)
+    columns: dict[str, np.ndarray] = {}
+    for function in FUNCTIONS:
+        found = presence_correlation(analysis, keys, offsets, what, function, tau_max)
+        columns |= {"lag (ps)": found.tau, function: found.correlation}
+    titles = {function: function for function in FUNCTIONS}
+    return Table(columns, "lag (ps)", titles, f"correlation of {what}")
 
 
 def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:

@@ -9,7 +9,12 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import POLAR_ACCEPTORS, POLAR_HYDROGENS, AnalysisBase, describe_atoms
-from paceline.analysis.groups import check_presence, presence_correlation, stretches
+from paceline.analysis.groups import (
+    check_presence,
+    presence_correlation,
+    presence_table,
+    stretches,
+)
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
@@ -622,8 +627,18 @@ class HydrogenBondAnalysis(AnalysisBase):
         return unique[unique[:, 3].argsort()[::-1]]
 
     FURTHER_TABLES = ("frequent",)
+    #: Largest lag of the further table of correlations in time, frames; None for no such table.
+    correlation_lags: int | None = None
 
     def further_tables(self) -> dict[str, Table]:
+        """Tabulate the most frequent bonds, and correlations in time if `correlation_lags` asks."""
+        tables = {"frequent": self._most_frequent()}
+        if (lags := self.correlation_lags) is not None:
+            ends, offsets = self._ends(), self.results.offsets
+            tables["correlation"] = presence_table(self, ends, offsets, "hydrogen bonds", lags)
+        return tables
+
+    def _most_frequent(self) -> Table:
         """Tabulate the bonds that are in most frames, at most 1,000, by names of their atoms."""
         atoms, counts = self._unique([1, 2, 3])
         order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
@@ -632,8 +647,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         names = zip(atom_labels(donors), names_of(hydrogens), atom_labels(acceptors), strict=True)
         labels = [f"{donor}–{hydrogen} … {acceptor}" for donor, hydrogen, acceptor in names]
         n_frames = self.n_frames - len(self.damaged)
-        table = fractions_of_frames("hydrogen bond", labels, columns, counts[order], n_frames)
-        return {"frequent": table}
+        return fractions_of_frames("hydrogen bond", labels, columns, counts[order], n_frames)
 
     def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Find the different atoms in some columns, and the number of bonds of each."""

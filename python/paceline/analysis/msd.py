@@ -195,7 +195,7 @@ class EinsteinMSD(AnalysisBase):
         self.select, self.msd_type, self.fft, self.non_linear = select, msd_type, fft, False
         self.compound, self.unwrap = compound, unwrap
         self.needs_whole = compound != "atoms"
-        if fit_range is not None and len(fit_range) != 2:
+        if fit_range is not None and len(np.atleast_1d(np.asarray(fit_range))) != 2:
             raise ValueError(f"fit_range must be two times, or None, not {fit_range!r}")
         self.fit_range = fit_range
         self._axes = AXES[msd_type.lower()]

@@ -100,6 +100,19 @@ TEMPERATURE = {
 Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
 
 
+#: Of the option --correlation, and its help.
+LAGS: dict[str, Any] = {
+    "type": positive,
+    "default": 20,
+    "metavar": "N",
+    "help": "longest lag of --correlation, frames [%(default)s]",
+}
+CORRELATION = (
+    "write the fraction of {} that are there after a lag, too: again (intermittent), or without a "
+    "break (continuous)"
+)
+
+
 @dataclass(frozen=True)
 class Command:
     """A command, and the analysis that it runs.

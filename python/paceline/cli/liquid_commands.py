@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from paceline.cli.analysis_commands import PBC, TEMPERATURE, Command
+from paceline.cli.analysis_commands import CORRELATION, LAGS, PBC, TEMPERATURE, Command
 from paceline.cli.options import positive
 from paceline.errors import UnsupportedError
 
@@ -24,6 +24,14 @@ def _msd(universe: Any, args: argparse.Namespace, groups: list[Any], options: An
     # --unwrap makes molecules whole, in this command as in all.
     scheme = options.pop("unwrap_particles")
     return EinsteinMSD(*groups, unwrap=None if scheme == "none" else scheme, **options)
+
+
+def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.groups import SelectedAtoms
+
+    analysis = SelectedAtoms(*groups)
+    analysis.correlation_lags = None if args.correlation is None else options["tau_max"]
+    return analysis
 
 
 def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
@@ -71,9 +79,12 @@ COMMANDS = (
         "offsets[k + 1].",
         (
             'md.tpr md.xtc --select "name OW and around 3.5 protein" -o shell.csv --plot shell.png',
-            'md.tpr md.xtc --select "resname SOL and cyzone 4 12 -12 protein" -o pore.npz',
+            'md.tpr md.xtc --select "name OW and cyzone 4 12 -12 protein" --correlation pore.csv',
         ),
+        {"tau_max": LAGS},
+        make=_selected,
         updating=True,
+        further={"correlation": CORRELATION.format("atoms")},
     ),
     Command(
         "survival",

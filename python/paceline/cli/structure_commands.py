@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from paceline.cli.analysis_commands import MASS, PBC, REF, Command
+from paceline.cli.analysis_commands import CORRELATION, LAGS, MASS, PBC, REF, Command
 from paceline.cli.options import positive
 from paceline.errors import SelectionError, UnsupportedError
 
@@ -23,10 +23,11 @@ def _hydrogen_bonds(
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
     from paceline.cli.analysis_steps import selected
 
-    between = options["between"]
+    between, lags = options["between"], options.pop("tau_max")
     some = [selected(universe, text) for text in between or ("protein",)]
     atoms = sum(some[1:], some[0]) if args.select is None else groups[0]
     analysis = HydrogenBondAnalysis(atoms, **options)
+    analysis.correlation_lags = None if args.correlation is None else lags
     if args.select is None and between is not None:
         analysis.which_atoms = f"of --between {between[0]!r} {between[1]!r}"
     else:
@@ -159,7 +160,7 @@ COMMANDS = (
         "acceptors by mass and charge, of the selected atoms.",
         (
             "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png --frequent frequent.csv",
-            'md.tpr md.xtc --between protein "resname SOL" -o hbonds.npz',
+            'md.tpr md.xtc --between protein "resname SOL" --correlation correlation.csv',
         ),
         {
             "between": {
@@ -192,10 +193,14 @@ COMMANDS = (
                 "default": "mdanalysis",
                 "help": "another criterion, which has its own limits [%(default)s]",
             },
+            "tau_max": LAGS,
         },
         make=_hydrogen_bonds,
         chooses=True,
-        further={"frequent": "write in which fraction of the frames each bond is"},
+        further={
+            "frequent": "write in which fraction of the frames each bond is",
+            "correlation": CORRELATION.format("bonds"),
+        },
     ),
     Command(
         "sasa",
