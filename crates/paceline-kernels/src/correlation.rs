@@ -204,6 +204,10 @@ impl Correlation {
         for (out, n_pairs) in out.iter_mut().zip(&self.n_pairs) {
             *out /= n_pairs;
         }
+        // As of transforms: of a particle that is nowhere in some frame, nothing is known.
+        if out[0].is_nan() {
+            out.fill(f64::NAN);
+        }
     }
 
     fn by_transform(
@@ -497,6 +501,24 @@ mod tests {
             positions.clone()
         });
         frames.collect()
+    }
+
+    #[test]
+    fn a_particle_that_is_nowhere_in_a_frame_is_unknown_at_all_lags() {
+        let (n_frames, n) = (9, 3);
+        let mut series = walks(n_frames, n);
+        series[3 * n * 4 + 3] = f64::NAN; // of particle 1 in frame 4
+        for correlated in [Correlated::Product, Correlated::Displacement] {
+            for fft in [false, true] {
+                let task = Correlation::new(correlated, n_frames, 3, &[0, 1, 2], &[7], fft);
+                let (mut out, mut sum) = (vec![0.0; n * n_frames], vec![0.0; n_frames]);
+                let filled = task.expect("a task").fill(&series, &mut out, &mut sum);
+                filled.expect("whole frames");
+                let is_known: Vec<bool> = out.iter().map(|x| !x.is_nan()).collect();
+                let known = [true, false, true].map(|is_known| vec![is_known; n_frames]);
+                assert_eq!(is_known, known.concat(), "{correlated:?} {fft}");
+            }
+        }
     }
 
     /// As the definition says.
