@@ -306,7 +306,7 @@ def test_it_resumes_amid_its_tiles(n_done, condensed, ca, superposed, tmp_path, 
         run()
     (note,) = caught.value.__notes__
     kept = 16 * n_done if n_done < 7 else 98 + (n_done - 7) * 98 // 10
-    assert note.startswith(f"{kept} of 196 frames are kept")
+    assert note.startswith(f"{kept} of 196 frames of all passes are kept")
     done.clear()
     monkeypatch.setattr(Worker, "run", counting)
     found = run()

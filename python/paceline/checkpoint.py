@@ -296,11 +296,12 @@ class Checkpoint:
             kept = "nothing was done yet"
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
+            first = [one for one in self._runs if isinstance(one, FramePass) and one.is_first]
             # Of stages that have not begun, too.
-            n_all = sum(
-                one.n_frames for one in self._runs if isinstance(one, FramePass) and one.is_first
-            )
-            kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
+            n_all = sum(one.n_frames for one in first)
+            once = n_all == sum(len(one.plan.frames) for one in first)
+            passes = "" if once else " of all passes"
+            kept = f"{n_kept} of {n_all} frames{passes} are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
             print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)
         elif self._begun and not self._bare:
