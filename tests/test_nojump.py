@@ -20,7 +20,7 @@ from paceline import checkpoint
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
-from paceline.schedule import plan, scheduler, transform_states
+from paceline.schedule import plan, scheduler, trajectory_run, transform_states
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
 from paceline.transform.jumps import CoreNoJump, NoJumpScan, unwrapped
@@ -147,6 +147,18 @@ def test_frames_that_are_passed_over_are_read_once(frames, atoms, tmp_path, monk
     apart = RMSF(atoms, align=True).run(**options)
     assert len({block.job for block in apart.timings.blocks}) == 3
     np.testing.assert_allclose(apart.results.rmsf, one.results.rmsf, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_blocks_have_room_for_frames_that_are_passed_over(kept, atoms, tmp_path, monkeypatch):
+    wanted = followed(atoms)[::5]
+    monkeypatch.setattr(trajectory_run, "LARGEST_BLOCK_BYTES", 5 * 16 * 12 * N_ATOMS)
+    checkpoint = {"checkpoint": tmp_path / "file"} if kept else {}
+    series = paceline.TimeSeries(positions, atoms)
+    series.run(transforms=[nojump()], step=5, block_frames=10**6, **checkpoint)
+    np.testing.assert_array_equal(series.results.timeseries, wanted)
+    sizes = [block.n_frames for block in series.timings.blocks if block.job == kept]
+    assert sorted(sizes) == [14, 16]
 
 
 def test_frames_are_decoded_once_where_memory_allows(atoms, tmp_path):

@@ -19,7 +19,7 @@ from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.parts import PartsRun
-from paceline.schedule.plan import Plan, make_plan, scanned_per_row
+from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.schedule.reduce import states_before
 from paceline.schedule.result_arrays import check_room
 from paceline.schedule.tasks import (
@@ -276,7 +276,7 @@ class TrajectoryRun(FramePass):
         """Make the plan of a run with a transformation that follows atoms from frame to frame.
 
         Blocks hand on their states unless `skip_damaged` is None, if there is room for the frames
-        between those that are analysed.
+        between those that are analysed. So that there is, blocks may be smaller than wanted.
         """
         n_atoms, sizes = len(self._atoms), dict[str, Any]()
         per_row = None if any(self.halo) else scanned_per_row(frames, self.trajectory.n_atoms)
@@ -284,6 +284,9 @@ class TrajectoryRun(FramePass):
             sizes["n_atoms"] = per_row * self.trajectory.n_atoms
             sizes["n_wanted"] = per_row * n_atoms
             sizes["frame_bytes"] = per_row * self.make_plan.keywords["frame_bytes"]
+            if per_row > 1 and block_frames is not None:
+                room = LARGEST_BLOCK_BYTES // (12 * sizes["n_wanted"])
+                block_frames = min(block_frames, max(1, room))
         self._per_row = per_row
         n_halo = sum(self.halo)
         plan = self.make_plan(frames, block_frames=block_frames, n_halo=n_halo, **sizes)
