@@ -30,6 +30,7 @@ CASES = (
     (5_000, MATRIX, 1),
     (10_000, MATRIX, 1),
     (20_000, MATRIX, 1),
+    (20_000, MATRIX, 2),
     (50_000, MATRIX, 2),
     (50_000, CLUSTERS, 2),
 )
