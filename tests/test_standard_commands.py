@@ -335,8 +335,11 @@ def test_correlations_of_what_is_there(adk_xtc, tmp_path, run):
         for function in ("intermittent", "continuous"):
             wanted = analysis.time_correlation(function, tau_max=5)
             np.testing.assert_array_equal(found[function], wanted.correlation)
-            np.testing.assert_array_equal(found["lag (ps)"], wanted.tau)
+            np.testing.assert_array_equal(found["lag time (ps)"], wanted.tau)
         assert run(command, *adk_xtc, *select, *given, "--correlation", figure) == (0, "", "")
+    status, _, err = run("hbonds", *adk_xtc, "-o", tmp_path / "no.csv", "--tau-max", 5)
+    assert (status, "--tau-max is the longest lag of --correlation: give both" in err) == (2, True)
+    assert not (tmp_path / "no.csv").exists()
     # As long as there are frames, if fewer than by default.
     assert run("hbonds", *adk_xtc, *given, "--stop", 4, "--correlation", table) == (0, "", "")
     assert len(pd.read_csv(table, comment="#")) == 4

@@ -255,10 +255,9 @@ def _run(
             caching=FrameCaching(keys[number], memory) if keys else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
-    # One is enough, of replicas, too.
-    any(
-        warn_of_broken(one.analyses, transforms, one.plan.frames, one.trajectory) for one in planned
-    )
+    for one in planned:
+        if warn_of_broken(one.analyses, transforms, one.plan.frames, one.trajectory):
+            break  # one is enough, of replicas, too
     runs = [_first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
     n_frames = sum(each.n_frames for each in runs)

@@ -264,9 +264,9 @@ def presence_correlation(
         raise ValueError(f"there are no {what} to correlate")
     values = together(times, tau_max) / origins
     tau = check_times(analysis)[0][: tau_max + 1]
-    columns = {"lag (ps)": tau, "correlation": values}
+    columns = {"lag time (ps)": tau, "correlation": values}
     label = f"{function} correlation of {what}"
-    table = Table(columns, "lag (ps)", {"correlation": label}, label)
+    table = Table(columns, "lag time (ps)", {"correlation": label}, label)
     return Results(table=table, provenance=analysis.record(), tau=tau, correlation=values)
 
 
@@ -278,9 +278,9 @@ def presence_table(
     columns: dict[str, np.ndarray] = {}
     for function in FUNCTIONS:
         found = presence_correlation(analysis, keys, offsets, what, function, tau_max)
-        columns |= {"lag (ps)": found.tau, function: found.correlation}
+        columns |= {"lag time (ps)": found.tau, function: found.correlation}
     titles = {function: function for function in FUNCTIONS}
-    return Table(columns, "lag (ps)", titles, f"correlation of {what}")
+    return Table(columns, "lag time (ps)", titles, f"correlation of {what}")
 
 
 def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:

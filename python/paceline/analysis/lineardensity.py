@@ -8,6 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments, fill_row
 from paceline.analysis.results import Results
@@ -17,8 +18,6 @@ from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 from paceline.transform.base import compound_of_atoms
 
-#: Groups of atoms whose centers of mass may stand for them.
-COMPOUNDS = ("residues", "segments", "fragments")
 #: Names of results that MDAnalysis deprecated, and their new ones.
 DEPRECATED = {
     "pos": "mass_density",

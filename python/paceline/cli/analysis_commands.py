@@ -103,14 +103,23 @@ Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
 #: Of the option --correlation, and its help.
 LAGS: dict[str, Any] = {
     "type": positive,
-    "default": 20,
+    "default": None,
     "metavar": "N",
-    "help": "longest lag of --correlation, frames [%(default)s]",
+    "help": "longest lag of --correlation, frames [20]",
 }
 CORRELATION = (
     "write the fraction of {} that are there after a lag, too: again (intermittent), or without a "
     "break (continuous)"
 )
+
+
+def correlation_lags(args: argparse.Namespace) -> int | None:
+    """Get the longest lag of the table of correlations, frames; None if none is asked for."""
+    if args.correlation is not None:
+        return args.tau_max or 20
+    if args.tau_max is not None:
+        raise UnsupportedError("--tau-max is the longest lag of --correlation: give both")
+    return None
 
 
 @dataclass(frozen=True)

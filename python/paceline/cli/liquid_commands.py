@@ -3,7 +3,14 @@
 import argparse
 from typing import Any
 
-from paceline.cli.analysis_commands import CORRELATION, LAGS, PBC, TEMPERATURE, Command
+from paceline.cli.analysis_commands import (
+    CORRELATION,
+    LAGS,
+    PBC,
+    TEMPERATURE,
+    Command,
+    correlation_lags,
+)
 from paceline.cli.options import positive
 from paceline.errors import UnsupportedError
 
@@ -30,7 +37,7 @@ def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], option
     from paceline.analysis.groups import SelectedAtoms
 
     analysis = SelectedAtoms(*groups)
-    analysis.correlation_lags = None if args.correlation is None else options["tau_max"]
+    analysis.correlation_lags = correlation_lags(args)
     return analysis
 
 

@@ -3,7 +3,15 @@
 import argparse
 from typing import Any
 
-from paceline.cli.analysis_commands import CORRELATION, LAGS, MASS, PBC, REF, Command
+from paceline.cli.analysis_commands import (
+    CORRELATION,
+    LAGS,
+    MASS,
+    PBC,
+    REF,
+    Command,
+    correlation_lags,
+)
 from paceline.cli.options import positive
 from paceline.errors import SelectionError, UnsupportedError
 
@@ -23,11 +31,12 @@ def _hydrogen_bonds(
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
     from paceline.cli.analysis_steps import selected
 
-    between, lags = options["between"], options.pop("tau_max")
+    lags, between = correlation_lags(args), options["between"]
+    del options["tau_max"]
     some = [selected(universe, text) for text in between or ("protein",)]
     atoms = sum(some[1:], some[0]) if args.select is None else groups[0]
     analysis = HydrogenBondAnalysis(atoms, **options)
-    analysis.correlation_lags = None if args.correlation is None else lags
+    analysis.correlation_lags = lags
     if args.select is None and between is not None:
         analysis.which_atoms = f"of --between {between[0]!r} {between[1]!r}"
     else:
@@ -94,6 +103,14 @@ def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options
         ref_frame=int(ref) if is_frame else 0,
     )
 
+
+#: Of commands that compare frames with each other.
+SUPERPOSITION: dict[str, Any] = {
+    "flag": "--no-superposition",
+    "action": "store_false",
+    "default": True,
+    "help": "compare positions as they are",
+}
 
 COMMANDS = (
     Command(
@@ -431,12 +448,7 @@ COMMANDS = (
             "md.tpr md.xtc --unwrap --select backbone --mass --step 10 --plot matrix.png",
         ),
         {
-            "superposition": {
-                "flag": "--no-superposition",
-                "action": "store_false",
-                "default": True,
-                "help": "compare positions as they are",
-            },
+            "superposition": SUPERPOSITION,
             "weights": MASS,
         },
     ),
@@ -471,12 +483,7 @@ COMMANDS = (
                 "metavar": "T",
                 "help": "exponent of the eigenvalues [%(default)g]",
             },
-            "superposition": {
-                "flag": "--no-superposition",
-                "action": "store_false",
-                "default": True,
-                "help": "compare positions as they are",
-            },
+            "superposition": SUPERPOSITION,
             "weights": MASS,
         },
         make=_diffusion_map,

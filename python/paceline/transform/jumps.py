@@ -212,22 +212,21 @@ class CoreNoJump:
     most = int(np.iinfo(np.int16).max)
 
     def __init__(self, n_atoms: int, followed: np.ndarray):
-        self._made_of = n_atoms, followed
-        self._followed = followed
+        self._n_atoms, self._followed = n_atoms, followed
         self._core = _core.NoJump(n_atoms, followed)
         self._of_ends = _core.NoJump(len(followed), np.arange(len(followed)))
 
     def __reduce__(self) -> tuple[type, tuple]:
-        return CoreNoJump, self._made_of
+        return CoreNoJump, (self._n_atoms, self._followed)
 
     @property
     def state_bytes(self) -> int:
         """Bytes of the images in one frame."""
-        return 6 * len(self._made_of[1])
+        return 6 * len(self._followed)
 
     def no_states(self, n: int) -> np.ndarray:
         """Images in `n` frames, int16, shape (n, n_followed, 3): all 0."""
-        return np.zeros((n, len(self._made_of[1]), 3), np.int16)
+        return np.zeros((n, len(self._followed), 3), np.int16)
 
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
         """Refuse frames that cannot be followed; no atom moves."""
