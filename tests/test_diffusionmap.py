@@ -416,6 +416,8 @@ def test_coordinates_make_a_table(ca):
     np.testing.assert_array_equal(frame[titles], found.transform(10, 1))
     assert found.results.provenance["analysis"] == "DiffusionMap"
     axes = found.results.plot()
+    (left, right), x = axes.get_xlim(), found.results.coordinates[:, 0]
+    assert left < x.min() < x.max() < right
     assert (axes.get_xlabel(), axes.get_ylabel()) == tuple(titles[:2])
     eigenvalues = found.further_tables()["eigenvalues"].columns["eigenvalue"]
     assert eigenvalues[0] == pytest.approx(1)

@@ -255,7 +255,7 @@ def draw(table: Table, ax: Any) -> Any:
             ax.plot(x, values, "." if table.ticks or len(x) == 1 else "-", label=name)
     ax.set_xlabel(table.abscissa)
     ax.set_ylabel(table.y_label)
-    ax.margins(x=0)
+    ax.margins(x=0.03 if table.points else 0)  # points at the border would be cut in half
     # Times of many digits have room side by side.
     ax.locator_params(axis="x", nbins=6)
     if table.ticks:
