@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import MDAnalysis
@@ -358,6 +359,27 @@ def test_copies_go_to_other_processes(adk_xtc):
     child.join()
     for others in (rest, np.concatenate([block.positions for block in blocks])):
         np.testing.assert_array_equal(np.concatenate([first, others]), expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_waits_for_threads_that_decode():
+    begun, ended = threading.Event(), []
+
+    def slowly(item):
+        begun.set()
+        time.sleep(0.1)
+        ended.append(item)
+        return item
+
+    calls = read_ahead.CallsAhead(slowly, range(8), result_bytes=1)
+    calls.fill()
+    assert begun.wait(10)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ended else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [item for item, _ in calls] == list(range(8))  # the threads go on
 
 
 def _rest_of(blocks, queue) -> None:

@@ -1,6 +1,7 @@
 """Decode the next frames on other threads, while this one works on those before."""
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,8 @@ BLOCK_BYTES = 2**22
 BLOCK_FRAMES = 64
 #: Bytes of decoded frames that wait, at most; of larger frames one waits.
 WAITING_BYTES = 64 * 2**20
+#: A fork waits so long for threads that decode, at most, seconds.
+PATIENCE = 10.0
 #: Frames at even distances, before others are read ahead of being asked for.
 REGULAR = 4
 
@@ -46,7 +49,50 @@ def _n_threads() -> int:
     return 1 if parent_process() is not None else available_cpus()
 
 
+class _CallsOfThreads:
+    """Let threads end the call that they are in before the process is forked.
+
+    A forked process would find the arrays that they fill borrowed, without an end.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without a thread."""
+        self._changed = threading.Condition()
+        self._n_running, self._is_forking = 0, False
+
+    def call(self, function: Callable[[_T], _R], item: _T) -> _R:
+        """Call a function with an item."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_forking)
+            self._n_running += 1
+        try:
+            return function(item)
+        finally:
+            with self._changed:
+                self._n_running -= 1
+                self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        """Wait until no thread is in a call, but not for ever."""
+        with self._changed:
+            self._is_forking = True
+            self._changed.wait_for(lambda: self._n_running == 0, PATIENCE)
+
+    def after_fork(self) -> None:
+        """Go on, in the process that was forked."""
+        with self._changed:
+            self._is_forking = False
+            self._changed.notify_all()
+
+
+_calls = _CallsOfThreads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_calls.before_fork, after_in_parent=_calls.after_fork)
 # A forked process has none of the parent's threads, and is a worker, or not, for itself.
+after_fork(_calls.reset)
 after_fork(_threads.cache_clear)
 after_fork(_n_threads.cache_clear)
 
@@ -134,13 +180,16 @@ class CallsAhead(Generic[_T, _R]):
                 item = next(self._items)
             except StopIteration:
                 return
-            self._waiting.append((item, _threads().submit(self._function, item)))
+            self._waiting.append((item, _threads().submit(_calls.call, self._function, item)))
 
     def take(self) -> tuple[_T, _R]:
         """Wait for the next item and its result; its error is raised here."""
         if self._process != os.getpid():  # the threads stayed in the process before the fork
             self._process = os.getpid()
-            again = [(item, _threads().submit(self._function, item)) for item, _ in self._waiting]
+            again = [
+                (item, _threads().submit(_calls.call, self._function, item))
+                for item, _ in self._waiting
+            ]
             self._waiting = deque(again)
         item, future = self._waiting.popleft()
         return item, future.result()
