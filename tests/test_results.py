@@ -15,6 +15,7 @@ import paceline
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.density import DensityAnalysis
+from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.pca import PCA
@@ -228,6 +229,26 @@ def test_results_can_be_pickled(again, rmsd):
     assert np.array_equal(same.rmsd, rmsd.results.rmsd)
     assert same.provenance == rmsd.results.provenance
     assert same.to_dataframe().equals(rmsd.results.to_dataframe())
+
+
+def test_a_table_is_made_when_it_is_asked_for(rmsd):
+    made = []
+
+    def make():
+        made.append(True)
+        return rmsd.results.table
+
+    results = Results(table=make, rmsd=rmsd.results.rmsd)
+    assert results.has_table
+    assert not made
+    again = pickle.loads(pickle.dumps(results))
+    assert results.means == again.means == rmsd.results.means
+    assert made == [True]
+
+
+def test_the_colours_of_one_number_begin_there(universe):
+    ax = DistanceMatrix(universe.select_atoms("name CA")).run(stop=1).results.plot()
+    assert ax.collections[0].get_clim() == (0, 1)
 
 
 def test_figures_have_labels_with_units(rmsd, rmsf):

@@ -64,6 +64,7 @@ __all__ = [
     "move_molecules",
     "netcdf_header",
     "pack_chunk",
+    "put_tile",
     "read_integers",
     "read_snapshot",
     "read_text_head",
@@ -1119,6 +1120,13 @@ def move_molecules(
 def count_indices(indices: NDArray[np.uint32], counts: NDArray[np.uint64]) -> None: ...
 def allow_wide(allowed: bool) -> bool: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def put_tile(
+    matrix: NDArray[np.float32] | NDArray[np.float64],
+    n_frames: int,
+    tile: NDArray[np.float64],
+    first: int,
+    second: int,
+) -> None: ...
 def merge_covariance(
     left_count: int,
     left_mean: NDArray[np.float64],

@@ -4,6 +4,8 @@
 //! several pairs side by side, so that neither the width of their registers nor the tile in which
 //! a pair is changes a bit of its RMSD.
 
+use std::ops::Range;
+
 use super::check_len;
 #[cfg(target_arch = "x86_64")]
 use super::instructions::{Instructions, used};
@@ -25,6 +27,9 @@ const ATOMS: usize = 96;
 
 /// Newton's steps after which a root is left to the slower way.
 const STEPS: usize = 24;
+
+/// Columns of a tile that are put in the rows of its mirror image at a time: those of a cache line.
+const COLUMNS: usize = 8;
 
 /// How to compare two frames.
 #[derive(Debug, Clone)]
@@ -455,6 +460,60 @@ fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
     (c1, c0)
 }
 
+/// Put a tile in a matrix of all pairs of `n_frames`, and its mirror image. The tile has a row for
+/// each frame of `rows`, on and above the diagonal. Of a condensed matrix there are the pairs above
+/// the diagonal alone, row by row.
+///
+/// # Errors
+/// [`Error::Argument`] where the tile or the matrix has another size, or frames are not in it.
+pub fn put_tile<T>(
+    matrix: &mut [T],
+    (n_frames, is_condensed): (usize, bool),
+    tile: &[f64],
+    rows: Range<usize>,
+    columns: Range<usize>,
+    number: impl Fn(f64) -> T,
+) -> Result<()> {
+    let n_pairs = match is_condensed {
+        true => n_frames * n_frames.saturating_sub(1) / 2,
+        false => n_frames * n_frames,
+    };
+    check_len("pairs of frames", matrix.len(), n_pairs)?;
+    check_len("pairs of a tile", tile.len(), rows.len() * columns.len())?;
+    if rows.end > n_frames || columns.end > n_frames {
+        return Err(Error::Argument(format!(
+            "a tile of frames {rows:?} and {columns:?}, of {n_frames} frames"
+        )));
+    }
+    let width = columns.len();
+    for (of_row, row) in tile.chunks_exact(width.max(1)).zip(rows.clone()) {
+        let (begin, start) = if is_condensed {
+            let begin = columns.start.max(row + 1).min(columns.end);
+            // Pairs of the rows before, and those that this row lacks.
+            let before = row * (2 * n_frames - row - 1) / 2;
+            (begin, (before + begin).saturating_sub(row + 1))
+        } else {
+            (columns.start, n_frames * row + columns.start)
+        };
+        let out = &mut matrix[start..start + (columns.end - begin)];
+        for (out, x) in out.iter_mut().zip(&of_row[begin - columns.start..]) {
+            *out = number(*x);
+        }
+    }
+    if is_condensed || rows == columns {
+        return Ok(());
+    }
+    for first in (0..width).step_by(COLUMNS) {
+        let last = width.min(first + COLUMNS);
+        for (of_row, row) in tile.chunks_exact(width).zip(rows.clone()) {
+            for (x, column) in of_row[first..last].iter().zip(columns.start + first..) {
+                matrix[n_frames * column + row] = number(*x);
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -599,5 +658,47 @@ mod tests {
         let task = PairRmsd::new(2, None, true).unwrap();
         assert!(task.fill(&[0.0; 6], &[0.0; 7], &mut [0.0]).is_err());
         assert!(task.fill(&[0.0; 6], &[0.0; 12], &mut [0.0]).is_err());
+    }
+
+    #[test]
+    fn tiles_fill_the_matrix() {
+        let (n, size) = (11, 4);
+        let pair = |i: usize, j: usize| (100 * i.min(j) + i.max(j)) as f64;
+        let mut square = vec![-1.0f32; n * n];
+        let mut condensed = vec![-1.0; n * (n - 1) / 2];
+        for first in (0..n).step_by(size) {
+            for second in (first..n).step_by(size) {
+                let rows = first..n.min(first + size);
+                let columns = second..n.min(second + size);
+                let tile: Vec<f64> = rows
+                    .clone()
+                    .flat_map(|i| columns.clone().map(move |j| pair(i, j)))
+                    .collect();
+                let (put, shape) = ((rows, columns), (n, false));
+                put_tile(
+                    &mut square,
+                    shape,
+                    &tile,
+                    put.0.clone(),
+                    put.1.clone(),
+                    |x| x as f32,
+                )
+                .unwrap();
+                put_tile(&mut condensed, (n, true), &tile, put.0, put.1, |x| x).unwrap();
+            }
+        }
+        for i in 0..n {
+            for j in 0..n {
+                assert_eq!(square[n * i + j], pair(i, j) as f32, "{i}, {j}");
+            }
+        }
+        let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+        let expected: Vec<f64> = pairs.map(|(i, j)| pair(i, j)).collect();
+        assert_eq!(condensed, expected);
+        let mut small = vec![0.0; 9];
+        for (rows, columns) in [(0..2, 2..4), (0..4, 0..1), (0..1, 0..1)] {
+            let put = put_tile(&mut small, (3, false), &[0.0; 4], rows, columns, |x| x);
+            assert!(put.is_err());
+        }
     }
 }

@@ -128,7 +128,7 @@ mod _core {
         netcdf_header,
     };
     #[pymodule_export]
-    use super::part_kernels::{Correlation, PairRmsd};
+    use super::part_kernels::{Correlation, PairRmsd, put_tile};
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

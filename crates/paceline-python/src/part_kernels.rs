@@ -1,8 +1,8 @@
 //! Kernels over parts of what the frames of a trajectory gave: pairs of frames, series of particles.
 
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray3,
-    PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3, PyReadwriteArrayDyn, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -50,6 +50,41 @@ impl PairRmsd {
             .or_raise(py)?;
         out.into_pyarray(py).reshape(shape)
     }
+}
+
+/// A matrix of all pairs of frames, or, with one axis, of those above the diagonal.
+#[derive(FromPyObject)]
+pub(super) enum Matrix<'py> {
+    Single(PyReadwriteArrayDyn<'py, f32>),
+    Double(PyReadwriteArrayDyn<'py, f64>),
+}
+
+/// Put a tile of frames from `first` and `second` on in a matrix of `n_frames`.
+#[pyfunction]
+pub(super) fn put_tile(
+    py: Python<'_>,
+    matrix: Matrix<'_>,
+    n_frames: usize,
+    tile: PyReadonlyArray2<'_, f64>,
+    first: usize,
+    second: usize,
+) -> PyResult<()> {
+    let [height, width] = [tile.shape()[0], tile.shape()[1]];
+    let (rows, columns) = (first..first + height, second..second + width);
+    let tile = tile.as_slice()?;
+    match matrix {
+        Matrix::Single(mut matrix) => {
+            let shape = (n_frames, matrix.ndim() == 1);
+            let all = matrix.as_slice_mut()?;
+            py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns, |x| x as f32))
+        }
+        Matrix::Double(mut matrix) => {
+            let shape = (n_frames, matrix.ndim() == 1);
+            let all = matrix.as_slice_mut()?;
+            py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns, |x| x))
+        }
+    }
+    .or_raise(py)
 }
 
 /// A function of the time between frames, of series of particles.

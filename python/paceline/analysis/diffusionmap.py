@@ -6,6 +6,7 @@ frames has collected.
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -185,8 +186,9 @@ class DistanceMatrix(AnalysisBase):
         self._calculated = True
         table = None
         if not self.condensed:
-            name, unit = ("RMSD", " (Å)") if self._metric is None else ("distance", "")
-            table = _table(value.matrix, self.frames, self.times, name, unit)
+            label = ("RMSD", " (Å)") if self._metric is None else ("distance", "")
+            # It passes over the whole matrix, on one core: not for a run whose table nobody reads.
+            table = partial(_table, value.matrix, self.frames, self.times, *label)
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -311,18 +313,12 @@ class Tiles(TileParts):
         """Put a tile in its places."""
         (tile,) = values
         first, second = self.frames(number)
-        tile = tile[: first.stop - first.start, : second.stop - second.start]
-        if self._condensed:
-            for row, (pairs, columns) in enumerate(self._pairs(first, second)):
-                self.matrix[pairs] = tile[row, columns]
-            return
-        if first == second:
+        tile = np.ascontiguousarray(tile[: first.stop - first.start, : second.stop - second.start])
+        if first == second and not self._condensed:
             tile = np.triu(tile, 1)
             tile = tile + tile.T
             np.fill_diagonal(tile, np.where(left_out(self.rows[first]), np.nan, 0.0))
-        else:
-            self.matrix[second, first] = tile.T
-        self.matrix[first, second] = tile
+        _core.put_tile(self.matrix, self._n, tile, first.start, second.start)
 
     def get(self, number: int) -> tuple[np.ndarray]:
         """Return a tile that was put."""
@@ -366,10 +362,12 @@ def _table(
     n = len(matrix)
     means = np.empty(n)
     for first in range(0, n, ROWS):
-        rows = matrix[first : first + ROWS].astype(np.float64)
-        known = np.isfinite(rows).sum(axis=1) - 1
+        rows = matrix[first : first + ROWS].astype(np.float64, copy=False)
+        sums, known = rows.sum(axis=1), n - 1
+        if not np.isfinite(sums).all():
+            sums, known = np.nansum(rows, axis=1), np.isfinite(rows).sum(axis=1) - 1
         with np.errstate(invalid="ignore", divide="ignore"):
-            means[first : first + ROWS] = np.nansum(rows, axis=1) / np.where(known > 0, known, 0)
+            means[first : first + ROWS] = sums / np.where(known > 0, known, 0)
     title = f"mean {name} from the other frames{unit}"
     columns = {"frame": frames, "time (ps)": times, title: means}
     some = slice(None, None, -(-n // DRAWN))

@@ -4,7 +4,7 @@ import csv
 import os
 import sys
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -29,8 +29,9 @@ class Results(dict[str, Any]):
 
     Parameters
     ----------
-    table : Table, optional
-        The results as columns, to be tabulated and plotted.
+    table : Table or callable, optional
+        The results as columns, to be tabulated and plotted; or what makes the table, when it is
+        first asked for.
     provenance : mapping, optional
         Files, fingerprints, versions and parameters of the run.
     **arrays : numpy.ndarray
@@ -46,7 +47,7 @@ class Results(dict[str, Any]):
     def __init__(
         self,
         *,
-        table: Table | None = None,
+        table: Table | Callable[[], Table] | None = None,
         provenance: Mapping[str, Any] | None = None,
         **arrays: Any,
     ):
@@ -76,7 +77,7 @@ class Results(dict[str, Any]):
         self[name] = value
 
     def __reduce__(self) -> Any:
-        about = self._table_or_none, self._provenance, self._series
+        about = self.table, self._provenance, self._series
         return _restore, (type(self), dict(self), *about)
 
     def __dir__(self) -> list[str]:
@@ -99,11 +100,13 @@ class Results(dict[str, Any]):
         Empty for results of other kinds, for angles of a full turn, and where frames are not in
         the order of time.
         """
-        return self._table_or_none.means() if self._table_or_none else {}
+        return self.table.means() if self.table else {}
 
     @property
     def table(self) -> Table | None:
         """The results as columns, where they make a table."""
+        if callable(self._table_or_none):
+            self.__dict__["_table_or_none"] = self._table_or_none()
         return self._table_or_none
 
     def with_series(self, name: str, title: str) -> Self:
@@ -131,7 +134,7 @@ class Results(dict[str, Any]):
 
     def _whole_table(self) -> Table:
         self._check_run()
-        table = self._table_or_none
+        table = self.table
         if table is None:
             error = UnsupportedError(
                 "these results make no table, of one number or name a column: save them as .npz"
@@ -367,7 +370,7 @@ class Results(dict[str, Any]):
         """Table and figure for notebooks; names and shapes where there is no table."""
         from paceline.performance.html import notebook_page, notebook_table
 
-        table = self._table_or_none
+        table = self.table
         rows: list[tuple[str, ...]]
         if table is None:
             rows = [(name, kind_of(value)) for name, value in self.items()]

@@ -340,10 +340,13 @@ def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
 def _draw_image(image: Image, ax: Any) -> Any:
     """Draw numbers as colours, beside a bar that explains them."""
     low, high = image.limits
+    values = np.ma.masked_invalid(image.values.T)
+    if image.limits == (None, None) and values.count() and values.min() == values.max():
+        low, high = values.min(), values.min() + 1  # else the bar begins below the only number
     mesh = ax.pcolormesh(
         image.x_edges,
         image.y_edges,
-        np.ma.masked_invalid(image.values.T),
+        values,
         cmap=image.colours,
         vmin=low,
         vmax=high,
