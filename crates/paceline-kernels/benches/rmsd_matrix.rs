@@ -1,8 +1,14 @@
-//! Time of a pair of frames in the matrix of RMSDs.
+//! Time of a pair of frames in the matrix of RMSDs: `cargo bench -p paceline-kernels --bench
+//! rmsd_matrix`.
 
-use paceline_kernels::rmsd_matrix::PairRmsd;
 use std::hint::black_box;
 use std::time::Instant;
+
+use paceline_kernels::instructions::{Instructions, allow, used};
+use paceline_kernels::rmsd_matrix::PairRmsd;
+
+/// Tiles, of which the fastest counts.
+const TILES: usize = 10;
 
 fn main() {
     let mut state = 1u64;
@@ -12,6 +18,7 @@ fn main() {
             .wrapping_add(1442695040888963407);
         (state >> 40) as f32 / (1 << 24) as f32
     };
+    println!("ns a pair; the fastest of {TILES} tiles");
     for n_atoms in [50, 214, 3341] {
         let n = if n_atoms > 1000 { 128 } else { 256 };
         let start: Vec<f32> = (0..3 * n_atoms).map(|_| 30.0 * number()).collect();
@@ -20,18 +27,30 @@ fn main() {
             all.map(|x| x + 2.0 * number()).collect()
         };
         let (first, second) = (frames(n), frames(n));
-        let mut out = vec![0.0; n * n];
-        for superposition in [true, false] {
-            let task = PairRmsd::new(n_atoms, None, superposition).unwrap();
-            let mut best = f64::INFINITY;
-            for _ in 0..10 {
-                let begun = Instant::now();
-                task.fill(black_box(&first), black_box(&second), &mut out)
-                    .unwrap();
-                best = best.min(begun.elapsed().as_secs_f64());
+        for most in [Instructions::Base, Instructions::Avx2, Instructions::Avx512] {
+            allow(most);
+            if used() == most {
+                let [superposed, as_they_are] = [true, false]
+                    .map(|superposition| time(n_atoms, superposition, &first, &second));
+                let used = format!("{most:?}");
+                println!(
+                    "{used:<6}  {n_atoms:>5} atoms  {superposed:>8.1} superposed  {as_they_are:>8.1} not"
+                );
             }
-            let each = best / (n * n) as f64 * 1e9;
-            println!("{n_atoms} atoms, superposition {superposition}: {each:.1} ns a pair");
         }
     }
+}
+
+fn time(n_atoms: usize, superposition: bool, first: &[f32], second: &[f32]) -> f64 {
+    let n_pairs = first.len() / (3 * n_atoms) * (second.len() / (3 * n_atoms));
+    let task = PairRmsd::new(n_atoms, None, superposition).expect("atoms");
+    let mut out = vec![0.0; n_pairs];
+    let mut best = f64::INFINITY;
+    for _ in 0..TILES {
+        let begun = Instant::now();
+        task.fill(black_box(first), black_box(second), &mut out)
+            .expect("whole frames");
+        best = best.min(begun.elapsed().as_secs_f64());
+    }
+    best / n_pairs as f64 * 1e9
 }

@@ -2,7 +2,7 @@
 //!
 //! A function in `by_widest` is compiled for the base build, for AVX2, and for AVX-512 where that pays,
 //! from the same plain code. None changes the order of operations, or fuses those that decide about a
-//! result, so that results are the same to the last bit. On other processors (NEON is in aarch64's
+//! result where the others do not, so that results are the same to the last bit. On other processors (NEON is in aarch64's
 //! base build) it is compiled once.
 
 use std::sync::atomic::{AtomicU8, Ordering};

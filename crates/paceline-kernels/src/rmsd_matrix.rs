@@ -2,7 +2,8 @@
 //!
 //! The inner products of two frames are sums over atoms, one after another. Processors compute
 //! several pairs side by side, so that neither the width of their registers nor the tile in which
-//! a pair is changes a bit of its RMSD.
+//! a pair is changes a bit of its RMSD. Products are fused with the sums, which takes 0.75 of the time
+//! with AVX-512; a processor that cannot takes 27 times as long, by the functions of the C library.
 
 use std::ops::Range;
 
@@ -12,6 +13,13 @@ use super::instructions::{Instructions, used};
 use super::qcp::{MIN_SLOPE, Matrix3, Optimum};
 use super::reference::{CANCELLED, relative};
 use paceline_formats::error::{Error, Result};
+
+/// Rows whose products are summed at a time, divisors of 24: as many as registers have room for.
+const BASE_ROWS: usize = 1;
+#[cfg(target_arch = "x86_64")]
+const AVX2_ROWS: usize = 4;
+#[cfg(target_arch = "x86_64")]
+const AVX512_ROWS: usize = 8;
 
 /// Frames side by side.
 const LANES: usize = 8;
@@ -95,28 +103,28 @@ impl PairRmsd {
             // SAFETY: the processor has what the functions are compiled for.
             Instructions::Avx512 => unsafe { self.fill_by_avx512(first, second, out) },
             Instructions::Avx2 => unsafe { self.fill_by_avx2(first, second, out) },
-            Instructions::Base => self.fill_plainly::<1>(first, second, out),
+            Instructions::Base => self.fill_by::<BASE_ROWS>(first, second, out),
         }
         #[cfg(not(target_arch = "x86_64"))]
-        self.fill_plainly::<1>(first, second, out);
+        self.fill_by::<BASE_ROWS>(first, second, out);
         Ok(())
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,fma")]
     fn fill_by_avx512(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
-        self.fill_plainly::<3>(first, second, out);
+        self.fill_by::<AVX512_ROWS>(first, second, out);
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,fma")]
     fn fill_by_avx2(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
-        self.fill_plainly::<1>(first, second, out);
+        self.fill_by::<AVX2_ROWS>(first, second, out);
     }
 
-    /// `AXES` of a frame, all or one, are computed at a time: as many as registers have room for.
+    /// `ROWS`, those of an instruction set, are summed at a time.
     #[inline(always)]
-    fn fill_plainly<const AXES: usize>(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
+    fn fill_by<const ROWS: usize>(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
         let size = 3 * self.n_atoms * LANES;
         let same = std::ptr::eq(first, second);
         let rows: Vec<Panel> = first.chunks(size).map(|some| self.panel(some)).collect();
@@ -133,8 +141,9 @@ impl PairRmsd {
                 let height = LANES.min(first.len() / (3 * self.n_atoms) - number * LANES);
                 let mut found = [[0.0; LANES]; LANES];
                 if self.superposition {
-                    let products = inner_products::<AXES>(panel, &columns);
-                    for (i, (of_row, found)) in products.iter().zip(&mut found).enumerate() {
+                    let products = inner_products::<ROWS>(panel, &columns);
+                    for (i, found) in found.iter_mut().enumerate() {
+                        let of_row = &products.each_ref().map(|of_axis| of_axis[i]);
                         let half_norms = columns.norms.map(|norm| 0.5 * (panel.norms[i] + norm));
                         let is_exact = self.min_rmsds(of_row, &half_norms, found);
                         for j in 0..width {
@@ -358,7 +367,8 @@ fn plus_squares(mut sum: Lanes, weight: f64, x: &AtomLanes, frame: usize, y: &At
         let dx = x[0][frame] - y[0][lane];
         let dy = x[1][frame] - y[1][lane];
         let dz = x[2][frame] - y[2][lane];
-        sum[lane] += weight * (dx * dx + dy * dy + dz * dz);
+        let square = dz.mul_add(dz, dy.mul_add(dy, dx * dx));
+        sum[lane] = weight.mul_add(square, sum[lane]);
     }
     sum
 }
@@ -375,46 +385,81 @@ fn weigh(atoms: &mut [AtomLanes], weights: &[f64]) {
     }
 }
 
-/// Σ x yᵀ of each frame of `rows` (x) with those of `columns` side by side (y).
+/// Σ x yᵀ of the frames of `rows` (x) with those of `columns` (y), each side by side: for each axis of
+/// the former and each frame, a row.
 #[inline(always)]
-fn inner_products<const AXES: usize>(rows: &Panel, columns: &Panel) -> [[[Lanes; 3]; 3]; LANES] {
-    let mut products = [[[[0.0; LANES]; 3]; 3]; LANES];
+fn inner_products<const ROWS: usize>(rows: &Panel, columns: &Panel) -> [[[Lanes; 3]; LANES]; 3] {
+    let mut products = [[[[0.0; LANES]; 3]; LANES]; 3];
     for (a, b) in rows.atoms.chunks(ATOMS).zip(columns.atoms.chunks(ATOMS)) {
-        for (frame, of_frame) in products.iter_mut().enumerate() {
-            for (begin, of_axes) in of_frame.chunks_exact_mut(AXES).enumerate() {
-                let of_axes: &mut [[Lanes; 3]; AXES] = of_axes.try_into().expect("as long");
-                add_products(of_axes, a, b, frame, begin * AXES);
-            }
+        let some = products.as_flattened_mut().as_chunks_mut::<ROWS>().0;
+        for (number, products) in some.iter_mut().enumerate() {
+            add_products(products, a, b, number * ROWS);
         }
     }
     products
 }
 
-/// Add the products of some axes of one frame with each axis of the frames side by side.
+/// Add products of rows from `first` on, of axes and frames, with each axis of the frames side by side.
 #[inline(always)]
-fn add_products<const AXES: usize>(
-    products: &mut [[Lanes; 3]; AXES],
+fn add_products<const ROWS: usize>(
+    products: &mut [[Lanes; 3]; ROWS],
     rows: &[AtomLanes],
     columns: &[AtomLanes],
-    frame: usize,
     first: usize,
 ) {
     // Sums that are replaced whole stay in registers.
     let mut sums = *products;
     for (x, y) in rows.iter().zip(columns) {
-        for axis in 0..AXES {
-            let x = x[first + axis][frame];
-            let [s0, s1, s2] = sums[axis];
-            sums[axis] = [plus(s0, x, &y[0]), plus(s1, x, &y[1]), plus(s2, x, &y[2])];
+        let x: &[f64; ROWS] = x.as_flattened()[first..].first_chunk().expect("as many");
+        for row in 0..ROWS {
+            let ([s0, s1, s2], x) = (sums[row], x[row]);
+            sums[row] = [
+                plus::<ROWS>(s0, x, &y[0]),
+                plus::<ROWS>(s1, x, &y[1]),
+                plus::<ROWS>(s2, x, &y[2]),
+            ];
         }
     }
     *products = sums;
 }
 
+/// Add a number times numbers side by side. `ROWS` are those of `fill_by`.
 #[inline(always)]
-fn plus(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
+fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
+    // Left to itself, the compiler puts numbers of neighbouring rows together, and takes three times as
+    // long.
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        if ROWS == AVX512_ROWS {
+            // SAFETY: `fill_by_avx512` alone asks for so many rows; loads and stores are of the eight
+            // numbers of these.
+            unsafe {
+                let (y, so_far) = (_mm512_loadu_pd(y.as_ptr()), _mm512_loadu_pd(sum.as_ptr()));
+                let all = _mm512_fmadd_pd(_mm512_set1_pd(x), y, so_far);
+                _mm512_storeu_pd(sum.as_mut_ptr(), all);
+            }
+            return sum;
+        }
+        if ROWS == AVX2_ROWS {
+            for (sum, y) in sum
+                .as_chunks_mut::<4>()
+                .0
+                .iter_mut()
+                .zip(y.as_chunks::<4>().0)
+            {
+                // SAFETY: as above, by `fill_by_avx2` and of four numbers.
+                unsafe {
+                    let (y, so_far) = (_mm256_loadu_pd(y.as_ptr()), _mm256_loadu_pd(sum.as_ptr()));
+                    let all = _mm256_fmadd_pd(_mm256_set1_pd(x), y, so_far);
+                    _mm256_storeu_pd(sum.as_mut_ptr(), all);
+                }
+            }
+            return sum;
+        }
+    }
     for lane in 0..LANES {
-        sum[lane] += x * y[lane];
+        sum[lane] = x.mul_add(y[lane], sum[lane]);
     }
     sum
 }
@@ -626,8 +671,15 @@ mod tests {
                 assert_eq!(bits(&row), bits(&whole[n * i + i..n * (i + 1)]), "row {i}");
             }
             let mut plain = vec![0.0; n * n];
-            task.fill_plainly::<1>(&block, &block.clone(), &mut plain);
+            task.fill_by::<BASE_ROWS>(&block, &block.clone(), &mut plain);
             assert_eq!(bits(&plain), bits(&whole));
+            #[cfg(target_arch = "x86_64")]
+            if used() >= Instructions::Avx2 {
+                let mut by_avx2 = vec![0.0; n * n];
+                // SAFETY: the processor has it.
+                unsafe { task.fill_by_avx2(&block, &block.clone(), &mut by_avx2) };
+                assert_eq!(bits(&by_avx2), bits(&whole));
+            }
             let upper = fill(&task, &block, &block);
             for i in 0..n {
                 let row = n * i + i..n * (i + 1);
