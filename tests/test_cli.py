@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import csv
 import json
 import os
 import pickle
@@ -839,6 +840,21 @@ def test_every_table_can_be_drawn_by_grace(command, title, labels, adk, tmp_path
     assert np.array_equal(
         found, np.array([step.data for step in XVGReader(str(path))]), equal_nan=True
     )
+
+
+def test_maps_for_grace_have_both_coordinates(adk, tmp_path, run):
+    path = tmp_path / "map.xvg"
+    arguments = ("distance-map", *adk, "--select", "name CA and resid 1-5", "--end", 3)
+    assert run(*arguments, "-o", path)[0] == 0
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(' title "(.*)"', text) == ["Mean distance against residue and other residue"]
+    assert re.findall('axis  label "(.*)"', text) == ["residue", "other residue"]
+    assert "\n@TYPE xyz\n" in text
+    assert re.findall(' legend "(.*)"', text) == ["mean distance (Å)"]
+    rows = csv.DictReader(run(*arguments)[1].splitlines(), delimiter="\t")
+    columns = "residue", "other residue", "mean distance (Å)"
+    wanted = [[float(row[title]) for title in columns] for row in rows]
+    assert np.loadtxt(path, comments=("#", "@")).tolist() == wanted
 
 
 def test_damaged_frames_are_nan_for_grace(damaged, tmp_path, run):

@@ -34,6 +34,19 @@ def test_two_harmonic_coordinates(temperature):
     assert found.table.image.label == f"free energy at {temperature:g} K (kJ/mol)"
 
 
+def test_arrays_and_files_have_both_series(tmp_path):
+    x, y = np.random.default_rng(4).normal(size=(2, 100))
+    found = free_energy_surface(x, y, bins=(3, 4), labels=("a (Å)", "b (Å)"))
+    energy = found.to_xarray()["free energy"]
+    assert (energy.dims, energy.shape) == (("a", "b"), (3, 4))
+    np.testing.assert_array_equal(energy, found.free_energy)
+    found.save(tmp_path / "surface.xvg")
+    rows = np.loadtxt(tmp_path / "surface.xvg", comments=("#", "@"))
+    middles = [(edges[1:] + edges[:-1]) / 2 for edges in (found.x_edges, found.y_edges)]
+    wanted = [*map(np.ravel, np.meshgrid(*middles, indexing="ij")), found.free_energy.ravel()]
+    np.testing.assert_array_equal(rows, np.transpose(wanted))
+
+
 def test_series_that_are_not_converged_are_named():
     rng = np.random.default_rng(5)
     found = free_energy_surface(np.linspace(1, 2, 500), rng.normal(size=500), labels=("a (Å)", "b"))

@@ -146,7 +146,7 @@ def _table(
     columns: dict[str, Any] = dict(zip(names, map(np.ravel, middles), strict=True))
     title = "free energy (kJ/mol)"
     columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
-    return Table(columns, names[0], {title: "free energy"}, title, image=image)
+    return Table(columns, names[0], {title: "free energy"}, title, image=image, keys=names)
 
 
 def series_of_tables(

@@ -311,15 +311,23 @@ class Results(dict[str, Any]):
             writer.writerows(zip(*cells, strict=True))
 
     def _write_xvg(self, file: IO[str]) -> None:
-        """Write the columns of the figure as Grace reads them, every digit of each number."""
+        """Write the columns of the figure as Grace reads them, every digit of each number.
+
+        Rows of a map are x, y and the value, which Grace draws as points with numbers beside them.
+        """
         table = self._whole_table()
+        is_map = len(table.keys) > 1
+        axes = [*table.keys] if is_map else [table.abscissa, table.y_label]
+        legends = [table.y_label] if is_map else [*table.y.values()]
+        titles = (*table.keys, *table.y) if is_map else (table.abscissa, *table.y)
         file.write(f'@    title "{_in_quotes(table.title)}"\n')
-        file.write(f'@    xaxis  label "{_in_quotes(table.abscissa)}"\n')
-        file.write(f'@    yaxis  label "{_in_quotes(table.y_label)}"\n@TYPE xy\n')
-        for k, legend in enumerate(table.y.values()):
+        file.write(f'@    xaxis  label "{_in_quotes(axes[0])}"\n')
+        file.write(
+            f'@    yaxis  label "{_in_quotes(axes[1])}"\n@TYPE {"xyz" if is_map else "xy"}\n'
+        )
+        for k, legend in enumerate(legends):
             file.write(f'@ s{k} legend "{_in_quotes(legend)}"\n')
-        titles = (table.abscissa, *table.y)
-        for first in range(0, len(table.columns[table.abscissa]), ROWS):
+        for first in range(0, len(table.columns[titles[0]]), ROWS):
             cells = (table.cells(title, slice(first, first + ROWS)) for title in titles)
             file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*cells, strict=True))
 

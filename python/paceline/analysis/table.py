@@ -138,11 +138,14 @@ class Table:
         'Radius of gyration against time'
         >>> Table({}, "r (Å)", {}, "g(r)").title
         'g(r) against r'
+        >>> Table({}, "x (Å)", {}, "density (Å⁻³)", keys=("x (Å)", "y (Å)")).title
+        'Density against x and y'
         """
-        of, along = (name_and_unit(label)[0] for label in (self.y_label, self.abscissa))
+        keys = self.keys if len(self.keys) > 1 else [self.abscissa]
+        of, *along = (name_and_unit(label)[0] for label in (self.y_label, *keys))
         first = of.partition(" ")[0].rstrip(",")
         is_word = len(first) > 1 and first.isalpha()
-        return f"{of[0].upper() + of[1:] if is_word else of} against {along}"
+        return f"{of[0].upper() + of[1:] if is_word else of} against {' and '.join(along)}"
 
     def means(self) -> dict[str, SeriesMean]:
         """Mean of each series in time, by title; none where frames are in no order."""
