@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from MDAnalysisTests.datafiles import (
+    DCD2,
     GRO_MEMPROT,
     PRM7,
     RNA_PDB,
@@ -190,6 +191,32 @@ def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, 
     assert "dssp" not in alone.to_toml()
     with pytest.raises(SelectionError, match="expected one atom of the name 'N'"):
         Battery({"rmsd": {}, "dssp": {}}, alone.universe)
+
+
+def test_the_default_leaves_out_what_the_frames_of_a_run_are_too_few_for(universe, tmp_path):
+    battery = Battery.default(universe)
+    whole = list(battery.analyses)
+    battery.run(stop=2).save(tmp_path)
+    assert (tmp_path / "pca.csv").exists()
+    with pytest.warns(PacelineWarning, match="left out of the battery: pca: 2 frames are needed, "):
+        battery.run(frames=lambda trajectory: [trajectory.n_frames - 1])
+    assert battery.left_out == {"pca": "2 frames are needed, found 1"}
+    assert list(battery.analyses) == list(battery.descriptions) == [*whole[:-2], "hbonds"]
+    battery.save(tmp_path, overwrite=True)
+    assert not (tmp_path / "pca.csv").exists()
+    assert "pca: 2 frames are needed, found 1" in (tmp_path / "index.html").read_text("utf-8")
+    assert (list(battery.run(stop=2).analyses), battery.left_out) == (whole, {})
+    described = Battery({"pca": {"select": "name CA"}}, universe)
+    with pytest.raises(ValueError, match="from a single frame"):
+        described.run(stop=1)
+
+
+def test_the_command_leaves_out_what_a_single_frame_has_no_answer_to(adk, tmp_path, run):
+    for more in ((), (DCD2, "--replicas")):
+        status, _, err = run("battery", *adk, *more, "--end", 1, "-o", tmp_path / f"{len(more)}")
+        assert (status, err.count("left out of the battery: pca: 2 frames are needed")) == (0, 1)
+        page = (tmp_path / f"{len(more)}" / "index.html").read_text(encoding="utf-8")
+        assert "<dt>left out</dt><dd>pca: 2 frames are needed, found 1</dd>" in page
 
 
 def test_hydrogen_bonds_of_ambers_force_fields(recwarn):

@@ -649,7 +649,7 @@ def test_what_needs_more_than_a_structure_says_so(command, words, adk, adk_in_wa
 def test_batteries_of_a_structure(adk_in_water, tmp_path, run):
     structure = adk_in_water.topology
     status, _, err = run("battery", structure, "-o", tmp_path / "battery")
-    assert (status, "left out of the battery: pca needs several frames" in err) == (0, True)
+    assert (status, "left out of the battery: pca: 2 frames are needed" in err) == (0, True)
     assert (tmp_path / "battery" / "rmsd.csv").exists()
     (tmp_path / "own.toml").write_text("[rmsd]\n")
     given = tmp_path / "own.toml", "-s", structure, "-o", tmp_path / "own"

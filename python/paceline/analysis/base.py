@@ -142,6 +142,8 @@ class AnalysisBase:
     SHARED_RESULTS: tuple[str, ...] = ()
     #: Attributes that its methods need after a run, in the order in which they are set.
     SHARED_ATTRIBUTES: tuple[str, ...] = ()
+    #: Frames that it needs, at least.
+    LEAST_FRAMES: int = 1
     #: Names of `further_tables`.
     FURTHER_TABLES: tuple[str, ...] = ()
     start: int | None

@@ -22,9 +22,10 @@ from paceline.analysis.base import (
 from paceline.analysis.results import further_results, kind_of
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
-from paceline.performance.number_format import joined
+from paceline.performance.number_format import joined, many
 from paceline.performance.timings import Timings
 from paceline.runner import run
+from paceline.schedule.plan import choose_frames
 from paceline.trajectory.open import files_named
 
 #: Analyses by the names that a file may use; others are named as module.Class.
@@ -122,8 +123,6 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
 }
 
-#: Of them those that a single frame, such as a structure's, has no answer to.
-OF_SEVERAL_FRAMES = ("pca",)
 #: Series of an analysis whose means are listed on the page, at most.
 LISTED = 20
 #: Of a figure on the page, inches.
@@ -148,8 +147,8 @@ class Battery:
     universe : paceline.Universe
         The system.
     optional : bool
-        Leave out an analysis that the system lacks something for, with a warning; by default it is
-        an error.
+        Leave out an analysis that the system lacks something for, or that the frames of a run are
+        too few for, with a warning; by default it is an error.
 
     Attributes
     ----------
@@ -199,12 +198,15 @@ class Battery:
                 if not optional:
                     raise
                 self.left_out[name] = str(error)
-        self.descriptions = {name: descriptions[name] for name in self.analyses}
         reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         if not self.analyses:
             raise UnsupportedError("the battery can have no analysis:\n" + "\n".join(reasons))
         for reason in reasons:
             warn(f"left out of the battery: {reason}")
+        self.descriptions = {name: descriptions[name] for name in self.analyses}
+        self._whole = self.descriptions, self.analyses, self.left_out
+        self._optional = optional
+        self._suit(universe.trajectory.n_frames)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, universe: Any) -> Self:
@@ -267,17 +269,46 @@ class Battery:
                 "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
                 "by their names: describe the analyses in a file ('paceline run')"
             )
-        lacking = OF_SEVERAL_FRAMES if universe.trajectory.n_frames == 1 else ()
-        reasons = {
-            name: f"{name} needs several frames, and there is one"
-            for name in lacking
-            if descriptions.pop(name, None) is not None
+        return cls(descriptions, universe, optional=True)
+
+    @property
+    def every(self) -> dict[str, AnalysisBase]:
+        """Analyses by name, with those that a run left out for lack of frames."""
+        return self._whole[1]
+
+    def suit(
+        self,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        frames: Any = None,
+        **_: Any,
+    ) -> None:
+        """Leave out analyses that frames of a run are too few for, where that is allowed.
+
+        Parameters
+        ----------
+        start, stop, step, frames : optional
+            As for `paceline.run`, which has more options.
+        """
+        trajectory = self.universe.trajectory
+        chosen = frames(trajectory) if callable(frames) else frames
+        self._suit(len(choose_frames(trajectory.n_frames, start, stop, step, chosen)))
+
+    def _suit(self, n_frames: int) -> None:
+        """Leave out analyses that so many frames are too few for, where that is allowed."""
+        descriptions, analyses, lacking = self._whole
+        few = {
+            name: f"{many(one.LEAST_FRAMES, 'frame')} are needed, found {n_frames}"
+            for name, one in analyses.items()
+            if self._optional and n_frames < one.LEAST_FRAMES
         }
-        for reason in reasons.values():
-            warn(f"left out of the battery: {reason}")
-        battery = cls(descriptions, universe, optional=True)
-        battery.left_out |= reasons
-        return battery
+        for name in few.keys() - self.left_out.keys():
+            warn(f"left out of the battery: {name}: {few[name]}")
+        self.left_out = lacking | few
+        self.descriptions = {name: descriptions[name] for name in analyses if name not in few}
+        self.analyses = {name: analyses[name] for name in self.descriptions}
 
     def run(self, **options: Any) -> Self:
         """Run all analyses in one pass over the frames, or in as many as their stages need.
@@ -292,6 +323,7 @@ class Battery:
         Battery
             This one, with results.
         """
+        self.suit(**options)
         run(list(self.analyses.values()), **options)
         return self
 
@@ -328,11 +360,10 @@ class Battery:
         list of Path
             Names of tables and of arrays, of which `save` writes one for each analysis.
         """
+        analyses = self.every
         names = ["index.html", "timings.html", "battery.toml"]
-        names += [
-            f"{name}{ending}" for name in self.analyses for ending in (".csv", ".npz", ".svg")
-        ]
-        for name, analysis in self.analyses.items():
+        names += [f"{name}{ending}" for name in analyses for ending in (".csv", ".npz", ".svg")]
+        for name, analysis in analyses.items():
             for further in analysis.FURTHER_TABLES:
                 names += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
         return [Path(folder) / name for name in names]

@@ -89,6 +89,7 @@ class PCA(AnalysisBase):
     """
 
     needs_whole = True
+    LEAST_FRAMES = 2
     SHARED_RESULTS = ("p_components", "variance", "cumulated_variance")
     SHARED_ATTRIBUTES = (
         *("mean", "cov", "_n_atoms", "_atoms", "_reference", "_xmean"),
@@ -154,7 +155,7 @@ class PCA(AnalysisBase):
 
     def prepare(self) -> Reduction:
         """Fetch the first frame, if frames are superposed on it."""
-        if len(self.frames) < 2:
+        if len(self.frames) < self.LEAST_FRAMES:
             raise ValueError("No covariance information can be gathered from a single frame")
         self._calculated = False
         self._first = None

@@ -168,6 +168,8 @@ class Replicas:
         Replicas
             This one, with results.
         """
+        for one in self.batteries:
+            one.suit(**options)
         run(list(self.analyses.values()), **options)
         return self
 
@@ -319,13 +321,10 @@ class Replicas:
         folder = Path(folder)
         own = [
             folder / group / f"{k}" / f"{name}{ending}"
-            for group, k, name in self.analyses
-            for ending in (".csv", ".npz")
-        ]
-        own += [
-            folder / group / f"{k}" / f"{name}-{further}.csv"
-            for (group, k, name), analysis in self.analyses.items()
-            for further in analysis.FURTHER_TABLES
+            for group, batteries in self.groups.items()
+            for k, battery in enumerate(batteries, start=1)
+            for name, analysis in battery.every.items()
+            for ending in (".csv", ".npz", *(f"-{one}.csv" for one in analysis.FURTHER_TABLES))
         ]
         return [*(folder / name for name in self._shared_files), *own]
 
@@ -333,7 +332,7 @@ class Replicas:
     def _shared_files(self) -> list[str]:
         """Names of the files that `save` may write of all groups together."""
         names = ["index.html", "timings.html", "battery.toml", *TABLES]
-        for name in self.names:
+        for name in dict.fromkeys(name for one in self.batteries for name in one.every):
             names += [f"{name}.svg", f"{name}-profile.svg", f"{name}-profile.csv"]
         return names
 
@@ -530,9 +529,12 @@ class Replicas:
                 )
             )
         timings = self.timings
-        left_out = len(self.damaged)
-        if left_out:
-            facts.append(("damaged frames", f"{left_out:,} left out"))
+        n_damaged = len(self.damaged)
+        if n_damaged:
+            facts.append(("damaged frames", f"{n_damaged:,} left out"))
+        reasons = {f"{name}: {why}" for one in self.batteries for name, why in one.left_out.items()}
+        if reasons:
+            facts.append(("left out", "; ".join(sorted(reasons))))
         facts.append(
             (
                 "computed",
