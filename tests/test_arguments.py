@@ -1,5 +1,8 @@
 """Whole numbers that analyses take."""
 
+import re
+
+import MDAnalysis
 import numpy as np
 import pytest
 
@@ -17,6 +20,7 @@ from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 
+BOUNDS = "start", "stop", "step"
 NEAR = "name CA and around 8 resid 30"
 
 
@@ -124,3 +128,28 @@ def test_analyses_take_floats_that_are_whole(name, ran):
     for value in (2.5, "2"):
         with pytest.raises(ValueError, match=f"{argument} must be a whole number, not {value!r}"):
             CALLS[name](ran, value)
+
+
+@pytest.mark.parametrize("bounds", [{"start": 2.0}, {"stop": "3"}, {"step": np.float64(2)}])
+def test_bounds_of_frames_are_integers(bounds, ran, adk):
+    """As in MDAnalysis, also where a float has a whole value."""
+    [(name, value)] = bounds.items()
+    message = rf"^{name} must be an integer, not {re.escape(repr(value))}$"
+    theirs = MDAnalysis.Universe(*adk)
+    with pytest.raises(TypeError, match=f"{name} is not an integer"):
+        theirs.trajectory.check_slice_indices(*(bounds.get(one) for one in BOUNDS))
+    for call in (
+        lambda: RMSD(ran["ca"]).run(**bounds),
+        lambda: paceline.run([RMSD(ran["ca"])], **bounds),
+        lambda: paceline.open(adk.trajectory)[slice(*(bounds.get(one) for one in BOUNDS))],
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
+def test_bounds_of_numpy_are_taken(ran):
+    found = RMSD(ran["ca"]).run(start=np.int32(2), stop=np.uint8(9), step=np.int64(3))
+    assert found.frames.tolist() == [2, 5, 8]
+    assert (found.start, found.stop, found.step) == (2, 9, 3)
+    with pytest.raises(ValueError, match=r"^step must not be 0$"):
+        found.run(step=0)

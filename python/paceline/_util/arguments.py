@@ -39,3 +39,30 @@ def whole_number(
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}{unit}, not {number}")
     return number
+
+
+def slice_of(start: Any, stop: Any, step: Any) -> slice:
+    """Check the bounds of a slice of frames, and return it.
+
+    Raises `TypeError` for floats, with a whole value, too, as MDAnalysis does; `ValueError` for a
+    step of 0.
+
+    Examples
+    --------
+    >>> slice_of(2, None, np.int64(3))
+    slice(2, None, 3)
+    >>> slice_of(2.0, None, None)
+    Traceback (most recent call last):
+    TypeError: start must be an integer, not 2.0
+    """
+    found: dict[str, int | None] = {"start": start, "stop": stop, "step": step}
+    for name, value in found.items():
+        if value is None:
+            continue
+        try:
+            found[name] = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{name} must be an integer, not {value!r}") from None
+    if found["step"] == 0:
+        raise ValueError("step must not be 0")
+    return slice(*found.values())

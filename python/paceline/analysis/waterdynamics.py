@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import slice_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import describe_frames, time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
@@ -153,7 +153,7 @@ class SurvivalProbability(SelectedAtoms):
         if options.get("frames") is not None:
             return super().run(start, stop, verbose=verbose, **options)
         n_frames = self.universe.trajectory.n_frames
-        first, end, _ = slice(start, stop).indices(n_frames)
+        first, end, _ = slice_of(start, stop, None).indices(n_frames)
         self._check_lags(max(0, end - first))
         self._windows = range(first, end, self.window_step)
         needed = np.zeros(end - first, bool)

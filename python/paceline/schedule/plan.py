@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import slice_of
+
 #: Frames in a leaf of a small system.
 LEAF_FRAMES = 16
 #: Positions of a leaf, and about of a block, bytes: few enough to stay in the processor's caches.
@@ -159,13 +161,15 @@ def choose_frames(
 
     Raises
     ------
+    TypeError
+        A bound is no integer.
     ValueError
-        None is left, or both ways are used.
+        None is left, both ways are used, or the step is 0.
     IndexError
         There is no such frame.
     """
     if frames is None:
-        numbers = np.arange(n_frames)[start:stop:step]
+        numbers = np.arange(n_frames)[slice_of(start, stop, step)]
     else:
         if not (start is stop is step is None):
             raise ValueError("give either frames or start, stop and step, not both")

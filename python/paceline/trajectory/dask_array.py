@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paceline._util.arguments import slice_of
 from paceline._util.machine import available_cpus
 from paceline.block import FrameBuffer, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
@@ -79,7 +80,7 @@ def dask_array(
         raise UnsupportedError(
             "dask_array needs the package dask; install it with: pip install 'paceline[dask]'"
         ) from error
-    frames = _Frames(atomgroup, field, slice(start, stop, step), block_frames)
+    frames = _Frames(atomgroup, field, slice_of(start, stop, step), block_frames)
     name = f"paceline-{field}-{tokenize(*frames.identity)}"
     shape = (len(frames.plan.frames), len(frames.indices), 3)
     graph = HighLevelGraph.from_collections(name, frames.graph(name), dependencies=[])

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from paceline._util.arguments import slice_of
 from paceline._util.machine import available_cpus, free_memory
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
 from paceline.errors import MissingDataError, UnsupportedError, warn
@@ -552,7 +553,8 @@ class FileTrajectory(Trajectory):
     def _numbers(self, frames: Frames) -> np.ndarray:
         """Numbers of chosen frames."""
         if frames is None or isinstance(frames, slice):
-            return np.arange(self.n_frames)[frames or slice(None)]
+            chosen = frames or slice(None)
+            return np.arange(self.n_frames)[slice_of(chosen.start, chosen.stop, chosen.step)]
         return numbers_of(frames, self.n_frames, "frame")
 
     def _reading(self, atoms: Atoms, fields: Sequence[str], required: Sequence[str]) -> FieldReader:
