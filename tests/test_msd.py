@@ -460,6 +460,20 @@ def test_a_fit_is_drawn(ca, alone):
         EinsteinMSD(ca, fit_range=(1, 2, 3))
 
 
+@pytest.mark.parametrize("n_frames", [1, 2, 4])
+def test_frames_too_few_for_the_default_fit_have_an_msd(n_frames, ca):
+    without = EinsteinMSD(ca).run(stop=n_frames).results
+    one = EinsteinMSD(ca, fit_range=(None, None))
+    words = "EinsteinMSD: no line is fitted, .*: a fit needs two or more times between frames"
+    with pytest.warns(PacelineWarning, match=words):
+        found = one.run(stop=n_frames).results
+    np.testing.assert_array_equal(found.timeseries, without.timeseries)
+    assert list(found.to_dataframe()) == ["lag time (ps)", "MSD (Å²)"]
+    assert found.keys() == without.keys()
+    with pytest.raises(ValueError, match="a fit needs two or more times between frames"):
+        EinsteinMSD(ca, fit_range=(None, 1)).run(stop=n_frames)
+
+
 def test_a_fit_leaves_out_times_without_a_pair(damaged):
     ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
     results = EinsteinMSD(ca, fit_range=(50, 97)).run(on_error="skip").results

@@ -284,7 +284,7 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     assert (status, "frame 0: it has no cell, which unwrap= needs" in err) == (1, True)
     assert "(--unwrap-particles none)" in err
     status, _, err = run("msd", *adk_xtc, *options[:2], "--fit-range", 300, 400)
-    assert (status, "there are 0 from 300 to 400 ps" in err) == (2, True)
+    assert (status, "found 0 from 300 to 400 ps" in err) == (2, True)
     files = [shutil.copy(path, tmp_path) for path in (GRO, TRR)]
     path = tmp_path / "velocities.npz"
     given = ["--select", "protein", "-o", path, "--plot", tmp_path / "velocities.svg"]

@@ -115,7 +115,7 @@ class EinsteinMSD(AnalysisBase):
     fit_range : pair of float or None, optional
         First and last time between frames, ps, of a straight line that is fitted, as by
         `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
-        there is no fit.
+        there is no fit, nor where both are None and a run has too few frames: a warning says so.
 
     Attributes
     ----------
@@ -251,8 +251,8 @@ class EinsteinMSD(AnalysisBase):
         if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
         self._delta_t, gaps = check_times(self)
-        if self.fit_range is not None:
-            _fitted(self._delta_t, *self.fit_range)
+        if self._times_of_fit != (None, None):
+            _fitted(self._delta_t, *self._times_of_fit)
         if unwrap is not None:
             # Shortest steps are the same where the cell leans by another whole edge.
             changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
@@ -331,9 +331,8 @@ class EinsteinMSD(AnalysisBase):
         title = "MSD (Å²)"
         columns, legends = {LAG: self._delta_t, title: mean}, {title: "MSD"}
         facts, found = {}, {}
-        if self.fit_range is not None:
-            fit = _fit(self._delta_t, by_particle, self.dim_fac, *self.fit_range)
-            lags = _fitted(self._delta_t, *self.fit_range)
+        if (fit := self._line_of(by_particle)) is not None:
+            lags = _fitted(self._delta_t, *self._times_of_fit)
             lags = lags[~np.isnan(mean[lags])]
             line = np.full(len(mean), np.nan)
             if len(lags):  # none where a position is NaN
@@ -351,6 +350,24 @@ class EinsteinMSD(AnalysisBase):
             delta_t_values=self._delta_t,
             **found,
         )
+
+    @property
+    def _times_of_fit(self) -> tuple[float | None, float | None]:
+        """First and last time of the fit, ps; None for the default, or where there is no fit."""
+        start, stop = (None, None) if self.fit_range is None else self.fit_range
+        return start, stop
+
+    def _line_of(self, by_particle: np.ndarray) -> DiffusionCoefficient | None:
+        """Fit the line that is asked for; warn where the default range has too few times."""
+        if self.fit_range is None:
+            return None
+        try:
+            return _fit(self._delta_t, by_particle, self.dim_fac, *self._times_of_fit)
+        except ValueError as error:
+            if self._times_of_fit != (None, None):
+                raise
+            warn(f"{self.name}: no line is fitted, and there is no diffusion coefficient: {error}")
+            return None
 
     def diffusion_coefficient(
         self, start: float | None = None, stop: float | None = None
@@ -411,7 +428,7 @@ def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.nd
     lags = np.flatnonzero((times >= start - slack) & (times <= stop + slack))
     if len(lags) < 2:
         raise ValueError(
-            f"a fit needs two or more times between frames: there are {len(lags)} from "
+            f"a fit needs two or more times between frames: found {len(lags)} from "
             f"{start:g} to {stop:g} ps; choose another range, or analyse more frames"
         )
     return lags
