@@ -2,11 +2,13 @@
 
 import itertools
 import shutil
+from pathlib import Path
 
 import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from MDAnalysisTests.datafiles import GRO, XTC
 from scipy.spatial.distance import squareform
 from scipy.spatial.transform import Rotation
 
@@ -14,6 +16,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.analysis.results import write_structures
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
@@ -249,7 +252,7 @@ def test_it_resumes_amid_its_tiles(n_done, ca, tmp_path, monkeypatch):
     done.clear()
     monkeypatch.setattr(Worker, "run", counting)
     one = Clustering(ca, cutoff=1.2).run(**options)
-    assert len(done) == 17 - n_done
+    assert len(done) == 17 - n_done + 1  # the last one reads the cells of the centers
     np.testing.assert_array_equal(one.results.labels, wanted)
 
 
@@ -290,6 +293,35 @@ def test_frames_and_structures(ca, tmp_path):
     assert text.count("MODEL ") == 3
     with pytest.raises(FileExistsError):
         results.save(tmp_path / "centers.pdb")
+
+
+@pytest.mark.parametrize("options", [{"transforms": [paceline.transform.fit("name CA")]}, {}])
+def test_centers_have_the_cells_of_their_frames(options, tmp_path):
+    universe = paceline.Universe(GRO, XTC)
+    universe.trajectory[4]
+    one = Clustering(universe, "name CA", cutoff=0.8).run(start=1, **options)
+    assert universe.trajectory.ts.frame == 4
+    centers = one.results.center_frames
+    wanted = np.array([ts.dimensions.copy() for ts in universe.trajectory[centers]])
+    assert len(np.unique(wanted[:, 0])) == len(centers) > 1
+    for found in (one.results.universe, tmp_path / "centers.pdb"):
+        if isinstance(found, Path):
+            one.results.save(found)
+            assert found.read_text(encoding="utf-8").count("CRYST1 ") == len(centers)
+            found = MDAnalysis.Universe(str(found))
+        cells = np.array([ts.dimensions.copy() for ts in found.trajectory])
+        np.testing.assert_allclose(cells, wanted, atol=1e-3)
+
+
+def test_a_model_without_a_cell_has_no_cell(tmp_path):
+    universe = MDAnalysis.Universe.empty(1, trajectory=True)
+    universe.add_TopologyAttr("names", ["CA"])
+    cells = np.array([[0] * 6, [30, 30, 30, 90, 90, 90], [0] * 6], np.float32)
+    universe.load_new(np.zeros((3, 1, 3), np.float32), dimensions=cells)
+    write_structures(universe, str(tmp_path / "models.pdb"))
+    lines = (tmp_path / "models.pdb").read_text(encoding="utf-8").splitlines()
+    records = [line.split()[0] for line in lines if line.startswith(("CRYST1", "MODEL"))]
+    assert records == ["MODEL", "CRYST1", "MODEL", "MODEL"]
 
 
 def test_table_and_figure(damaged):

@@ -12,9 +12,11 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.diffusionmap import PairRmsds, Positions, TileParts, Tiles, left_out
+from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table
+from paceline.block import Block
 from paceline.errors import SelectionError
 from paceline.schedule.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
@@ -77,8 +79,8 @@ class Clustering(AnalysisBase):
     results.center_frames : numpy.ndarray of int64, shape (n_clusters,)
         The same as frame numbers.
     results.universe : MDAnalysis.Universe
-        The atoms compared, with a frame for each center: positions as in the run. More than
-        256 MiB are in a nameless file of the temporary folder.
+        The atoms compared, with a frame for each center: positions as in the run, and the cell of
+        the frame. More than 256 MiB are in a nameless file of the temporary folder.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -187,7 +189,7 @@ class Clustering(AnalysisBase):
             sizes=sizes,
             centers=centers,
             center_frames=self.frames[centers],
-            universe=_universe(self.atoms, rows, centers),
+            universe=_universe(self.atoms, rows, centers, self.frames[centers]),
             frames=self.frames,
             times=self.times,
         )
@@ -490,13 +492,19 @@ def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
     return Table(columns, "time (ps)", y, "cluster", points, no_mean=True)
 
 
-def _universe(atoms: Any, rows: np.ndarray, centers: np.ndarray) -> Any:
-    """Make a Universe of the atoms, with a frame for each center."""
+def _universe(atoms: Any, rows: np.ndarray, centers: np.ndarray, frames: np.ndarray) -> Any:
+    """Make a Universe of the atoms, with a frame for each center, and the cell of that frame."""
     from MDAnalysis import Merge
 
     positions = allocate_results((len(centers), *rows.shape[1:]), np.dtype(np.float32))
     for k, center in enumerate(centers):
         positions[k] = rows[center]
     universe = Merge(atoms)
-    universe.load_new(positions)
+    cells = TimeSeries(_cells, atoms[:1]).run(frames=frames, backend="serial", progress=False)
+    universe.load_new(positions, dimensions=cells.results.timeseries)
     return universe
+
+
+def _cells(block: Block) -> np.ndarray:
+    """Return the cells, zeros where a frame has none."""
+    return block.dimensions

@@ -425,27 +425,32 @@ class Results(dict[str, Any]):
 
 
 def write_structures(universe: Any, path: str) -> None:
-    """Write all frames of a Universe; of a PDB file without a cell, nothing that looks like one.
+    """Write all frames of a Universe, each with its cell; of one without, nothing that looks so.
 
     MDAnalysis writes a cell of 1 Å and remarks that it is meaningless; not all programs know that.
+    Of several models, it writes the first one's cell alone.
     """
     several = len(universe.trajectory) > 1
-    if _ending(path) != ".pdb" or universe.dimensions is not None:
+    if _ending(path) != ".pdb":
         universe.atoms.write(path, frames="all" if several else None)
         return
     from MDAnalysis.coordinates.PDB import PDBWriter
 
-    class WithoutCell(PDBWriter):
+    class WithCells(PDBWriter):
         def CRYST1(self, *cell: Any) -> None:
-            """Write no cell."""
+            """Write a cell where the frame has one."""
+            if universe.dimensions is not None:
+                super().CRYST1(*cell)
 
         def REMARK(self, *remarks: str) -> None:
-            """Write no remarks about it."""
+            """Write no remarks about cells of 1 Å."""
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Unit cell dimensions not found")
-        with WithoutCell(path, n_atoms=len(universe.atoms), multiframe=several) as writer:
-            for _ in universe.trajectory:
+        with WithCells(path, n_atoms=len(universe.atoms), multiframe=several) as writer:
+            for ts in universe.trajectory:
+                if ts.frame and ts.dimensions is not None:  # the first one's is in the header
+                    writer.CRYST1(writer.convert_dimensions_to_unitcell(ts))
                 writer.write(universe.atoms)
 
 
