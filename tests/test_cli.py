@@ -1007,6 +1007,12 @@ def test_errors_end_with_advice_for_scripts_which_commands_leave_out():
     assert without_script_advice(failed) == "gyration raised: no bonds"
 
 
+def options_of(command):
+    arguments = ["a.tpr", "a.xtc", "--select", "all", "-o", "b.xtc"]
+    more = ["--select-2", "all"] if command == "rdf" else []
+    return command_line._parser().parse_args([command, *arguments, *more]).option_names
+
+
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
@@ -1016,10 +1022,39 @@ def test_errors_end_with_advice_for_scripts_which_commands_leave_out():
         ("give dt= (--dt) to say better", "give --dt to say better"),
         ("give a larger max_memory=, or", "give a larger --max-memory, or"),
         ("reference=3 and rebound=4 stay", "reference=3 and rebound=4 stay"),
+        (
+            "it needs unwrap=; unwrap=None (--unwrap-particles none)",
+            "it needs unwrap=; --unwrap-particles none",
+        ),
+        ("cutoff=3 is below the cutoff", "cutoff=3 is below the cutoff"),
+        ("it exists (overwrite=True, --overwrite)", "it exists (--overwrite)"),
     ],
 )
 def test_keywords_become_options(message, shown):
-    assert in_options(message) == shown
+    assert in_options(message, options_of("rmsd")) == shown
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "shown"),
+    [
+        ("sasa", "probe_radius must be at least 0 Å", "--probe-radius must be at least 0 Å"),
+        (
+            "rdf",
+            "exclude_same and exclusion_block exclude",
+            "--exclude-same and --exclusion-block exclude",
+        ),
+        ("rdf", "InterRDF: exclusion_block=(1, 1) needs", "InterRDF: --exclusion-block 1 1 needs"),
+        ("rdf", "a range must be", "a range must be"),
+        ("rdf", "InterRDF: range must be", "InterRDF: --range must be"),
+        ("rdf", "make them whole, and give unwrap=False", "make them whole, and give unwrap=False"),
+        ("msd", "it needs unwrap=", "it needs --unwrap-particles"),
+        ("hbonds", "pbc must be", "pbc must be"),
+        ("hbonds", "'d_a_cutoff' of /a/d_a_cutoff.csv", "'d_a_cutoff' of /a/d_a_cutoff.csv"),
+        ("align", "select: no atoms", "--select: no atoms"),
+    ],
+)
+def test_arguments_are_named_as_options(command, message, shown):
+    assert in_options(message, options_of(command)) == shown
 
 
 def completed(line, folder, **shell):

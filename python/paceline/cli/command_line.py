@@ -8,7 +8,7 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline._core import __version__
@@ -61,25 +61,13 @@ COMMANDS = (
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
-#: Keywords of functions that messages name, and the options that set them.
-KEYWORDS = {
-    **{"group": "--particles", "for_": "--for", "ref_frame": "--ref", "dt": "--dt"},
-    # Of displacements; other analyses have no option of this name.
-    "unwrap": "--unwrap-particles",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            *("backend", "n_workers", "on_error", "continuous", "units", "dataset", "external"),
-            *("overwrite", "precision", "chunk", "align", "compress", "checkpoint"),
-            *("max_memory", "donors_sel", "hydrogens_sel", "acceptors_sel", "exclude_same"),
-            *("together", "hydrogens", "residues_apart", "criterion", "d_a_cutoff"),
-            *("d_h_a_angle_cutoff", "between", "cutoff", "n_clusters", "tau_max", "n_eigenvectors"),
-        )
-    },
-}
-_KEYWORD = re.compile(
-    rf"\b(?!unwrap=[^'])({'|'.join(KEYWORDS)})=(True\b|\"[^\"]*\"|'[^']*'|[0-9][\w.]*)?"
-    r"( \(--[\w-]+( [^)]*)?\)|, --[\w-]+)?"
+#: Keywords of functions, and the names under which options keep them where these are others;
+#: an option of the keyword's own name is something else.
+KEPT_AS = {"group": "particles", "ref_frame": "ref", "unwrap": "unwrap_particles"}
+#: Value of a keyword in a message, and an option that the message names itself.
+_VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
+_NAMED = re.compile(
+    rf"\b\w+=({_VALUE})?(?: \((?P<inside>--[\w-]+(?: [^)]*)?)\)|, (?P<behind>--[\w-]+))"
 )
 
 EXAMPLES = """\
@@ -152,7 +140,7 @@ def _main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv, argparse.Namespace(command_line=f"paceline {shlex.join(argv)}"))
     status = 0
     with warnings.catch_warnings():
-        warnings.showwarning = _Warnings().show
+        warnings.showwarning = _Warnings(args.option_names).show
         try:
             _check_backend(args)
             resolve_files(args)
@@ -170,9 +158,9 @@ def _main(argv: Sequence[str]) -> int:
             if args.debug:
                 traceback.print_exc()
             else:
-                print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
+                print(f"paceline: error: {_one_line(error, args.option_names)}", file=sys.stderr)
                 for note in getattr(error, "__notes__", ()):
-                    print(f"paceline: {in_options(note)}", file=sys.stderr)
+                    print(f"paceline: {in_options(note, args.option_names)}", file=sys.stderr)
             return _status(error)
     return status
 
@@ -225,45 +213,63 @@ def _status(error: Exception) -> int:
     return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError | IndexError) else BAD_DATA
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception, options: Mapping[str, str]) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return in_options(" ".join(without_script_advice(error).split())) or type(error).__name__
+    message = " ".join(without_script_advice(error).split())
+    return in_options(message, options) or type(error).__name__
 
 
-def in_options(message: str) -> str:
-    """Name options where a message names keywords.
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """Name options of a command where a message names keywords, or begins with an argument.
+
+    `options` are by the names under which argparse keeps them.
 
     Examples
     --------
-    >>> in_options('frame 3 has no velocities (on_error="skip")')
+    >>> options = {"on_error": "--on-error", "dt": "--dt", "cutoff": "--cutoff"}
+    >>> in_options('frame 3 has no velocities (on_error="skip")', options)
     'frame 3 has no velocities (--on-error skip)'
-    >>> in_options("continuous=True (--continuous) leaves them out")
+    >>> in_options("cutoff must be above 0, and on_error 'skip' or 'raise'", options)
+    "--cutoff must be above 0, and --on-error 'skip' or 'raise'"
+    >>> in_options("continuous=True (--continuous) leaves them out", options)
     '--continuous leaves them out'
-    >>> in_options("undo them with unwrap='tor' (--unwrap-particles tor)")
+    >>> in_options("undo them with unwrap='tor' (--unwrap-particles tor)", options)
     'undo them with --unwrap-particles tor'
-    >>> in_options("where the trajectory is opened (dt=2)")
+    >>> in_options("where the trajectory is opened (dt=2)", options)
     'where the trajectory is opened (--dt 2ps)'
-    >>> in_options('for instance units="Angstrom, ps" (--units "Angstrom, ps")')
-    'for instance --units "Angstrom, ps"'
     """
-    return _KEYWORD.sub(_option, message)
+    known = {name: option for name, option in options.items() if name not in KEPT_AS}
+    known |= {keyword: options[name] for keyword, name in KEPT_AS.items() if name in options}
+    message = _NAMED.sub(lambda found: found["inside"] or found["behind"], message)
+    words = "|".join(known)
+    # A word with an underscore is a name; others may be words of a sentence.
+    long = "|".join(name for name in known if "_" in name) or "(?!)"
+    places = (
+        rf"(?<![\w-])(?P<keyword>{words})=(?!False\b|None\b)(?P<value>{_VALUE})?",
+        rf"(?:^|(?<=: ))(?P<first>{words})(?= must |: )",
+        rf"(?<![\w'\"/.-])(?P<long>{long})(?![\w='\"/-]|\.\w)",
+    )
 
+    def option(found: re.Match) -> str:
+        keyword = found["keyword"] or found["first"] or found["long"]
+        value = (found["value"] or "").strip("\"'")
+        if value.startswith("("):
+            value = value.strip("()").replace(",", "")
+        elif " " in value:
+            value = f'"{value}"'
+        if keyword == "dt" and value:
+            value += "ps"
+        return known[keyword] + (f" {value}" if value not in ("", "True") else "")
 
-def _option(found: re.Match) -> str:
-    """Write a keyword and its value as an option."""
-    value = (found[2] or "").strip("\"'")
-    if found[1] == "dt" and value:
-        value += "ps"
-    if " " in value:
-        value = f'"{value}"'
-    return KEYWORDS[found[1]] + (f" {value}" if value not in ("", "True") else "")
+    return re.sub("|".join(places), option, message)
 
 
 class _Warnings:
     """Print warnings of paceline, each once; those of libraries are for programmers."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
         self._said: set[str] = set()
 
     def show(
@@ -271,4 +277,4 @@ class _Warnings:
     ) -> None:
         if issubclass(category, PacelineWarning) and str(message) not in self._said:
             self._said.add(str(message))
-            print(f"paceline: warning: {in_options(str(message))}", file=sys.stderr)
+            print(f"paceline: warning: {in_options(str(message), self._options)}", file=sys.stderr)

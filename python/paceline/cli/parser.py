@@ -92,6 +92,17 @@ class CommandParser(argparse.ArgumentParser):
         """Get the group of options of this title."""
         return self._sections[title]
 
+    @property
+    def option_names(self) -> dict[str, str]:
+        """Options by the names under which their values are kept; no flags of another name."""
+        found: dict[str, str] = {}
+        for action in self._actions:
+            for option in action.option_strings:
+                is_flag = action.nargs == 0 and option[2:].replace("-", "_") != action.dest
+                if option.startswith("--") and not is_flag:
+                    found.setdefault(action.dest, option)
+        return found
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
@@ -100,6 +111,8 @@ class CommandParser(argparse.ArgumentParser):
         if self._subparsers is None and "_ARGCOMPLETE" not in os.environ:
             self._check_dashes(given)
         found, rest = super().parse_known_args(given, namespace)
+        if not hasattr(found, "option_names"):  # a command's own, not those of its parent
+            found.option_names = self.option_names
         if self._subparsers is None:
             for text in rest:
                 if text.startswith("-") and text not in ("-", "--"):
