@@ -388,6 +388,8 @@ def test_help_of_an_analysis_has_both(run):
     for words in ("--select", "--workers", "--copies", "\n  paceline bench scaling rmsd"):
         assert words in out
     assert "--checkpoint" not in out
+    # A structure alone is refused.
+    assert "needs no trajectory" not in out
 
 
 def test_a_command_that_breaks_tells_how():

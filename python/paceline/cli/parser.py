@@ -92,6 +92,11 @@ class CommandParser(argparse.ArgumentParser):
         """Get the group of options of this title."""
         return self._sections[title]
 
+    def set_form(self, form: "FileForm") -> None:
+        """Take files of another form than those of `add_file_arguments`."""
+        self._option_string_actions["-s"].help = form.topology_help
+        self.set_defaults(form=form)
+
     @property
     def option_names(self) -> dict[str, str]:
         """Options by the names under which their values are kept; no flags of another name."""
@@ -206,6 +211,12 @@ class FileForm:
     needed: bool = True
 
     @property
+    def topology_help(self) -> str:
+        """Help for the topology."""
+        alone = "; a structure, such as GRO or PDB, needs no trajectory" * self.alone
+        return f"file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ...{alone}"
+
+    @property
     def by_place(self) -> str:
         """Files as they are named by their place."""
         dots = "..." if self.several else ""
@@ -246,8 +257,7 @@ def add_file_arguments(
             "-s",
             "--topology",
             metavar="FILE",
-            help="file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ..."
-            + "; a structure, such as GRO or PDB, needs no trajectory" * form.alone,
+            help=form.topology_help,
         )
     several = '; several, or a pattern such as "md.part*.xtc", are one after another'
     add(

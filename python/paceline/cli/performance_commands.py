@@ -428,7 +428,8 @@ def add_bench(commands: Any) -> CommandParser:
         parser = add_analysis(analyses)
         parser.description, parser.epilog = BENCH_DESCRIPTION, BENCH_EXAMPLES
         _add_options(parser)
-        parser.set_defaults(run=run_bench, form=FileForm(topology="required"))
+        parser.set_form(FileForm(topology="required"))
+        parser.set_defaults(run=run_bench)
     # Not before: the names of the commands below would begin with it.
     scaling.usage = f"{scaling.prog} [options] ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.usage = f"{bench.prog} BENCHMARK ANALYSIS TOPOLOGY TRAJECTORY..."
