@@ -2,14 +2,20 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
+from functools import partial
 
 import pytest
+from MDAnalysisTests.datafiles import GRO, XTC
 
+import paceline
 from paceline._util import progress
 from paceline._util.progress import Progress
+from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.analysis.rms import RMSF
 
 #: 0.6 s of work, by a clock that goes with the work.
 WORK = """
@@ -91,6 +97,42 @@ def test_work_may_show_its_size_on_the_way(clock, capsys):
         clock[0] += 100
         bar.set(400, 2000)
     assert capsys.readouterr().err == "400 of 2000 bytes (20.0 %), 4 bytes/s, 400 s left\n"
+
+
+def test_each_pass_has_its_own_time_left(clock, capsys):
+    """What comes next may be slower: nobody knows how long it takes."""
+    with Progress(1000) as bar:
+        for number, seconds in ((1, 0.1), (2, 10)):
+            bar.begin_pass(number, 2, 1000)
+            bar.skip(100)
+            for _ in range(9):
+                clock[0] += 100 * seconds
+                bar.add(100)
+    found = capsys.readouterr().err.splitlines()
+    assert found[:2] == [
+        "pass 1 of 2: 700 of 1000 frames (70.0 %), 10 frames/s, 30 s left of this pass",
+        "pass 2 of 2: 200 of 1000 frames (20.0 %), 0 frames/s, 8000 s left of this pass",
+    ]
+    assert len(found) == 10
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "n_passes"),
+    [
+        (RMSF, {}, 1),
+        (partial(RMSF, align=True), {}, 2),
+        (DistanceMatrix, {}, 2),
+        (RMSF, {"transforms": [paceline.transform.nojump()], "backend": "processes"}, 2),
+    ],
+)
+def test_passes_of_a_run_are_counted(make, options, n_passes, capsys):
+    atoms = paceline.Universe(GRO, XTC).select_atoms("name CA")
+    make(atoms).run(n_workers=2, verbose=True, **options)
+    shown = capsys.readouterr().err
+    found = sorted(set(re.findall(r"pass \d of \d", shown)))
+    assert found == ([f"pass {k} of {n_passes}" for k in (1, 2)] if n_passes > 1 else [])
+    assert re.findall(r"(\d+)%[^%]*$", shown) == ["100"]
+    assert "10.0/10.0" in shown
 
 
 def test_a_bar_is_shown_on_request_wherever_standard_error_goes(capsys):

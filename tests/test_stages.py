@@ -116,9 +116,11 @@ def test_an_error_between_stages(atoms):
     assert FrameCache._of_runs == {}
 
 
-def test_progress_counts_the_frames_of_all_stages(atoms, capsys):
+def test_progress_counts_the_frames_of_each_stage(atoms, capsys):
     Spread(atoms).run(verbose=True)
-    assert "294/294" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "pass 1 of 3: " in shown
+    assert "98.0/98.0" in shown.partition("pass 3 of 3: ")[2]
 
 
 @pytest.mark.parametrize("limit", [-1, "many"])

@@ -88,7 +88,7 @@ def run(
         list it in `analysis.damaged`.
     progress : bool, optional
         Show progress: True a bar at once, also in notebooks; by default a bar on a terminal, a line
-        per minute in a log.
+        per minute in a log. Of several passes, each has its own time left.
     block_frames : int, optional
         Frames in a block, rounded up to 16 times a power of two (less than 16 for large systems);
         chosen by default. It changes no result.
@@ -260,8 +260,9 @@ def _run(
             break  # one is enough, of replicas, too
     runs = [_first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
-    n_frames = sum(each.n_frames for each in runs)
+    n_stages = max(each.planned.n_stages + (each is not each.planned) for each in runs)
     stages: list[list[FramePass | PartsRun]] = []
+    n_frames = sum(each.n_frames_here for each in runs)
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
         receivers.callback(FrameCache.drop, keys)
         for one in planned:
@@ -275,6 +276,8 @@ def _run(
                 number += 1
             if checkpoint:
                 checkpoint.begin_stage(stage, timings)
+            if n_stages > 1:
+                bar.begin_pass(len(stages), n_stages, sum(each.n_frames_here for each in stage))
             _compute(workers, stage, checkpoint, bar)
             stage = [following for each in stage for following in each.next_stages()]
         for one in planned:

@@ -21,6 +21,7 @@ class Progress:
     >>> with Progress(100, show=False) as bar:
     ...     bar.add(40)
     ...     bar.set(80, 200)
+    ...     bar.begin_pass(2, 3, 100)
     """
 
     def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None):
@@ -28,22 +29,38 @@ class Progress:
         self._unit = unit
         self._show = show is not False
         self._asked = show is True
+        self._pass = ""
         self._before = self._done = 0
-        self._start = self._logged = time.monotonic()
+        self._begin = self._start = self._logged = time.monotonic()
         self._bar: Any = None
 
     def __enter__(self) -> Self:
         if self._asked or (self._show and sys.stderr.isatty()):
-            # Only where a bar may be seen: it takes longer to import than many runs take.
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(
-                total=self._total,
-                unit=f" {self._unit}s",
-                delay=0 if self._asked else PATIENCE,
-                unit_scale=True,
-            )
+            self._bar = self._new_bar()
         return self
+
+    def _new_bar(self) -> Any:
+        # Only where a bar may be seen: it takes longer to import than many runs take.
+        from tqdm.auto import tqdm
+
+        waited = time.monotonic() - self._begin
+        return tqdm(
+            total=self._total,
+            desc=self._pass or None,
+            unit=f" {self._unit}s",
+            delay=0 if self._asked else max(0.0, PATIENCE - waited),
+            unit_scale=True,
+        )
+
+    def begin_pass(self, number: int, n_passes: int, total: int) -> None:
+        """Count the units of one pass of several, of which each has its own pace, and time left."""
+        self._pass, self._total = f"pass {number} of {n_passes}", total
+        self._before = self._done = 0
+        self._start = time.monotonic()
+        if self._bar is not None:
+            self._bar.leave = False
+            self._bar.close()
+            self._bar = self._new_bar()
 
     def set(self, done: int, total: int) -> None:
         """Set the units done, and their total: for work whose size is found on the way."""
@@ -72,10 +89,11 @@ class Progress:
 
     def _log(self, elapsed: float) -> None:
         rate = (self._done - self._before) / elapsed
+        number, of_it = (f"{self._pass}: ", " of this pass") if self._pass else ("", "")
         print(
-            f"{self._done} of {self._total} {self._unit}s "
+            f"{number}{self._done} of {self._total} {self._unit}s "
             f"({100 * self._done / self._total:.1f} %), "
-            f"{rate:.0f} {self._unit}s/s, {(self._total - self._done) / rate:.0f} s left",
+            f"{rate:.0f} {self._unit}s/s, {(self._total - self._done) / rate:.0f} s left{of_it}",
             file=sys.stderr,
             flush=True,
         )

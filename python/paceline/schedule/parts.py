@@ -97,6 +97,11 @@ class PartsRun:
         """Free nothing: parts begin with nothing."""
 
     @property
+    def n_frames_here(self) -> int:
+        """Frames as which all parts count."""
+        return self._frames_at(len(self.plan))
+
+    @property
     def n_frames_done(self) -> int:
         """Frames as which all collected results count."""
         return self._frames_at(self.collected.n_frames)

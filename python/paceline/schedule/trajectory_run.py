@@ -133,6 +133,11 @@ class FramePass:
         return self.collected.n_frames
 
     @property
+    def n_frames_here(self) -> int:
+        """Number of frames of this pass."""
+        return len(self.plan.frames)
+
+    @property
     def planned(self) -> "TrajectoryRun":
         """First pass of the analyses."""
         raise NotImplementedError
