@@ -515,6 +515,9 @@ def test_groups_that_change(adk_xtc, tmp_path, run):
     assert run("survival", *files, *given)[0] == 0
     wanted = SurvivalProbability(universe, text).run(2, 0, 5, None, True, 1).sp_timeseries
     np.testing.assert_array_equal(np.load(out)["sp_timeseries"], wanted)
+    # As many frames as there are.
+    status, table, _ = run("survival", *files, "--select", text, "--end", 5)
+    assert (status, len(table.splitlines())) == (0, 6)
     status, _, err = run("survival", *files, "--select", "around x")
     assert status == 2
     assert "'around x' is no selection" in err

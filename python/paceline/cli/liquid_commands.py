@@ -43,7 +43,11 @@ def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], option
 
 def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis.waterdynamics import SurvivalProbability
+    from paceline.cli.analysis_steps import frames_of
 
+    if options["tau_max"] is None:
+        n_frames = len(frames_of(universe.trajectory, args))
+        options["tau_max"] = min(LONGEST_LAG, n_frames - 1) or LONGEST_LAG  # of one frame, an error
     return SurvivalProbability(universe, args.select, **options)
 
 
@@ -60,6 +64,8 @@ def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: 
     return OrderParameter(groups[0], selected(universe, other), **options)
 
 
+#: Largest time of survival probabilities, frames, if no other is given.
+LONGEST_LAG = 20
 #: Options of commands that search neighbours.
 NEIGHBOURS: dict[str, dict[str, Any]] = {
     "cutoff": {
@@ -108,9 +114,9 @@ COMMANDS = (
         {
             "tau_max": {
                 "type": positive,
-                "default": 20,
+                "default": None,
                 "metavar": "N",
-                "help": "largest time, frames [%(default)s]",
+                "help": f"largest time, frames [{LONGEST_LAG}, or as many as there are]",
             },
             "window_step": {
                 "type": positive,
