@@ -278,7 +278,7 @@ def add_rmsf(commands: Any) -> CommandParser:
         "rmsf",
         help="root mean square fluctuation of each atom",
         description="RMSF (Å) of each atom about its mean position. Nothing is superimposed "
-        "unless you say --fit, and no molecule made whole unless you say --unwrap.",
+        "unless you say --align or --fit, and no molecule made whole unless you say --unwrap.",
         epilog=RMSF_EXAMPLES,
     )
     add_analysis_arguments(parser, select="protein and name CA")

@@ -245,7 +245,7 @@ COMMANDS = (
             "compound": {
                 "choices": ("group", "residues", "atoms"),
                 "default": "group",
-                "help": "area of all atoms together, of each residue, or of each atom "
+                "help": "area of all atoms together, or as .npz also of each residue or atom "
                 "[%(default)s]",
             },
         },
