@@ -1007,6 +1007,44 @@ def test_errors_end_with_advice_for_scripts_which_commands_leave_out():
     assert without_script_advice(failed) == "gyration raised: no bonds"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rmsd", "--select", "foo bar"], "'foo bar' is no selection: Unknown selection token"),
+        (["rmsd", "--group", "foo bar"], "'foo bar' is no selection: Unknown selection token"),
+        (["rmsd", "--group", "name XX"], "error: --group: no atoms match 'name XX'"),
+        (["gyration", "--fit", "foo bar"], "'foo bar' is no selection: Unknown selection token"),
+        (
+            ["gyration", "--select", "name CA and"],
+            "'name CA and' is no selection: it ends too early",
+        ),
+        (["rmsf", "--align", "name XX"], "error: --align: no atoms match 'name XX'"),
+        (["rmsf", "--align", "name CA and resid 1"], "--align: 1 atoms have no orientation"),
+    ],
+)
+def test_selections_that_are_wrong_are_named(arguments, words, adk, run):
+    status, _, err = run(arguments[0], *adk, *arguments[1:])
+    assert (status, words in err) == (2, True), err
+
+
+@pytest.mark.parametrize("option", ["--align", "--together", "--fit", "--center"])
+def test_an_option_that_takes_a_file_for_its_selection(option, adk, run):
+    status, _, err = run("rmsf", option, *adk)
+    assert (status, f"{option} takes {adk.topology} for its selection" in err) == (2, True), err
+
+
+def test_a_command_of_the_same_letters_is_meant(run):
+    assert "did you mean rmsd?" in run("rmds")[2]
+    assert "did you mean rmsf?" in run("rmfs")[2]
+
+
+def test_a_reference_that_is_no_frame(adk, run):
+    both = ["--select", "name CA", "--select-2", "name CB"]
+    for command in (["rmsd"], ["contacts", *both]):
+        status, _, err = run(command[0], *adk, *command[1:], "--ref", 98)
+        assert (status, "reference frame 98: the trajectory has 98 frames" in err) == (2, True)
+
+
 def options_of(command):
     arguments = ["a.tpr", "a.xtc", "--select", "all", "-o", "b.xtc"]
     more = ["--select-2", "all"] if command == "rdf" else []

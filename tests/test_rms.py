@@ -187,7 +187,7 @@ def test_the_frame_is_named_in_which_a_fitted_atom_is_lost(adk, theirs):
 @pytest.mark.parametrize(
     ("selection", "error", "words"),
     [
-        ("name XYZ", SelectionError, "align: 0 atoms have no orientation"),
+        ("name XYZ", SelectionError, "align: no atoms match 'name XYZ'"),
         ("resid 1 and name CA C", SelectionError, "align: 2 atoms have no orientation"),
         (3, TypeError, "align must be"),
     ],

@@ -260,6 +260,8 @@ class RMSF(AnalysisBase):
             self._fitted = (
                 choose_atoms(universe, align, "align") if isinstance(align, str) else atoms
             )
+            if len(self._fitted) == 0:
+                raise SelectionError(f"align: no atoms match {align!r}")
             if len(self._fitted) < 3:
                 raise SelectionError(
                     f"align: {len(self._fitted)} atoms have no orientation; select three or more"

@@ -95,9 +95,12 @@ def reference_at(universe: "GroupUniverse", ref: str) -> "GroupUniverse":
     """Open a reference: a copy of the Universe at a frame, or a structure file."""
     if not ref.lstrip("-").isdigit():
         return reference_of(universe, ref)
+    frame, n_frames = int(ref), universe.trajectory.n_frames
+    if not -n_frames <= frame < n_frames:
+        raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
     reference = universe.copy()
     reference.use_index_file(universe.index_file)
-    reference.trajectory[int(ref)]
+    reference.trajectory[frame]
     return reference
 
 
@@ -113,14 +116,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
 
     With `updating`, atoms are selected anew in each frame, and may be none.
     """
-    import MDAnalysis
-
     try:
         atoms = universe.select_atoms(text, updating=updating)
-    except SelectionError:
-        raise  # it says all
-    except MDAnalysis.SelectionError as error:
-        raise SelectionError(f"{text!r} is no selection: {error}") from None
     except AttributeError as error:
         # MDAnalysis's way to say that a topology has no residues' names, for one.
         raise SelectionError(

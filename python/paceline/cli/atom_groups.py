@@ -169,11 +169,15 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         texts = [self._with_aliases(text, groups, found) for text in selections]
         try:
             return self.atoms.select_atoms(*texts, **groups, **found)
-        except MDAnalysis.SelectionError:
+        except SelectionError:
+            raise  # it says all
+        except MDAnalysis.SelectionError as error:
             for text in selections:
                 if len(text.split()) == 1:
                     raise self._unknown(text, "is neither a selection nor a group") from None
-            raise
+            why = f"{error}".replace("Unknown selection token: 'None'", "it ends too early")
+            given = ", ".join(map(repr, selections))
+            raise SelectionError(f"{given} is no selection: {why}") from None
 
     def _with_aliases(self, text: str, given: Mapping[str, Any], found: dict[str, Any]) -> str:
         """Replace names of groups by words that MDAnalysis allows; add their atoms to `found`."""

@@ -63,7 +63,10 @@ BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 #: Keywords of functions, and the names under which options keep them where these are others;
 #: an option of the keyword's own name is something else.
-KEPT_AS = {"group": "particles", "ref_frame": "ref", "unwrap": "unwrap_particles"}
+KEPT_AS = {
+    **{"group": "particles", "groupselections": "group"},
+    **{"ref_frame": "ref", "unwrap": "unwrap_particles"},
+}
 #: Value of a keyword in a message, and an option that the message names itself.
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
 _NAMED = re.compile(
@@ -247,7 +250,7 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     long = "|".join(name for name in known if "_" in name) or "(?!)"
     places = (
         rf"(?<![\w-])(?P<keyword>{words})=(?!False\b|None\b)(?P<value>{_VALUE})?",
-        rf"(?:^|(?<=: ))(?P<first>{words})(?= must |: )",
+        rf"(?:^|(?<=: ))(?P<first>{words})(?:\[\d+\])?(?= must |: )",
         rf"(?<![\w'\"/.-])(?P<long>{long})(?![\w='\"/-]|\.\w)",
     )
 

@@ -176,6 +176,7 @@ class CommandParser(argparse.ArgumentParser):
             there = COMMANDS_OF_GROMACS.get(value)
             if there in choices:
                 self.error(f"no command {value!r}, which GROMACS has: here it is {there}")
+            near = [one for one in choices if sorted(one) == sorted(value)] or near
             near = [OTHER_NAMES[value]] if OTHER_NAMES.get(value) in choices else near
             hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
             what = str(action.metavar).lower()
@@ -284,10 +285,11 @@ def resolve_files(args: argparse.Namespace) -> None:
     form = getattr(args, "form", None)
     if form is None:
         return
-    for option in ("center", "fit"):
-        if os.path.isfile(getattr(args, option, None) or ""):
+    for option in ("align", "center", "fit", "together"):
+        given = getattr(args, option, None)
+        if isinstance(given, str) and os.path.isfile(given):
             raise UnsupportedError(
-                f"--{option} takes {getattr(args, option)} for its selection: give files before it"
+                f"--{option} takes {given} for its selection: give files before it"
             )
     expected = f"expected {form.by_place}, or {form.by_option}"
     places = list(args.files)
