@@ -588,14 +588,16 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
     known = inspect.signature(cls).parameters
     first = next(iter(known))
     atoms = {*ATOMS, *UPDATING} | ({first} if first == "select" else set())
-    if first in atoms and (first == "select" or "select" not in known) and first not in given:
+    has_select = first in atoms and (first == "select" or "select" not in known)
+    shown = {first: "select"} if has_select and first not in given else {}
+    if shown:
         given[first] = given.pop("select", "all")
     given.setdefault(first, universe)
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise UnsupportedError(
             f"[{name}]: {cls.__name__} has no parameter {', '.join(unknown)}; it has "
-            f"{', '.join(key for key in known if key not in ('verbose', 'kwargs'))}"
+            f"{', '.join(shown.get(key, key) for key in known if key not in ('verbose', 'kwargs'))}"
         )
     lacking = [
         key
@@ -604,13 +606,14 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
     ]
     if lacking:
         raise UnsupportedError(f"[{name}]: {cls.__name__} needs {joined(lacking)}, too")
-    for key, value in given.items():
-        if key in atoms:
-            given[key] = _select(name, key, value, universe)
     try:
+        for key, value in given.items():
+            if key in atoms:
+                given[key] = _select(f"[{name}]: {shown.get(key, key)}", key, value, universe)
         return cls(**given)
     except Exception as error:
-        error.add_note(f"in [{name}] of the battery")
+        if not f"{error}".startswith(f"[{name}]"):
+            error.add_note(f"in [{name}] of the battery")
         raise
 
 
@@ -630,15 +633,15 @@ def class_of(analysis: Any, where: str = "") -> Any:
     return found
 
 
-def _select(name: str, key: str, given: Any, universe: Any) -> Any:
+def _select(where: str, key: str, given: Any, universe: Any) -> Any:
     """Make groups of selections, and of lists of them; what is a group already stays so."""
     if isinstance(given, list):
-        return tuple(_select(name, key, one, universe) for one in given)
+        return tuple(_select(where, key, one, universe) for one in given)
     if not isinstance(given, str):
         return given
     atoms = universe.select_atoms(given, updating=key in UPDATING)
     if len(atoms) == 0 and key not in UPDATING:
-        raise SelectionError(f"[{name}]: {key}: no atoms match {given!r}")
+        raise SelectionError(f"{where}: no atoms match {given!r}")
     return atoms
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,8 @@ def add_run(commands: Any) -> CommandParser:
         "battery", type=Path, metavar="BATTERY", help="file that describes the analyses, TOML"
     )
     _add_arguments(parser, run_run, FileForm(topology="required", alone=True, needed=False))
-    parser.usage = (parser.usage or "").replace("[options]", "[options] BATTERY")
+    files = r"(\[options\]) (.*)"  # which the battery may name itself
+    parser.usage = re.sub(files, r"\1 BATTERY [\2]", parser.usage or "")
     return parser
 
 

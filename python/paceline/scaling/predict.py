@@ -137,8 +137,9 @@ class Unevenness:
         possible = 0 <= self.slow_fraction <= 1 and self.slow_factor >= 1
         if not (possible and 0 <= self.late < math.inf):
             raise UnsupportedError(
-                "stragglers: expected slow_fraction from 0 to 1, slow_factor of 1 or more and late "
-                f"of 0 s or more, found {self.slow_fraction}, {self.slow_factor} and {self.late}"
+                "stragglers: expected slow_fraction= from 0 to 1, slow_factor= of 1 or more and "
+                f"late= of 0 s or more, found {self.slow_fraction}, {self.slow_factor} and "
+                f"{self.late}"
             )
 
 
