@@ -411,7 +411,7 @@ def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, cap
         (["--compress", "gzip:10"], "out.h5md", "expected a compression as none, gzip:1"),
         (["--compress", "zstd:20"], "out.h5md", "zstd:1 to zstd:19, lz4, or one of these"),
         (["--chunk", "contiguous", "--compress", "gzip:1"], "out.h5md", "cannot be compressed"),
-        (["--chunk", "frame"], "out.xtc", "XTC has no chunk to choose"),
+        (["--chunk", "frame"], "out.xtc", "XTC has no --chunk to choose"),
         ([], "out.txt", "expected a name that ends in"),
         (["--dt", "2"], "out.xtc", "expected a time with its unit such as 2ps, found 2"),
     ],

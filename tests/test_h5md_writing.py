@@ -272,7 +272,7 @@ def test_what_cannot_be_is_refused_before_the_work(options, words, ca, tmp_path)
 
 
 def test_other_formats_have_no_chunks(ca, tmp_path):
-    with pytest.raises(UnsupportedError, match="XTC has no chunk to choose"):
+    with pytest.raises(UnsupportedError, match="XTC has no chunk= to choose"):
         paceline.Write(ca, tmp_path / "out.xtc", chunk="frame")
     with pytest.raises(UnwritableError, match="precision must be from"):
         paceline.Write(ca, tmp_path / "out.h5md", precision=0)

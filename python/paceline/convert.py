@@ -203,7 +203,7 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
     kind = FORMATS[ending]
     for name in options:
         if name not in kind.options:
-            raise UnsupportedError(f"{kind.name} has no {name.rstrip('_')} to choose")
+            raise UnsupportedError(f"{kind.name} has no {name}= to choose")
     return kind
 
 
