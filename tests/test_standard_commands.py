@@ -485,7 +485,17 @@ def test_densities_along_axes_and_dielectric_constants(tmp_path, run):
         ("angles", ["--select", "name N", "--select-2", "name CA"], "--select-3"),
         ("density", [], "--select"),
         ("density", ["--select", "name CA", "--size", 1, 2, 3], "both --gridcenter and --size"),
+        (
+            "density",
+            ["--select", "name CA", "--gridcenter", 1, 2, 3, "--size", 1, 0, 3],
+            "--size must be three lengths above 0, in Å, not [1.0, 0.0, 3.0]",
+        ),
         ("align", [], "-o"),
+        (
+            "distances",
+            ["--select", "name CA", "--select-2", "name CB"],
+            "(--select: 214, --select-2: 194)",
+        ),
         (
             "dihedrals",
             [

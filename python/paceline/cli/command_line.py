@@ -66,6 +66,8 @@ BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 KEPT_AS = {
     **{"group": "particles", "groupselections": "group"},
     **{"ref_frame": "ref", "unwrap": "unwrap_particles"},
+    **{"g1": "select", "g2": "select_2"},
+    **{"ag1": "select", "ag2": "select_2", "ag3": "select_3", "ag4": "select_4"},
 }
 #: Value of a keyword in a message, and an option that the message names itself.
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
@@ -246,8 +248,8 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     known |= {keyword: options[name] for keyword, name in KEPT_AS.items() if name in options}
     message = _NAMED.sub(lambda found: found["inside"] or found["behind"], message)
     words = "|".join(known)
-    # A word with an underscore is a name; others may be words of a sentence.
-    long = "|".join(name for name in known if "_" in name) or "(?!)"
+    # A word with an underscore or a digit is a name; others may be words of a sentence.
+    long = "|".join(name for name in known if re.search(r"[_\d]", name)) or "(?!)"
     places = (
         rf"(?<![\w-])(?P<keyword>{words})=(?!False\b|None\b)(?P<value>{_VALUE})?",
         rf"(?:^|(?<=: ))(?P<first>{words})(?:\[\d+\])?(?= must |: )",

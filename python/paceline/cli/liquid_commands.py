@@ -21,6 +21,8 @@ def _density(universe: Any, args: argparse.Namespace, groups: list[Any], options
     size = options.pop("size")
     if (size is None) != (options["gridcenter"] is None):
         raise UnsupportedError("give both --gridcenter and --size, or none of them")
+    if size is not None and not min(size) > 0:
+        raise UnsupportedError(f"--size must be three lengths above 0, in Å, not {size}")
     edges = {} if size is None else dict(zip(("xdim", "ydim", "zdim"), size, strict=True))
     return DensityAnalysis(groups[0], **options, **edges)
 
