@@ -125,6 +125,27 @@ def test_rdf_writes_a_table(adk, universe, run):
     assert np.array_equal(table(out), np.column_stack([wanted.bins, wanted.rdf, wanted.count]))
 
 
+def test_rdf_of_the_same_atoms_has_no_pairs_of_an_atom_with_itself(adk, universe, run):
+    options = ["--norm", "none", "--end", 2]
+    ca = ["--select", "name CA and resid 1-20"]
+    alone = run("rdf", *adk, *ca, *options)[1:]
+    assert table(alone[0])[0, 2] == 0
+    assert run("rdf", *adk, *ca, "--select-2", "resid 1-20 and name CA", *options)[1:] == alone
+    more = ["--select-2", "name CA and resid 10-30"]
+    _, out, err = run("rdf", *adk, *ca, *more, *options)
+    assert "--select and --select-2 share 11 atoms, and pairs of an atom with itself" in err
+    assert table(out)[0, 2] == 2 * 11
+    for remedy in (["--range", 0.1, 15], ["--exclude-same", "residue"]):
+        _, out, err = run("rdf", *adk, *ca, *more, *options, *remedy)
+        assert (table(out)[0, 2], "share" in err) == (0, False)
+    # A center is none of the atoms.
+    some = ["--select", "resid 1-20", "--compound", "residues", "--compound-2", "atoms"]
+    wanted = InterRDF(*2 * [universe.select_atoms("resid 1-20")], compound=("residues", None))
+    wanted.norm = "none"
+    _, out, _ = run("rdf", *adk, *some, *options)
+    assert np.array_equal(table(out)[:, 2], wanted.run(stop=2).results.count)
+
+
 def test_letters_of_dssp(adk, universe, run, tmp_path):
     run("dssp", *adk, "--variant", "dssp4", "--end", 3, "-o", tmp_path / "dssp.csv")
     wanted = DSSP(universe, variant="dssp4").run(stop=3).results.dssp
@@ -1084,6 +1105,7 @@ def test_keywords_become_options(message, shown):
         ("rdf", "InterRDF: exclusion_block=(1, 1) needs", "InterRDF: --exclusion-block 1 1 needs"),
         ("rdf", "a range must be", "a range must be"),
         ("rdf", "InterRDF: range must be", "InterRDF: --range must be"),
+        ("rdf", "lengths differ (g1: 2, g2: 1)", "lengths differ (--select: 2, --select-2: 1)"),
         ("rdf", "make them whole, and give unwrap=False", "make them whole, and give unwrap=False"),
         ("msd", "it needs unwrap=", "it needs --unwrap-particles"),
         ("hbonds", "pbc must be", "pbc must be"),

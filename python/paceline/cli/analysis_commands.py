@@ -18,7 +18,7 @@ from paceline.cli.options import (
     positive,
 )
 from paceline.cli.parser import CommandParser
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 
 RMSD_EXAMPLES = """\
 examples:
@@ -326,7 +326,8 @@ def add_pair_arguments(section: Any) -> None:
     add(
         "--select-2",
         metavar="TEXT",
-        help="atoms of the second group [those of --select, but not the same atom twice]",
+        help="atoms of the second group [those of --select]; of the same atoms, none makes a pair "
+        "with itself",
     )
     add(
         "--range",
@@ -386,6 +387,7 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     """Make the analysis of a Universe that arguments ask for."""
     from paceline.analysis.rdf import InterRDF, InterRDF_s
     from paceline.cli.analysis_steps import selected
+    from paceline.performance.number_format import many
 
     first = selected(universe, args.select)
     second = first if args.select_2 is None else selected(universe, args.select_2)
@@ -404,8 +406,15 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
         return InterRDF_s(universe, [(first, second)], exclude_same=args.exclude_same, **bins)
     kinds = args.compound, args.compound_2 or args.compound
     compounds = [None if kind == "atoms" else kind for kind in kinds]
-    if args.select_2 is None and blocks is None and args.exclude_same is None:
-        blocks = (1, 1)  # no pairs of an atom with itself, which would dwarf all others
+    if blocks is None and args.exclude_same is None and compounds[0] == compounds[1]:
+        n_shared = len(first & second)
+        if first == second:
+            blocks = (1, 1)  # no pairs of an atom with itself, which would dwarf all others
+        elif n_shared and not any(compounds) and args.range[0] <= 0:
+            warn(
+                f"InterRDF: --select and --select-2 share {many(n_shared, 'atom')}, and pairs of "
+                "an atom with itself count at r = 0: begin --range above 0, or give --exclude-same"
+            )
     return InterRDF(
         first,
         second,
