@@ -1040,6 +1040,7 @@ def test_errors_end_with_advice_for_scripts_which_commands_leave_out():
             "'name CA and' is no selection: it ends too early",
         ),
         (["rmsf", "--align", "name XX"], "error: --align: no atoms match 'name XX'"),
+        (["hbonds", "--donors-sel", "foo bar"], "'foo bar' is no selection: Unknown selection"),
         (["rmsf", "--align", "name CA and resid 1"], "--align: 1 atoms have no orientation"),
     ],
 )

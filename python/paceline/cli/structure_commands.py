@@ -33,6 +33,9 @@ def _hydrogen_bonds(
 
     lags, between = correlation_lags(args), options["between"]
     del options["tau_max"]
+    for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
+        if options[name]:
+            universe.select_atoms(options[name])  # whose errors quote the selection
     some = [selected(universe, text) for text in between or ("protein",)]
     atoms = sum(some[1:], some[0]) if args.select is None else groups[0]
     analysis = HydrogenBondAnalysis(atoms, **options)
