@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from MDAnalysis.transformations import NoJump
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import checkpoint
@@ -60,6 +62,17 @@ def test_neighbours_may_be_in_another_file(adk_xtc, heights):
     found = paceline.TimeSeries(smooth, atom, halo=(3, 2)).run(block_frames=16)
     wanted = smoothed(np.concatenate([heights, heights]))
     np.testing.assert_allclose(found.results.timeseries, wanted, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:frames are transformed by MDAnalysis")
+def test_transformations_of_mdanalysis_see_each_frame_once():
+    atoms = paceline.Universe(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX).atoms
+    atoms.universe.trajectory.add_transformations(NoJump())
+    wanted = np.array([ts.positions.copy() for ts in atoms.universe.trajectory])
+    for halo in [(1, 0), (2, 3)]:
+        series = paceline.TimeSeries(lambda block: block.positions, atoms, halo=halo)
+        found = series.run(block_frames=4).results.timeseries
+        assert np.array_equal(found, wanted)
 
 
 def test_other_analyses_see_their_own_frames(adk_xtc):

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from helpers.stages import Deviation, Spread
+from MDAnalysis.transformations import NoJump
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import checkpoint
@@ -85,6 +87,35 @@ def test_frames_are_transformed_once(atoms, monkeypatch):
     ]
     assert transformed[0] > 0
     assert transformed[1:] == [0, 0]
+
+
+class _Positions:
+    def compute(self, block):
+        return block.positions
+
+
+class _Twice(paceline.AnalysisBase):
+    stages = 2
+
+    def prepare(self):
+        return _Positions()
+
+    def next_stage(self, value):
+        self.first = value
+        return _Positions()
+
+    def finish(self, value):
+        self.results.second = value
+
+
+@pytest.mark.filterwarnings("ignore:NoJump", "ignore:frames are transformed by MDAnalysis")
+def test_transformations_of_mdanalysis_are_the_same_in_each_stage():
+    atoms = paceline.Universe(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX).atoms
+    atoms.universe.trajectory.add_transformations(NoJump())
+    wanted = np.array([ts.positions.copy() for ts in atoms.universe.trajectory])
+    twice = _Twice(atoms).run(start=1, max_memory=0)
+    assert np.array_equal(twice.first, wanted[1:])
+    assert np.array_equal(twice.results.second, wanted[1:])
 
 
 def test_damaged_frames_are_left_out_of_every_stage(damaged):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from MDAnalysis.analysis import align, distances, rms
 from MDAnalysis.coordinates.memory import MemoryReader
-from MDAnalysis.transformations import fit_rot_trans, translate
+from MDAnalysis.transformations import NoJump, fit_rot_trans, translate
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -481,6 +481,23 @@ def test_memory_keeps_edits(adk):
     np.testing.assert_allclose(result, rms.RMSF(calpha).run().results.rmsf, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:frames are")
+@pytest.mark.parametrize("how", ["decoded", "in memory", "translated", "followed"])
+def test_a_run_leaves_the_present_frame(how, adk_in_water):
+    universe = paceline.Universe(*adk_in_water, in_memory=how == "in memory")
+    if how == "translated":
+        universe.trajectory.add_transformations(translate([1, 2, 3]))
+    if how == "followed":
+        universe.trajectory.add_transformations(NoJump())
+    # What follows atoms would go wrong from another frame than the first.
+    frame = 0 if how == "followed" else 3
+    before = universe.trajectory[frame].positions.copy()
+    for _ in range(2):
+        RMSF(universe.select_atoms("name CA")).run()
+        assert universe.trajectory.frame == frame
+        np.testing.assert_array_equal(universe.trajectory.ts.positions, before)
+
+
 # What is refused
 
 
@@ -508,6 +525,19 @@ def test_edited_frames_are_refused_and_kept(adk_in_water, kind, what):
     with pytest.raises(UnsupportedError, match="frame 2 were edited"):
         RMSF(universe.select_atoms("name CA")).run()
     np.testing.assert_array_equal(getattr(universe.trajectory.ts, what), edited)
+
+
+@pytest.mark.filterwarnings("ignore:NoJump", "ignore:frames are")
+def test_frames_that_depend_on_those_before_are_named(adk_in_water):
+    universe = paceline.Universe(*adk_in_water)
+    universe.trajectory.add_transformations(NoJump())
+    frames = iter(universe.trajectory)
+    shown = [next(frames).positions.copy() for _ in range(5)]
+    with pytest.raises(UnsupportedError, match=r"frame 4 .* NoJump .*trajectory\[0\]"):
+        RMSF(universe.select_atoms("name CA")).run()
+    np.testing.assert_array_equal(universe.trajectory.ts.positions, shown[4])
+    universe.trajectory[0]
+    RMSF(universe.select_atoms("name CA")).run()
 
 
 def test_a_cut_file_that_mdanalysis_counts_otherwise_is_refused(adk_in_water, tmp_path):

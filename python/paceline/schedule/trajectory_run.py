@@ -260,7 +260,7 @@ class TrajectoryRun(FramePass):
         if block_frames is None:
             self.trajectory.warn_of_rereading(self.plan)
         self.job = Job(
-            self.trajectory.frame_source(atoms, *self._fields()),
+            self.trajectory.frame_source(atoms, *self._fields(), n_again=sum(self.halo)),
             transforms,
             halves,
             self.plan.leaves,
@@ -325,9 +325,10 @@ class TrajectoryRun(FramePass):
             self._relay.release(result.number)
 
     def close(self) -> None:
-        """Release the workers that wait for one another."""
+        """Release the workers that wait for one another, and the trajectory."""
         if self._relay is not None:
             self._relay.close()
+        self.trajectory.go_back()
 
     @property
     def n_frames(self) -> int:

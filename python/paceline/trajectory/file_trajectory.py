@@ -154,13 +154,25 @@ class Trajectory(ABC):
 
     @abstractmethod
     def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+        self,
+        atoms: np.ndarray,
+        fields: Sequence[str],
+        required: Sequence[str],
+        *,
+        n_again: int = 0,
     ) -> FrameSource:
-        """Make the source from which workers read these fields of these atoms."""
+        """Make the source from which workers read these fields of these atoms.
+
+        The last `n_again` frames that are read for a block are the first of the next block.
+        """
 
     @abstractmethod
     def verify(self) -> None:
         """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+
+    @abstractmethod
+    def go_back(self) -> None:
+        """Show the frame that was present before the run."""
 
     @abstractmethod
     def provenance(self) -> dict[str, Any]:
@@ -620,7 +632,12 @@ class FileTrajectory(Trajectory):
         )
 
     def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+        self,
+        atoms: np.ndarray,
+        fields: Sequence[str],
+        required: Sequence[str],
+        *,
+        n_again: int = 0,
     ) -> FrameSource:
         """Make the source from which workers read these fields of these atoms."""
         self._check_open()
@@ -635,6 +652,9 @@ class FileTrajectory(Trajectory):
         """Raise `FileChangedError` where a file that was read is no longer the one opened."""
         for k in sorted(self._files_read):
             self.chain.files[k].verify()
+
+    def go_back(self) -> None:
+        """Do nothing: workers read, and the present frame stays."""
 
     def provenance(self) -> dict[str, Any]:
         """Versions, files and fingerprints, for results."""

@@ -7,6 +7,7 @@ An AtomGroup becomes blocks in three steps: a `Trajectory` is open in the user's
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -49,6 +50,7 @@ class MDAnalysisTrajectory(Trajectory):
 
     def __init__(self, universe: Any, reason: str):
         self._universe = universe
+        self._present = universe.trajectory.frame
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
         # Of a single frame, such as a structure's, nothing would be faster otherwise.
@@ -74,14 +76,28 @@ class MDAnalysisTrajectory(Trajectory):
         return _fields_of(self._universe.trajectory.ts)
 
     def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+        self,
+        atoms: np.ndarray,
+        fields: Sequence[str],
+        required: Sequence[str],
+        *,
+        n_again: int = 0,
     ) -> FrameSource:
         """Make the source from which the calling thread reads these fields of these atoms."""
-        file = _MDAnalysisFile(self._universe.trajectory)
+        file = _MDAnalysisFile(self._universe.trajectory, n_again)
         return FrameSource([file], atoms, len(atoms), fields, required, TimeAxis())
 
     def verify(self) -> None:
         """Do nothing: what MDAnalysis has open is not compared with what it opened."""
+
+    def go_back(self) -> None:
+        """Show the frame that was present before the run, or the first one, as MDAnalysis does.
+
+        What transformations make of another frame depends on those before, if they follow atoms.
+        """
+        trajectory = self._universe.trajectory
+        with suppress(Exception):  # that of the run tells more
+            trajectory[0 if _following(trajectory) else self._present]
 
     def provenance(self) -> dict[str, Any]:
         """Versions and files, for results."""
@@ -95,22 +111,29 @@ class MDAnalysisTrajectory(Trajectory):
 class _MDAnalysisFile:
     """MDAnalysis's reader as the one file of a source: a `FileSpec` that is not sent."""
 
-    def __init__(self, trajectory: Any):
-        self._trajectory = trajectory
+    def __init__(self, trajectory: Any, n_again: int):
+        self._trajectory, self._n_again = trajectory, n_again
 
     @property
     def path(self) -> str:
         return self._trajectory.filename
 
     def open(self, atoms: np.ndarray | None, fields: int) -> "_MDAnalysisFileReader":
-        return _MDAnalysisFileReader(self._trajectory, atoms, fields)
+        if _following(self._trajectory):
+            self._trajectory[0]  # each pass begins there
+        return _MDAnalysisFileReader(self._trajectory, atoms, fields, self._n_again)
 
 
 class _MDAnalysisFileReader:
-    """A `FileReader` that has MDAnalysis read."""
+    """A `FileReader` that has MDAnalysis read, each frame once.
 
-    def __init__(self, trajectory: Any, atoms: np.ndarray | None, fields: int):
-        self._trajectory = trajectory
+    The last `n_again` frames of a block are kept for the next one: transformations such as `NoJump`
+    go wrong where frames are not in order.
+    """
+
+    def __init__(self, trajectory: Any, atoms: np.ndarray | None, fields: int, n_again: int):
+        self._trajectory, self._n_again = trajectory, n_again
+        self._kept: tuple[FrameBuffer, dict[int, str]] | None = None
         self._atoms = slice(None) if atoms is None else atoms
         self._fields = sorted(fields_in(fields))
 
@@ -122,8 +145,8 @@ class _MDAnalysisFileReader:
     ) -> FileReadStats:
         begun = time.perf_counter_ns()
         must_hold = fields_in(required)
-        damaged = []
-        for row, frame in enumerate(extents.frames):
+        n_kept, damaged = self._copy_kept(buffer)
+        for row, frame in enumerate(extents.frames[n_kept:], start=n_kept):
             try:
                 self._read_frame(int(frame), row, buffer, must_hold)
             except Exception as error:
@@ -132,7 +155,25 @@ class _MDAnalysisFileReader:
                 damaged.append((row, f"{type(error).__name__}: {error}"))
                 buffer.blank(row)
                 buffer.times[row] = np.nan
+        if self._n_again:
+            first = max(0, len(buffer.frames) - self._n_again)
+            reasons = {row - first: reason for row, reason in damaged if row >= first}
+            self._kept = buffer[np.arange(first, len(buffer.frames))], reasons
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged
+
+    def _copy_kept(self, buffer: FrameBuffer) -> tuple[int, list[tuple[int, str]]]:
+        """Copy the frames of a block that were kept; get their number, and which are damaged."""
+        if self._kept is None:
+            return 0, []
+        kept, reasons = self._kept
+        first = int(np.searchsorted(kept.frames, buffer.frames[0]))
+        n_kept = len(kept.frames) - first
+        if not np.array_equal(kept.frames[first:], buffer.frames[:n_kept]):
+            return 0, []
+        for name in FrameBuffer.__slots__:
+            if (values := getattr(kept, name)) is not None:
+                getattr(buffer, name)[:n_kept] = values[first:]
+        return n_kept, [(row - first, reason) for row, reason in reasons.items() if row >= first]
 
     def _read_frame(
         self, frame: int, row: int, buffer: FrameBuffer, required: Sequence[str]
@@ -227,10 +268,24 @@ def _check_unedited(trajectory: Any) -> None:
     if edited:
         for name in edited:
             setattr(again, name, shown.get(name))
+        if following := _following(trajectory):
+            raise UnsupportedError(
+                f"frame {again.frame} has other numbers if it is read again: {following} depends "
+                "on the frames before, or the frame was edited; go to the first frame "
+                "(universe.trajectory[0]) before the run"
+            )
         raise UnsupportedError(
             f"the {' and '.join(edited)} of frame {again.frame} were edited, and an analysis would "
             "read the file's own; write what you want analysed to a file, or load it in memory"
         )
+
+
+def _following(trajectory: Any) -> str | None:
+    """Name the first transformation of MDAnalysis that takes frames in order; None without one."""
+    for one in trajectory.transformations:
+        if not getattr(one, "parallelizable", True):
+            return type(one).__name__
+    return None
 
 
 def _open_files_behind(universe: Any) -> FileTrajectory | None:
