@@ -660,15 +660,17 @@ def test_frames_in_which_a_group_is_empty(wet):
     assert density.density.grid.tolist() == wanted.grid.tolist()
     assert density.counts.sum() == counts.sum()
     water = ours.universe.select_atoms("name OW")
-    run = InterRDF(ours, water, nbins=5, range=(0.0, 9.0)).run(backend="serial")
-    one_by_one = [
-        InterRDF(ours.universe.atoms[theirs.indices], water, nbins=5, range=(0.0, 9.0))
-        .run(start=ts.frame, stop=ts.frame + 1, backend="serial")
-        .results.count
-        for ts in theirs.universe.trajectory
-        if len(theirs)
-    ]
-    assert run.results.count.tolist() == np.sum(one_by_one, axis=0).tolist()
+    for same in (None, "residue"):
+        options = {"nbins": 5, "range": (0.0, 9.0), "exclude_same": same}
+        run = InterRDF(ours, water, **options).run(backend="serial")
+        one_by_one = [
+            InterRDF(ours.universe.atoms[theirs.indices], water, **options)
+            .run(start=ts.frame, stop=ts.frame + 1, backend="serial")
+            .results.count
+            for ts in theirs.universe.trajectory
+            if len(theirs)
+        ]
+        assert run.results.count.tolist() == np.sum(one_by_one, axis=0).tolist()
     volumes = sum(ts.volume for ts in theirs.universe.trajectory)
     assert run.results.volume_cum == pytest.approx(volumes)
     nobody = ours.universe.select_atoms("prop z > 1e5", updating=True)
