@@ -673,6 +673,12 @@ def test_frames_in_which_a_group_is_empty(wet):
         assert run.results.count.tolist() == np.sum(one_by_one, axis=0).tolist()
     volumes = sum(ts.volume for ts in theirs.universe.trajectory)
     assert run.results.volume_cum == pytest.approx(volumes)
+    for compound in ("residues", (None, "residues"), ("residues", None)):
+        options = {"norm": "none", "range": (0.0, 9.0), "compound": compound, "unwrap": False}
+        centers = InterRDF(ours, ours, **options).run(backend="serial", block_frames=2)
+        others = [frame for frame in range(len(counts)) if frame != empty]
+        some = InterRDF(ours, ours, **options).run(backend="serial", frames=others)
+        assert centers.results.count.tolist() == some.results.count.tolist()
     nobody = ours.universe.select_atoms("prop z > 1e5", updating=True)
     with pytest.warns(PacelineWarning, match=r"in no frame .* both g1 and g2 have atoms"):
         none = InterRDF(nobody, water, nbins=5).run(backend="serial").results

@@ -368,7 +368,8 @@ class ChangingCenters:
                 parts.append(self._centers.of_some(whole[row : row + 1], number, atoms, sizes))
                 sites.append((labelled, np.arange(first, first + len(sizes))))
                 first += len(sizes)
-            yield np.concatenate(parts, axis=1), sites
+            # Without any center there are positions all the same, of which none counts.
+            yield np.concatenate(parts, axis=1) if first else whole[row : row + 1], sites
 
 
 class ChangingRdf:
