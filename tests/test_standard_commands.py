@@ -345,6 +345,26 @@ def test_correlations_of_what_is_there(adk_xtc, tmp_path, run):
     assert len(pd.read_csv(table, comment="#")) == 4
 
 
+def test_results_are_kept_where_there_is_no_correlation(adk_xtc, damaged, tmp_path, run):
+    table, frequent, correlation = (tmp_path / f"{name}.csv" for name in "tfc")
+    files = ("-o", table, "--correlation", correlation, "--overwrite")
+    near = ("--select", "name CA and around 8 resid 30")
+    nowhere = ("--select", "name CA and point 900 900 900 1")
+    skipping = (*damaged[0], "--on-error", "skip")
+    cases = [
+        (("selection", *skipping, *near), "19 damaged frames were left out"),
+        (("selection", *adk_xtc, *nowhere, "--stop", 9), "there are no atoms to correlate"),
+        (("hbonds", *skipping, "--frequent", frequent), "19 damaged frames were left out"),
+    ]
+    for arguments, reason in cases:
+        table.unlink(missing_ok=True)
+        status, _, err = run(*arguments, *files)
+        assert (status, reason in err, "other results are written" in err) == (2, True, True)
+        assert len(pd.read_csv(table, comment="#")) in (9, 98)
+        assert not correlation.exists()
+    assert len(pd.read_csv(frequent, comment="#")) > 100
+
+
 def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):
     table, figure = tmp_path / "frequent.csv", tmp_path / "frequent.svg"
     given = ["--select", "resid 1-60", "-e", 3, "-o", tmp_path / "counts.csv"]

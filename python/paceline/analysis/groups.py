@@ -12,6 +12,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
 from paceline.errors import UnsupportedError, warn
+from paceline.performance.number_format import many
 
 #: A stay of an atom or residue in a group: its index, and rows of the run's frames.
 STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), ("is_whole", bool)])
@@ -223,10 +224,11 @@ def stretches(
 
 def check_presence(analysis: AnalysisBase, what: str) -> None:
     """Raise `UnsupportedError` where frames make no series of what is in each of them."""
-    if analysis.damaged:
+    if n := len(analysis.damaged):
+        left_out = f"{many(n, 'damaged frame')} {'was' if n == 1 else 'were'} left out"
         raise UnsupportedError(
-            f"{analysis.name}: {len(analysis.damaged)} damaged frames were left out, so that "
-            f"{what} cannot be correlated in time: run it on frames without these"
+            f"{analysis.name}: {left_out}, so that {what} cannot be correlated in time: run it on "
+            "frames without damage"
         )
     steps = np.diff(analysis.frames)
     if len(steps) and not (steps[0] > 0 and np.all(steps == steps[0])):

@@ -19,6 +19,7 @@ from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
+    from paceline.analysis.results import Results
     from paceline.cli.atom_groups import GroupUniverse
 
 #: Endings of files of several structures.
@@ -234,14 +235,36 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
             # Until the results are where they were wanted: a disk may be full.
             kept = stack.enter_context(Checkpoint(args.checkpoint))
         run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
+        further, failed = _further(args, analysis)
         with saved_together(kept.finish if kept else None):
-            for name, path in further_files(args).items():
-                results = further_results(analysis)[name]
+            for path, results in further.items():
                 is_table = path.suffix.lower() in FURTHER
                 save = results.save if is_table else results.save_figure
                 save(path, overwrite=args.overwrite)
             save_results(args, analysis.results)
             save_report(args, analysis.timings)
+    if failed is not None:
+        raise UnsupportedError(f"{failed}; other results are written") from failed
+
+
+def _further(
+    args: argparse.Namespace, analysis: Any
+) -> tuple[dict[Path, "Results"], ValueError | None]:
+    """Make the further results that are asked for; and the error of correlations, if any.
+
+    What a run has computed is not lost where only its end shows that there is no correlation.
+    """
+    files, failed = further_files(args), None
+    if not files:
+        return {}, None
+    try:
+        found = further_results(analysis)
+    except ValueError as error:
+        if files.pop("correlation", None) is None:
+            raise
+        failed, analysis.correlation_lags = error, None
+        found = further_results(analysis) if files else {}
+    return {path: found[name] for name, path in files.items()}, failed
 
 
 def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
