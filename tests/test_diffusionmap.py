@@ -151,6 +151,19 @@ def test_a_metric_that_raises(ca):
         DistanceMatrix(ca, metric=at_the_end).run(backend="serial")
 
 
+def in_nanometres(a, b, weights=None):
+    """A metric that changes the positions that it gets."""
+    a *= 0.1
+    b *= 0.1
+    return np.sqrt(((a - b) ** 2).sum(axis=1).mean())
+
+
+def test_a_metric_may_change_its_positions(ca):
+    found = DistanceMatrix(ca, metric=in_nanometres).run(step=20).results.dist_matrix
+    wanted = DistanceMatrix(ca).run(step=20).results.dist_matrix
+    np.testing.assert_allclose(found, wanted / 10, rtol=1e-9)
+
+
 def test_a_metric_that_gives_no_number(ca):
     with pytest.raises(AnalysisError, match=r"TypeError: .*NoneType"):
         DistanceMatrix(ca, metric=lambda a, b, weights: None).run(stop=3)

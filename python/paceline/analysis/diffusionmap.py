@@ -245,11 +245,12 @@ class _PairMetrics:
         """Return the distances of each frame of one part from each of the other one."""
         found = np.full((len(first), len(second)), np.nan)
         rows, columns = (np.flatnonzero(~left_out(some)) for some in (first, second))
-        first, second = first.astype(np.float64), second.astype(np.float64)
         for i in rows:
             for j in columns:
+                # Each call gets arrays of its own, which it may change.
+                pair = first[i].astype(np.float64), second[j].astype(np.float64)
                 # A number: what a function without return gives would be NaN.
-                found[i, j] = float(self._metric(first[i], second[j], weights=self._weights))
+                found[i, j] = float(self._metric(*pair, weights=self._weights))
         return (_tile(found, self._cutoff, size),)
 
 
