@@ -136,6 +136,19 @@ def test_fractions_of_distances_that_are_known(line):
     np.testing.assert_allclose(soft.run(stop=2).results.timeseries[:, 1], wanted, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
+def test_a_function_may_change_the_distances_that_it_gets(line):
+    def shorter(r, r0):
+        r0 *= 0.8
+        r -= r0
+        return (r <= 0).mean()
+
+    groups = line.atoms[:2], line.atoms[2:]
+    found = Contacts(line, groups, groups, shorter, radius=6).run().results.timeseries[:, 1]
+    # Contacts are 0-2, 1-2 and 1-3, of 3, 2 and 6 Å, and the last one has 1 Å in frame 2.
+    np.testing.assert_array_equal(found, [0, 1 / 3, 1 / 3, 0, 0])
+
+
 def test_neighbours_in_the_chain_are_no_contacts(universe):
     atoms = universe.select_atoms("name CA CB and resid 1-60")
     given = {"radius": 8, "method": "radius_cut"}

@@ -285,7 +285,7 @@ class _OfFunction:
             (distances,) = self._distances.compute(block[k : k + 1])
             parts = np.split(distances, ends)
             for n, (r, r0) in enumerate(zip(parts, self._references, strict=True)):
-                row[n] = self._function(r, r0)
+                row[n] = self._function(r, r0.copy())  # which it may change
         return rows
 
 
