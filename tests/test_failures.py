@@ -266,11 +266,17 @@ def writes(block):
     return block.times
 
 
+def writes_masses(block):
+    block.masses[:] = 0
+    return block.times
+
+
 FAILURES = [
     (raises, r"raised on frames \d+ to \d+: KeyError: 'no such residue'"),
     (changes_shape, r"expected rows of shape \(.*\) as from the other blocks"),
     (changes_dtype, r"expected (float64|int64) as from the other blocks, found"),
     (writes, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
+    (writes_masses, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
     (returns_too_few, r"on frames \d+ to \d+: expected one row for each of the 16 frames"),
     (returns_a_number, r"on frames \d+ to \d+: expected one row for each of the 16 frames, found"),
     (returns_objects, r"on frames \d+ to \d+: expected numbers, found object"),

@@ -170,10 +170,13 @@ class Block:
 
     def __getattr__(self, name: str) -> np.ndarray:
         try:
-            return self.__dict__["_attributes"][name]
+            values = self.__dict__["_attributes"][name].view()
         except KeyError:
             why = ": they were not asked for (fields=)" if name in FIELDS else ""
             raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
+        # All blocks share them. Arrays that were sent to other processes can be written to.
+        values.flags.writeable = False
+        return values
 
 
 def check_refused(block: Block, refused: tuple[int, str] | None) -> None:
