@@ -382,6 +382,19 @@ def test_a_fork_waits_for_threads_that_decode():
     assert [item for item, _ in calls] == list(range(8))  # the threads go on
 
 
+def test_calls_wait_for_all_forks():
+    calls, ended = read_ahead._CallsOfThreads(), threading.Event()
+    calls.before_fork()
+    calls.before_fork()
+    thread = threading.Thread(target=calls.call, args=(lambda _: ended.set(), None))
+    thread.start()
+    calls.after_fork()
+    assert not ended.wait(0.1)
+    calls.after_fork()
+    thread.join()
+    assert ended.is_set()
+
+
 def _rest_of(blocks, queue) -> None:
     queue.put(np.concatenate([block.positions for block in blocks]))
 

@@ -61,12 +61,12 @@ class _CallsOfThreads:
     def reset(self) -> None:
         """Begin without a thread."""
         self._changed = threading.Condition()
-        self._n_running, self._is_forking = 0, False
+        self._n_running = self._n_forking = 0
 
     def call(self, function: Callable[[_T], _R], item: _T) -> _R:
         """Call a function with an item."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_forking)
+            self._changed.wait_for(lambda: self._n_forking == 0)
             self._n_running += 1
         try:
             return function(item)
@@ -78,13 +78,14 @@ class _CallsOfThreads:
     def before_fork(self) -> None:
         """Wait until no thread is in a call, but not for ever."""
         with self._changed:
-            self._is_forking = True
+            self._n_forking += 1
             self._changed.wait_for(lambda: self._n_running == 0, PATIENCE)
 
     def after_fork(self) -> None:
         """Go on, in the process that was forked."""
         with self._changed:
-            self._is_forking = False
+            # Ctrl-C may have come before this fork was counted.
+            self._n_forking = max(0, self._n_forking - 1)
             self._changed.notify_all()
 
 
