@@ -54,10 +54,12 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     | criterion | bond |
     | --- | --- |
-    | mdanalysis | D–A ≤ `d_a_cutoff` (and > 1 Å), and the angle D–H–A > `d_h_a_angle_cutoff` |
+    | mdanalysis | D–A ≤ `d_a_cutoff`, and the angle D–H–A > `d_h_a_angle_cutoff` |
     | baker_hubbard | H–A < 2.5 Å, and the angle D–H–A > 120° (Baker & Hubbard 1984) |
     | wernet_nilsson | D–A < 3.3 Å - 0.00044 δ², δ the angle H–D–A in degrees (Wernet et al. 2004) |
     | gromacs | D–A ≤ 3.5 Å, and the angle H–D–A ≤ 30° (Luzar & Chandler 1996) |
+
+    Where D–A counts, it must be more than 1 Å, too.
 
     Distances and angles are between nearest images, in cells of any angles. By "mdanalysis", bonds,
     their order, distances and angles are those of MDAnalysis's class to the last bit; but no atom
