@@ -30,7 +30,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
-from paceline.transform import base, molecules
+from paceline.transform import compounds, molecules
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -307,7 +307,7 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
 
     monkeypatch.setattr(molecules._core, "NearPairs", NearPairs)
     atoms = np.arange(len(universe.atoms))
-    fragments = molecules.fragments_of(universe, molecules.molecular_bonds_of(universe, "unwrap"))
+    fragments = compounds.fragments_of(universe, compounds.molecular_bonds_of(universe, "unwrap"))
     pairs, alone = molecules._nearest_contacts(universe, atoms, fragments)
     places = universe.atoms.positions[pairs]
     lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
@@ -701,7 +701,7 @@ TWO, O_FIRST, SITE_FIRST = (0, 0, 0, 0, 1, 1, 1, 1), [16, 1, 1, 0] * 2, [0, 16, 
 )
 def test_sites_are_of_the_molecule_of_their_residue(masses, bonds, residues, added):
     universe = four_sites(masses, bonds, residues)
-    found = base.molecular_bonds_of(universe, "unwrap")
+    found = compounds.molecular_bonds_of(universe, "unwrap")
     assert found[: len(bonds)].tolist() == [list(bond) for bond in bonds]
     assert [tuple(bond) for bond in found[len(bonds) :].tolist()] == added
 
@@ -711,15 +711,15 @@ def test_bonds_of_sites_in_the_topology_are_kept():
     universe = MDAnalysis.Universe(datafiles.PRM19SBOPC)
     sites = universe.select_atoms("name EPW")
     assert (len(sites), sites.masses.any()) == (6, False)
-    bonds = base.bonds_of(universe, "unwrap")
-    assert np.array_equal(base.molecular_bonds_of(universe, "unwrap"), bonds)
-    found = base.fragindices_of(universe.atoms, "unwrap")
+    bonds = compounds.bonds_of(universe, "unwrap")
+    assert np.array_equal(compounds.molecular_bonds_of(universe, "unwrap"), bonds)
+    found = compounds.fragindices_of(universe.atoms, "unwrap")
     assert np.array_equal(found, universe.atoms.fragindices)
 
 
 def test_fragments_are_numbered_as_mdanalysis_s(ours, theirs):
     rest = theirs.select_atoms("not name MW")
-    found = base.fragindices_of(ours.atoms, "wrap")
+    found = compounds.fragindices_of(ours.atoms, "wrap")
     _, expected = np.unique(rest.fragindices, return_inverse=True)
     assert np.array_equal(found[rest.indices], expected)
     waters = found[theirs.select_atoms("resname SOL").indices].reshape(-1, 4)

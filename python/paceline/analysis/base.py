@@ -29,7 +29,8 @@ from paceline.analysis.table import Table, with_gaps
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
-from paceline.transform.base import Transform, check_static, fragindices_of
+from paceline.transform.base import Transform, check_static
+from paceline.transform.compounds import fragindices_of
 
 #: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}

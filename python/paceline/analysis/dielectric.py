@@ -15,12 +15,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import (
-    CoreTransform,
-    advice_on_sites,
-    fragments_of,
-    molecular_bonds_of,
-)
+from paceline.transform.base import CoreTransform
+from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
 
 #: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
 NEUTRAL = 1e-5

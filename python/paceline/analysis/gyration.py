@@ -14,7 +14,8 @@ from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import compound_of_atoms, known_weights, masses_of
+from paceline.transform.base import known_weights, masses_of
+from paceline.transform.compounds import compound_of_atoms
 
 #: Compounds that are measured each by itself.
 COMPOUNDS = ("residues", "segments", "fragments")

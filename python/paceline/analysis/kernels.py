@@ -12,7 +12,7 @@ from paceline.block import Block, check_refused
 if TYPE_CHECKING:
     from paceline.analysis.interfaces import PerFrame
     from paceline.analysis.updating import FixedGroup, GroupFinder
-    from paceline.transform.molecules import CompoundCenters
+    from paceline.transform.compounds import CompoundCenters
 
 
 class CoreHalf:

@@ -16,7 +16,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
-from paceline.transform.base import compound_of_atoms
+from paceline.transform.compounds import compound_of_atoms
 
 #: Names of results that MDAnalysis deprecated, and their new ones.
 DEPRECATED = {

@@ -17,13 +17,8 @@ from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import (
-    advice_on_sites,
-    choose_atoms,
-    compound_of_atoms,
-    find_scan,
-    masses_of,
-)
+from paceline.transform.base import choose_atoms, find_scan, masses_of
+from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed, warn_of_jumps
 
 #: Axes of each type of MSD.

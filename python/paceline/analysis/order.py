@@ -12,7 +12,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.sasa import elements_of
 from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import bonds_of, check_static, choose_atoms
+from paceline.transform.base import check_static, choose_atoms
+from paceline.transform.compounds import bonds_of
 
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 

@@ -27,12 +27,8 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
-from paceline.transform.base import check_static, compound_of_atoms, updates_itself
-from paceline.transform.molecules import (
-    CompoundCenters,
-    Compounds,
-    compounds_of,
-)
+from paceline.transform.base import check_static, updates_itself
+from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
 
 #: Titles of `rdf` in tables and figures, by its norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}

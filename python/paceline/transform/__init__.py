@@ -6,9 +6,8 @@ of a block in place (`apply`).
 """
 
 from paceline.transform.base import Transform
-from paceline.transform.jumps import nojump
 from paceline.transform.molecules import unwrap
-from paceline.transform.periodic import center, wrap
+from paceline.transform.periodic import center, nojump, wrap
 from paceline.transform.superpose import fit
 
 __all__ = ["Transform", "center", "fit", "nojump", "unwrap", "wrap"]

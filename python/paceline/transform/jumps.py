@@ -1,158 +1,22 @@
-"""Atoms followed across the faces of the cell, from frame to frame: a scan of all frames."""
+"""Follow atoms across the faces of the cell, from frame to frame: worker's halves of `nojump`."""
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import warn
 from paceline.performance.number_format import many
-from paceline.transform.base import (
-    Follower,
-    Transform,
-    WorkerTransform,
-    advice_on_sites,
-    describe,
-    fragments_of,
-    masses_of,
-    molecular_bonds_of,
-    select,
-    with_all,
-    with_any,
-)
+from paceline.transform.base import Follower
 
 #: Steps of molecules are whole numbers of it, Å.
 STEP = 2.0**-24
 #: The most steps of molecules, far below what 64 bits hold.
 MOST_STEPS = 2**60
-
-
-def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
-    """Keep atoms from jumping across the cell: undo that a simulation wraps them.
-
-    As `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes the image
-    that is nearest, along each vector of the cell, to where it was, w + n·L with whole numbers n
-    that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory
-    Comput. 18, 6161, equation B6). Each frame up to the last one that is analysed is read,
-    whatever `step` is, so that an atom moves by less than half a cell between two of them. Threads
-    of one process, up to 32 of them, hand the images on and pass over the file once. Other
-    backends, runs with a checkpoint, and frames chosen one by one need two passes, or one if memory
-    holds the decoded frames.
-
-    Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
-    right for its distances from others, but not for its diffusion (von Bülow, Bullerjahn & Hummer
-    2020, J. Chem. Phys. 153, 021101). For that, `scheme="tor"` moves molecules, which `unwrap` has
-    made whole before: the center of mass of each moves from frame to frame by the shortest step,
-    its atoms with it, and the steps add up. Virtual sites move with their molecule, as in `unwrap`.
-    How molecules lie to each other is lost.
-
-    Parameters
-    ----------
-    atomgroup : AtomGroup or str, optional
-        The atoms, or their selection; by default all that are analysed. With "tor", the molecules
-        that have an atom in it; all of their atoms are read.
-    scheme : {"lattice", "tor"}
-        Cells by which to move: those of the present frame, as `NoJump` of MDAnalysis, or those at
-        the time of each crossing, along molecules.
-
-    Returns
-    -------
-    Transform
-        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame without a
-        cell, or with an atom more than 16,383 cells away, and `UnsupportedError` where frames are
-        not in order, images that are kept for a second pass take more than 2 GiB, or the topology
-        lacks bonds or masses that "tor" needs. Frames that are left out by ``on_error="skip"`` are
-        named in a warning: an atom may move by more than half a cell meanwhile.
-
-    Raises
-    ------
-    ValueError
-        An unknown `scheme`.
-
-    Examples
-    --------
-    >>> from paceline.transform import nojump
-    >>> nojump("name OW").parameters()
-    "nojump('name OW')"
-    >>> nojump(scheme="tor").parameters()
-    'nojump(scheme=tor)'
-    """
-    if scheme not in ("lattice", "tor"):
-        raise ValueError(f"scheme must be 'lattice' or 'tor', not {scheme!r}")
-    return _NoJump(atomgroup) if scheme == "lattice" else _NoJumpOfMolecules(atomgroup)
-
-
-@dataclass(frozen=True)
-class _NoJump:
-    atomgroup: Any
-    turns = False
-    scans = True
-
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        return wanted
-
-    def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
-    ) -> WorkerTransform:
-        _check_first(before)
-        followed = np.arange(len(atoms))
-        if self.atomgroup is not None:
-            group = select(self.atomgroup, universe, "nojump")
-            followed = np.flatnonzero(np.isin(atoms, group.indices))
-        return CoreNoJump(len(atoms), followed)
-
-    def parameters(self) -> str:
-        return describe("nojump", self.atomgroup)
-
-
-def _check_first(before: Sequence[WorkerTransform]) -> None:
-    if any(getattr(one, "scans", False) for one in before):
-        raise UnsupportedError("nojump is given twice: once is enough, for all atoms")
-
-
-@dataclass(frozen=True)
-class _NoJumpOfMolecules:
-    atomgroup: Any
-    turns = False
-    scans = True
-
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        members, molecules = self._members(universe)
-        return np.union1d(wanted, with_any(members, molecules[members], wanted))
-
-    def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
-    ) -> WorkerTransform:
-        _check_first(before)
-        members, molecules = self._members(universe)
-        members = with_all(members, molecules[members], atoms)
-        members = members[np.argsort(molecules[members], kind="stable")]
-        _, firsts = np.unique(molecules[members], return_index=True)
-        masses = masses_of(universe.atoms[members], "nojump by tor")
-        total = np.add.reduceat(masses, firsts)
-        if not (total > 0).all():
-            first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
-            raise SelectionError(
-                f"nojump by tor: the molecule of {first} has no mass, so no center; give "
-                f"the other molecules, by a selection{advice_on_sites(universe)}"
-            )
-        weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
-        return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)
-
-    def _members(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms of all molecules that are followed, and the molecule of every atom."""
-        molecules = fragments_of(universe, molecular_bonds_of(universe, "nojump by tor"))
-        if self.atomgroup is None:
-            return np.arange(len(molecules)), molecules
-        group = select(self.atomgroup, universe, "nojump")
-        return np.flatnonzero(np.isin(molecules, molecules[group.indices])), molecules
-
-    def parameters(self) -> str:
-        return describe("nojump", self.atomgroup, scheme="tor")
 
 
 class _Noted(NamedTuple):
@@ -266,7 +130,9 @@ class CoreNoJump:
 
     def counted(self, images: np.ndarray) -> np.ndarray:
         """Images as they are kept; `OverflowError` where an atom has moved by more cells."""
-        return _counted(images)
+        if _largest(images) > np.iinfo(np.int16).max:
+            raise OverflowError(f"nojump: an atom has moved by {_largest(images)} cells")
+        return images.astype(np.int16)
 
 
 class CoreSteps:
@@ -543,13 +409,6 @@ class _Follower:
 def _largest(numbers: np.ndarray) -> int:
     """Largest magnitude of whole numbers, 0 of none; without a copy of them."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
-
-
-def _counted(images: np.ndarray) -> np.ndarray:
-    """Images as int16; `OverflowError` where an atom has moved by more cells."""
-    if _largest(images) > np.iinfo(np.int16).max:
-        raise OverflowError(f"nojump: an atom has moved by {_largest(images)} cells")
-    return images.astype(np.int16)
 
 
 def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
