@@ -12,8 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from paceline.snapshot.local_atoms import LocalAtoms
-from paceline.snapshot.static_properties import gather_properties
+from paceline.snapshot.local_atoms import LocalAtoms, gather_properties
 
 
 def peak_of_gathering(n_atoms: int, buffer: int) -> int:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 from paceline import _core
 from paceline._util.files import writing_to
 from paceline.errors import PacelineWarning, UnwritableError
-from paceline.snapshot.local_atoms import LocalAtoms, check_agreement
+from paceline.snapshot.local_atoms import (
+    STATIC_PROPERTIES,
+    LocalAtoms,
+    StaticProperties,
+    check_agreement,
+    check_same_property,
+    gather_properties,
+)
 from paceline.snapshot.options import (
     WriterOptions,
     choose_writers,
@@ -22,12 +29,6 @@ from paceline.snapshot.options import (
     unregister,
 )
 from paceline.snapshot.output import Container, Contents
-from paceline.snapshot.static_properties import (
-    STATIC_PROPERTIES,
-    StaticProperties,
-    check_same_property,
-    gather_properties,
-)
 
 if TYPE_CHECKING:
     from mpi4py import MPI
