@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import DamagedFileError, ExternalFileError, MissingDataError, UnsupportedError
-from paceline.hdf5.cells import read_dimensions, rows_as_frames
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset, read_series
-from paceline.hdf5.elements import Elements, SampledElement, first_not_rising, match_rows
+from paceline.hdf5.elements import (
+    Elements,
+    SampledElement,
+    first_not_rising,
+    match_rows,
+    read_dimensions,
+    rows_as_frames,
+)
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 from paceline.hdf5.h5md_tree import LAMBDA
 from paceline.hdf5.sandbox import extend_time_limit

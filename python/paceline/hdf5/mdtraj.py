@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5.cells import zero_invalid_cells
 from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
-from paceline.hdf5.elements import unit_of
+from paceline.hdf5.elements import unit_of, zero_invalid_cells
 from paceline.hdf5.file import Array, File, damaged
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.topology import SystemTopology
