@@ -22,8 +22,8 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline.analysis.base import WATER_OXYGENS
 from paceline.analysis.battery import DEFAULTS, LIPIDS, NAMES, TAILS, Battery
+from paceline.analysis.guess import WATER_OXYGENS
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF

@@ -37,13 +37,13 @@ import paceline.analysis.rdf
 from benchmarks.agreement import __main__ as agreement
 from benchmarks.agreement.case import Case, Peer
 from paceline.analysis.align import AverageStructure
-from paceline.analysis.base import POLAR_ACCEPTORS, POLAR_HYDROGENS
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dielectric import DielectricConstant
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import Dihedral, Ramachandran
 from paceline.analysis.distances import Angles
 from paceline.analysis.dssp import DSSP
+from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity

@@ -34,12 +34,6 @@ from paceline.transform.compounds import fragindices_of
 
 #: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
-#: Hydrogens that may be donated, as a selection by names and bonds.
-POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
-#: Nitrogens and oxygens that may accept them; no ions.
-POLAR_ACCEPTORS = "name O* N* and bonded all"
-#: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
-WATER_OXYGENS = "name OW OH2 or (water and name O)"
 #: A time may differ by so many distances of frames from where it should be …
 UNEVEN = 1e-5
 #: … and by so much of itself: trajectories keep times in single precision.

@@ -12,13 +12,8 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
-from paceline.analysis.base import (
-    POLAR_ACCEPTORS,
-    POLAR_HYDROGENS,
-    WATER_OXYGENS,
-    AnalysisBase,
-    describe_frames,
-)
+from paceline.analysis.base import AnalysisBase, describe_frames
+from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib

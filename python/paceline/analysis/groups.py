@@ -222,6 +222,38 @@ def stretches(
     return keys[is_first], times[is_first], times[is_last]
 
 
+def mean_survival(
+    keys: np.ndarray, rows: np.ndarray, n_frames: int, origins: range, tau_max: int, gap: int
+) -> np.ndarray:
+    """Compute which part of what is there stays, after each lag up to `tau_max`: its mean.
+
+    It is that over the origins, frames, of which any is there and that have a frame after the lag;
+    NaN without any. Other arguments are as for `stretches`.
+
+    Examples
+    --------
+    >>> keys, rows = np.array([7, 7, 4, 7]), np.array([0, 1, 1, 2])
+    >>> mean_survival(keys, rows, 3, range(3), 2, 0)
+    array([1.  , 0.75, 1.  ])
+    """
+    _, first, last = stretches(keys, rows, gap)
+    values, begins = np.ones(tau_max + 1), np.array(origins)
+    present = _count(first, last, n_frames)[begins]
+    for lag in range(1, tau_max + 1):
+        some = last - first >= lag
+        stay = _count(first[some], last[some] - lag, n_frames)[begins]
+        is_origin = (present > 0) & (begins + lag < n_frames)
+        fractions = stay[is_origin] / present[is_origin]
+        values[lag] = fractions.mean() if len(fractions) else np.nan
+    return values
+
+
+def _count(first: np.ndarray, last: np.ndarray, n_frames: int) -> np.ndarray:
+    """Count in each frame the stretches from `first` to `last`: int64, shape (n_frames,)."""
+    begin, end = (np.bincount(ends, minlength=n_frames + 1) for ends in (first, last + 1))
+    return np.cumsum(begin - end)[:n_frames]
+
+
 def check_presence(analysis: AnalysisBase, what: str) -> None:
     """Raise `UnsupportedError` where frames make no series of what is in each of them."""
     if n := len(analysis.damaged):

@@ -8,13 +8,14 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import POLAR_ACCEPTORS, POLAR_HYDROGENS, AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.groups import (
     check_presence,
+    mean_survival,
     presence_correlation,
     presence_table,
-    stretches,
 )
+from paceline.analysis.guess import donors_of, warn_of_missed_acceptors, warn_of_missed_hydrogens
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
@@ -26,7 +27,7 @@ from paceline.analysis.table import (
     names_of,
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
-from paceline.errors import SelectionError, UnsupportedError, warn, with_script_advice
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import updates_itself
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
@@ -227,7 +228,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._acceptors = self._choose("acceptors")
         hydrogens = self._choose("hydrogens")
         if self._donors_sel is None:
-            donors = self._bonded(hydrogens)
+            donors = donors_of(self.u, hydrogens)
             inside = np.isin(donors.indices, self.atomgroup.indices)
             self._donors, self._hydrogens = donors[inside], hydrogens[inside]
         else:
@@ -270,37 +271,12 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._donors_sel is None:
             hydrogens = found["hydrogens"]
             read = hydrogens.read.copy()
-            donors = self._bonded(self.u.atoms[read[hydrogens.may_choose]]).indices
+            donors = donors_of(self.u, self.u.atoms[read[hydrogens.may_choose]]).indices
             # Others are their own donors: they have no bonds.
             inside = np.isin(donors, self.atomgroup.indices)
             read[hydrogens.may_choose] = np.where(inside, donors, read[hydrogens.may_choose])
             found["donors"] = FixedGroup(read)
         return list(found.values())
-
-    def _bonded(self, hydrogens: Any) -> Any:
-        """Find the atom that each hydrogen is bonded to: the first of several."""
-        from MDAnalysis.exceptions import NoDataError
-
-        topology = self.u._topology
-        if not (hasattr(topology, "bonds") and len(topology.bonds.values)):
-            error = NoDataError(
-                "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
-                "donors_sel=, or a topology with bonds"
-            )
-            raise with_script_advice(error, ", or guess them (to_guess=['bonds'])")
-        bonds = np.array(topology.bonds.values, dtype=np.int64)
-        n_atoms = len(self.u.atoms)
-        partners = np.full(n_atoms, n_atoms)
-        for here, there in ((0, 1), (1, 0)):
-            np.minimum.at(partners, bonds[:, here], bonds[:, there])
-        found = partners[hydrogens.indices]
-        if (found == n_atoms).any():
-            lonely = hydrogens[found == n_atoms]
-            raise SelectionError(
-                f"HydrogenBondAnalysis: {lonely[0]}, one of {len(lonely)} hydrogens, is bonded to "
-                "no atom; give donors_sel=, or a topology with its bond"
-            )
-        return self.u.atoms[found]
 
     def guess_hydrogens(
         self,
@@ -332,19 +308,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _guess_all_hydrogens(self) -> str:
         """Guess hydrogens; warn of those that are bonded to N or O and have too little charge."""
         guessed = self.guess_hydrogens()
-        try:
-            polar = self.atomgroup.select_atoms(POLAR_HYDROGENS)
-        except AttributeError:  # no bonds, or no names
-            return guessed
-        missed = polar - self.atomgroup.select_atoms(guessed)
-        if len(missed):
-            one, charge = missed[0], max(missed.charges)
-            warn(
-                f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
-                f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
-                f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
-                f"their bonds are missed. Choose hydrogens by {POLAR_HYDROGENS!r}"
-            )
+        warn_of_missed_hydrogens(self.atomgroup, guessed)
         return guessed
 
     def guess_donors(self, select: str = "all", max_charge: float = -0.5) -> str:
@@ -384,25 +348,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _guess_all_acceptors(self) -> str:
         """Guess acceptors; warn of oxygens that have too little charge, but for ethers."""
         guessed = self.guess_acceptors()
-        try:
-            oxygens = self.atomgroup.select_atoms("name O* and bonded all")
-            bonds = np.array(self.u._topology.bonds.values, dtype=np.int64).reshape(-1, 2)
-        except AttributeError:  # no bonds, or no names
-            return guessed
-        n_heavy, is_heavy = np.zeros(len(self.u.atoms), np.int64), self.u.atoms.masses > 1.1
-        for here, there in ((0, 1), (1, 0)):
-            np.add.at(n_heavy, bonds[:, here], is_heavy[bonds[:, there]])
-        oxygens = oxygens[n_heavy[oxygens.indices] < 2]
-        missed = oxygens - self.atomgroup.select_atoms(guessed)
-        if len(missed):
-            one, charge = missed[0], min(missed.charges)
-            warn(
-                f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
-                f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
-                "e, as in OPLS's force fields and in four-site water, and are not guessed as "
-                "acceptors (below -0.5 e): their bonds are missed. Choose them by "
-                f"acceptors_sel={POLAR_ACCEPTORS!r}"
-            )
+        warn_of_missed_acceptors(self.atomgroup, guessed)
         return guessed
 
     @staticmethod
@@ -689,16 +635,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         window_step = whole_number("window_step", window_step, 1, unit="frames")
         intermittency = whole_number("intermittency", intermittency, 0, unit="frames")
         rows = np.repeat(np.arange(n_frames), np.diff(self.results.offsets))
-        _, first, last = stretches(self._ends(), rows, intermittency)
-        values = np.ones(tau_max + 1)
-        origins = slice(None, None, window_step)
-        present = _count(first, last, n_frames)[origins]
-        for lag in range(1, tau_max + 1):
-            some = last - first >= lag
-            stay = _count(first[some], last[some] - lag, n_frames)[origins]
-            is_origin = (present > 0) & (np.arange(n_frames)[origins] + lag < n_frames)
-            fractions = stay[is_origin] / present[is_origin]
-            values[lag] = fractions.mean() if len(fractions) else np.nan
+        origins = range(0, n_frames, window_step)
+        values = mean_survival(self._ends(), rows, n_frames, origins, tau_max, intermittency)
         return np.vstack([np.arange(tau_max + 1), values])
 
     def _ends(self) -> np.ndarray:
@@ -747,12 +685,6 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Raise errors where frames make no series in time."""
         _ = self.results.hbonds  # or `NotRunError`
         check_presence(self, "hydrogen bonds")
-
-
-def _count(first: np.ndarray, last: np.ndarray, n_frames: int) -> np.ndarray:
-    """Count in each frame the stretches from `first` to `last`: int64, shape (n_frames,)."""
-    begin, end = (np.bincount(ends, minlength=n_frames + 1) for ends in (first, last + 1))
-    return np.cumsum(begin - end)[:n_frames]
 
 
 def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.sasa import elements_of
 from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static, choose_atoms

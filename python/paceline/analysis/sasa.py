@@ -7,6 +7,7 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
@@ -31,12 +32,6 @@ RADII: dict[str, dict[str, float]] = {
         **{"BR": 1.87, "I": 2.03},
     },
 }
-#: Masses (u) that tell an element where the topology does not, and how near they must be.
-MASSES = {
-    **{"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "NA": 22.990, "MG": 24.305},
-    **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
-}
-NEAR = 0.012
 COMPOUNDS = ("group", "residues", "atoms")
 
 
@@ -216,16 +211,3 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
     if not (np.isfinite(values).all() and (values > 0).all() and (values < 1000).all()):
         raise ValueError("radii must be finite and above 0 Å")
     return values
-
-
-def elements_of(atoms: Any) -> list[str]:
-    """Symbols in capitals; empty where nothing tells the element."""
-    found = [f"{one}".upper() for one in getattr(atoms, "elements", [""] * len(atoms))]
-    if all(found) or not hasattr(atoms, "masses"):
-        return found
-    names, masses = list(MASSES), np.array(list(MASSES.values()))
-    off = np.abs(atoms.masses[:, None] - masses)
-    nearest = off.argmin(axis=1)
-    near = off.min(axis=1) <= NEAR
-    guessed = [names[k] if is_near else "" for k, is_near in zip(nearest, near, strict=True)]
-    return [one or guess for one, guess in zip(found, guessed, strict=True)]

@@ -57,7 +57,7 @@ examples:
   paceline align md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png
 """
 
-#: Atoms of the first group of pairs by default: `paceline.analysis.base.WATER_OXYGENS`.
+#: Atoms of the first group of pairs by default: `paceline.analysis.guess.WATER_OXYGENS`.
 RDF_SELECT = "name OW OH2 or (water and name O)"
 
 SURFACE_EXAMPLES = """\

@@ -1,0 +1,101 @@
+"""Guess kinds of atoms: elements, hydrogens and their donors, acceptors, oxygens of water."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import SelectionError, warn, with_script_advice
+from paceline.transform.compounds import bonds_of
+
+#: Hydrogens that may be donated, as a selection by names and bonds.
+POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
+#: Nitrogens and oxygens that may accept them; no ions.
+POLAR_ACCEPTORS = "name O* N* and bonded all"
+#: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
+WATER_OXYGENS = "name OW OH2 or (water and name O)"
+#: Masses (u) that tell an element where the topology does not, and how near they must be.
+MASSES = {
+    **{"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "NA": 22.990, "MG": 24.305},
+    **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
+}
+NEAR = 0.012
+
+
+def elements_of(atoms: Any) -> list[str]:
+    """Symbols in capitals; empty where nothing tells the element."""
+    found = [f"{one}".upper() for one in getattr(atoms, "elements", [""] * len(atoms))]
+    if all(found) or not hasattr(atoms, "masses"):
+        return found
+    names, masses = list(MASSES), np.array(list(MASSES.values()))
+    off = np.abs(atoms.masses[:, None] - masses)
+    nearest = off.argmin(axis=1)
+    near = off.min(axis=1) <= NEAR
+    guessed = [names[k] if is_near else "" for k, is_near in zip(nearest, near, strict=True)]
+    return [one or guess for one, guess in zip(found, guessed, strict=True)]
+
+
+def donors_of(universe: Any, hydrogens: Any) -> Any:
+    """Find the atom that each hydrogen is bonded to: the first of several."""
+    from MDAnalysis.exceptions import NoDataError
+
+    topology = universe._topology
+    if not (hasattr(topology, "bonds") and len(topology.bonds.values)):
+        error = NoDataError(
+            "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
+            "donors_sel=, or a topology with bonds"
+        )
+        raise with_script_advice(error, ", or guess them (to_guess=['bonds'])")
+    bonds = bonds_of(universe, "HydrogenBondAnalysis")
+    n_atoms = len(universe.atoms)
+    partners = np.full(n_atoms, n_atoms)
+    for here, there in ((0, 1), (1, 0)):
+        np.minimum.at(partners, bonds[:, here], bonds[:, there])
+    found = partners[hydrogens.indices]
+    if (found == n_atoms).any():
+        lonely = hydrogens[found == n_atoms]
+        raise SelectionError(
+            f"HydrogenBondAnalysis: {lonely[0]}, one of {len(lonely)} hydrogens, is bonded to "
+            "no atom; give donors_sel=, or a topology with its bond"
+        )
+    return universe.atoms[found]
+
+
+def warn_of_missed_hydrogens(atomgroup: Any, guessed: str) -> None:
+    """Warn of hydrogens that are bonded to N or O, and that a guess by charges leaves out."""
+    try:
+        polar = atomgroup.select_atoms(POLAR_HYDROGENS)
+    except AttributeError:  # no bonds, or no names
+        return
+    missed = polar - atomgroup.select_atoms(guessed)
+    if len(missed):
+        one, charge = missed[0], max(missed.charges)
+        warn(
+            f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
+            f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
+            f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
+            f"their bonds are missed. Choose hydrogens by {POLAR_HYDROGENS!r}"
+        )
+
+
+def warn_of_missed_acceptors(atomgroup: Any, guessed: str) -> None:
+    """Warn of oxygens, but for ethers, that a guess by charges leaves out."""
+    universe = atomgroup.universe
+    try:
+        oxygens = atomgroup.select_atoms("name O* and bonded all")
+        bonds = np.array(universe._topology.bonds.values, dtype=np.int64).reshape(-1, 2)
+    except AttributeError:  # no bonds, or no names
+        return
+    n_heavy, is_heavy = np.zeros(len(universe.atoms), np.int64), universe.atoms.masses > 1.1
+    for here, there in ((0, 1), (1, 0)):
+        np.add.at(n_heavy, bonds[:, here], is_heavy[bonds[:, there]])
+    oxygens = oxygens[n_heavy[oxygens.indices] < 2]
+    missed = oxygens - atomgroup.select_atoms(guessed)
+    if len(missed):
+        one, charge = missed[0], min(missed.charges)
+        warn(
+            f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
+            f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
+            "e, as in OPLS's force fields and in four-site water, and are not guessed as "
+            "acceptors (below -0.5 e): their bonds are missed. Choose them by "
+            f"acceptors_sel={POLAR_ACCEPTORS!r}"
+        )
