@@ -41,7 +41,7 @@ from MDAnalysisTests.datafiles import (
 
 import paceline
 from paceline.__main__ import main
-from paceline._util.script import run_script
+from paceline._util.launcher import run_script
 from paceline.analysis.gnm import GNMAnalysis
 from paceline.backends import processes
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError

@@ -22,8 +22,7 @@ from importlib import metadata
 from pathlib import Path
 
 from paceline._util.files import new_file
-from paceline._util.launcher import launched
-from paceline._util.script import BAD_ARGUMENTS, run_script
+from paceline._util.launcher import BAD_ARGUMENTS, launched, run_script
 
 _WITH_VALUE = ("-j", "--workers")
 

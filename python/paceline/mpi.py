@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from paceline._util.script import BAD_ARGUMENTS, run_script
+from paceline._util.launcher import BAD_ARGUMENTS, run_script
 from paceline.backends.mpi import run_on_first_rank
 
 USAGE = "usage: mpirun -n N python -m paceline.mpi script.py [arguments of the script]"

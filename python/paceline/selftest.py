@@ -26,14 +26,13 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.digest import digest
-from paceline._util.launcher import launched
+from paceline._util.launcher import BAD_ARGUMENTS, FAILED, launched
 from paceline._util.machine import (
     available_cpus,
     describe_machine,
     describe_system,
     describe_versions,
 )
-from paceline._util.script import BAD_ARGUMENTS, FAILED
 from paceline._util.system import WINDOWS
 
 #: Residues of the chain, each of N, CA, C and O, and frames.

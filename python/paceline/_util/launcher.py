@@ -1,8 +1,8 @@
-"""Detect what launched this process (`mpirun`, `srun`, nothing), and load the MPI that fits."""
+"""Detect what launched this process (`mpirun`, `srun`, nothing), load its MPI, run its script."""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paceline._util.system import WINDOWS
@@ -27,6 +27,8 @@ INSTALL = (
     'install mpi4py and an MPI: pip install "paceline[mpi]" mpich, or on a cluster '
     '"paceline[mpi]" beside the MPI that its mpirun belongs to'
 )
+#: Exit statuses: an error in the script, in the arguments, and Ctrl-C.
+FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
@@ -129,3 +131,38 @@ def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
     """
     asked = environment.get("SLURM_CPUS_PER_TASK", "")
     return max(1, int(asked)) if asked.isdigit() else 1
+
+
+def run_script(argv: Sequence[str], *, module: bool = False) -> int:
+    """Run a script with its arguments, or a module by its name; return the exit status."""
+    import runpy  # not at the top: `paceline --help` loads this module
+
+    sys.argv = list(argv)
+    try:
+        if module:
+            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("paceline: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BaseException as error:
+        _print_from_script(error, argv[0])
+        return FAILED
+    return 0
+
+
+def _print_from_script(error: BaseException, script: str) -> None:
+    """Print a traceback as if Python had run the script itself."""
+    import traceback
+
+    inner = error.__traceback__
+    while inner is not None and inner.tb_frame.f_code.co_filename != script:
+        inner = inner.tb_next
+    # An error before its first line: it cannot be read, say.
+    traceback.print_exception(error.with_traceback(inner))
