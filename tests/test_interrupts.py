@@ -17,8 +17,8 @@ from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
 from paceline.cli.command_line import _parser
 from paceline.cli.parser import resolve_files
-from paceline.scaling import launch
-from paceline.scaling.launch import run_command
+from paceline.scaling import measure
+from paceline.scaling.measure import run_command
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def processes(monkeypatch):
 
 def test_no_process_is_left(processes, monkeypatch):
     script = "echo said >&2; echo 7"
-    monkeypatch.setattr(launch, "PROGRAM", ("/bin/sh", "-c", script))
+    monkeypatch.setattr(measure, "PROGRAM", ("/bin/sh", "-c", script))
 
     def work():
         with Stopping():

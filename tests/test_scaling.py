@@ -23,14 +23,15 @@ from paceline.cli.performance_commands import counts
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
 from paceline.scaling.figure import draw_runs, save_figure
-from paceline.scaling.launch import find_launcher, run_command
-from paceline.scaling.run_statistics import (
+from paceline.scaling.measure import (
     PARTS,
     ScalingRun,
     Statistics,
     column_of,
+    find_launcher,
     points,
     quantities,
+    run_command,
     save_runs,
 )
 from paceline.timing import Timings

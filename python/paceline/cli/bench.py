@@ -28,16 +28,20 @@ from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT
 from paceline.performance.number_format import aligned
-from paceline.scaling.launch import Cold, Copies, Warm, find_launcher, run_command
-from paceline.scaling.run_statistics import (
+from paceline.scaling.measure import (
     COMMAND,
     TOTAL,
+    Cold,
+    Copies,
     Point,
     ScalingRun,
     Statistics,
+    Warm,
     column_of,
+    find_launcher,
     points,
     quantities,
+    run_command,
     save_runs,
 )
 from paceline.trajectory.open import files_named

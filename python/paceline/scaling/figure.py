@@ -21,8 +21,7 @@ from paceline.performance.components import (
     WAIT,
     Component,
 )
-from paceline.scaling.predict import Prediction
-from paceline.scaling.run_statistics import (
+from paceline.scaling.measure import (
     COMMAND,
     TOTAL,
     Point,
@@ -31,6 +30,7 @@ from paceline.scaling.run_statistics import (
     column_of,
     points,
 )
+from paceline.scaling.predict import Prediction
 
 #: Waiting, light in reports, is darker here, where it is a line.
 _WAIT = replace(WAIT, colour="#5b6770")
