@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 from paceline._util.signals import Stopping
 from paceline._util.system import NO_LINK
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, UnwritableError
 
 #: Bytes in a unit of size.
 SIZES = {
@@ -276,6 +276,15 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
         if error.filename is None or named.startswith(_temporary_prefix(path)):
             error.filename = os.fspath(path)
         raise
+
+
+@contextlib.contextmanager
+def naming_file(path: str | os.PathLike) -> Iterator[None]:
+    """Name the file in an encoder's errors, which know none."""
+    try:
+        yield
+    except UnwritableError as error:
+        raise UnwritableError(f"{os.fspath(path)}: {error}") from None
 
 
 def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:

@@ -1,6 +1,5 @@
 """Write an H5MD file in another layout: the same numbers, and everything else as it was."""
 
-import contextlib
 import math
 import os
 import shlex
@@ -18,10 +17,11 @@ import numpy as np
 
 from paceline import _core
 from paceline._core import __version__
+from paceline._util.files import naming_file
 from paceline._util.machine import current_command
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
-from paceline.errors import UnsupportedError, UnwritableError
+from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import (
     DEFLATE,
     FLETCHER32,
@@ -148,7 +148,7 @@ def repack(
             new_hdf5(target, overwrite=overwrite or output is None, align=align) as made,
             ThreadPoolExecutor(n_workers, thread_name_prefix="paceline-repack") as pool,
             Progress(n_bytes, unit="byte", show=progress) as bar,
-            _naming(path),
+            naming_file(path),
         ):
             if not os.path.exists(target):
                 shutil.copymode(path, made.path)
@@ -165,15 +165,6 @@ def repack(
         Gain(name, (old[0], new[0]), (old[1], new[1]))
         for name, old, new in zip(rewrites, before, after, strict=True)
     ]
-
-
-@contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Name the file in an encoder's errors."""
-    try:
-        yield
-    except UnwritableError as error:
-        raise UnwritableError(f"{path}: {error}") from None
 
 
 def _found(file: File) -> list[Array]:

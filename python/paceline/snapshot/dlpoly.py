@@ -1,14 +1,13 @@
 """Text snapshots of DL_POLY: CONFIG or REVCON, of one configuration, and HISTORY, of a series."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import check_output
+from paceline._util.files import check_output, naming_file
 from paceline.block import field_bits
-from paceline.errors import UnsupportedError, UnwritableError
+from paceline.errors import UnsupportedError
 from paceline.snapshot.output import (
     Container,
     Contents,
@@ -21,8 +20,6 @@ from paceline.snapshot.output import (
     Settings,
     check_atom_count,
 )
-
-Made = TypeVar("Made")
 
 #: Bytes of a record, with its line feed, and of an atom's name.
 RECORD, NAME = 73, 8
@@ -53,15 +50,13 @@ class Config(Container):
     def place(self, contents: Contents, heading: Heading) -> Place:
         """Create a new file."""
         path = self._settings.path
-        self._head = _naming(
-            path,
-            lambda: _core.dlpoly_config_head(
+        with naming_file(path):
+            self._head = _core.dlpoly_config_head(
                 self._settings.title,
                 self._settings.n_atoms,
                 field_bits(contents.fields),
                 **_frame_info(self._settings, heading),
-            ),
-        )
+            )
         self._output = Output.new(path)
         return Place(self._output.name, (len(self._head),))
 
@@ -96,31 +91,29 @@ class History(FrameSeries):
     _frame_head: int
 
     def _head(self, contents: Contents, heading: Heading) -> bytes:
-        self._imcon = _naming(self._settings.path, lambda: _core.dlpoly_imcon(_rows(heading.cell)))
+        with naming_file(self._settings.path):
+            self._imcon = _core.dlpoly_imcon(_rows(heading.cell))
         self._atom_size = RECORD * (1 + len(contents.fields))
         return self._head_of(contents, 0)
 
     def _head_of(self, contents: Contents, n_frames: int) -> bytes:
-        return _naming(
-            self._settings.path,
-            lambda: _core.dlpoly_history_head(
+        with naming_file(self._settings.path):
+            head = _core.dlpoly_history_head(
                 self._settings.title,
                 self._settings.n_atoms,
                 field_bits(contents.fields),
                 imcon=self._imcon,
                 n_frames=n_frames,
-            ),
-        )
+            )
+        return head
 
     def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
-        head = _naming(
-            self._settings.path,
-            lambda: _core.dlpoly_frame_head(
+        with naming_file(self._settings.path):
+            head = _core.dlpoly_frame_head(
                 self._settings.n_atoms,
                 field_bits(contents.fields),
                 **_frame_info(self._settings, heading),
-            ),
-        )
+            )
         start = self._end + len(head)
         end = start + self._settings.n_atoms * self._atom_size
         return FrameOffsets((start,), [(self._end, head)], end)
@@ -192,11 +185,3 @@ def _frame_info(settings: Settings, heading: Heading) -> dict[str, Any]:
         "time": heading.time,
         "cell": _rows(heading.cell),
     }
-
-
-def _naming(path: str, make: Callable[[], Made]) -> Made:
-    """Name the file in an error of the core."""
-    try:
-        return make()
-    except UnwritableError as error:
-        raise UnwritableError(f"{path}: {error}") from None

@@ -5,12 +5,12 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from paceline import _core
-from paceline._util.files import writing_to
+from paceline._util.files import naming_file, writing_to
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot.local_atoms import (
     STATIC_PROPERTIES,
@@ -144,7 +144,7 @@ class WriteSession:
         with errors.abort_on_lone_error():
             keys = errors.share(key)
             assert atoms is not None
-            with errors.same_on_all(), self._naming():
+            with errors.same_on_all(), naming_file(self.path):
                 check_agreement(keys)
             with errors.same_on_all():
                 contents = Contents(atoms.fields, atoms.heading.cell is not None)
@@ -156,7 +156,7 @@ class WriteSession:
             if not self._options.format.in_lines:
                 encoded = atoms.without(*STATIC_PROPERTIES)
             n_atoms = self._options.settings.n_atoms
-            with errors.same_on_all(), self._naming():
+            with errors.same_on_all(), naming_file(self.path):
                 _core.check_snapshot(errors.comm, coding, n_atoms, encoded.for_core())
             try:
                 self._write_checked(atoms, encoded, contents, coding)
@@ -164,18 +164,10 @@ class WriteSession:
                 self._cut_back()
                 raise
 
-    @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Name the file in an error that does not."""
-        try:
-            yield
-        except UnwritableError as error:
-            raise UnwritableError(f"{self.path}: {error}") from None
-
     def _coding(self, contents: Contents) -> "_core.SnapshotFormat":
         """Return the encoder of atoms."""
         if contents not in self._codings:
-            with self._naming():
+            with naming_file(self.path):
                 self._codings[contents] = self._options.format.coding(contents.fields, self._double)
         return self._codings[contents]
 

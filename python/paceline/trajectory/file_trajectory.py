@@ -101,6 +101,16 @@ def open(
     return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
 
 
+def describe_trajectory(trajectory: Any) -> str:
+    """Describe an open trajectory in one line, for its `repr`."""
+    files = trajectory.filenames
+    more = f"and {len(files) - 1} more " if len(files) > 1 else ""
+    return (
+        f"<{type(trajectory).__name__} {files[0]} {more}"
+        f"with {trajectory.n_frames} frames of {trajectory.n_atoms} atoms>"
+    )
+
+
 def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
     """Read frames alone that could not be read among others, so that each raises its error."""
     try:
@@ -270,11 +280,7 @@ class FileTrajectory(Trajectory):
         return FrameSequence(self, self._numbers(frames))
 
     def __repr__(self) -> str:
-        more = len(self.filenames) - 1
-        return (
-            f"<{type(self).__name__} {self.filenames[0]} {f'and {more} more ' if more else ''}"
-            f"with {self.n_frames} frames of {self.n_atoms} atoms>"
-        )
+        return describe_trajectory(self)
 
     def __getstate__(self) -> dict[str, Any]:
         of_process = ("_frame_reading", "_loops")

@@ -29,7 +29,7 @@ from paceline.errors import (
 )
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.file_trajectory import FileTrajectory
+from paceline.trajectory.file_trajectory import FileTrajectory, describe_trajectory
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
 from paceline.trajectory.read_ahead import ReadAhead
 from paceline.trajectory.source import (
@@ -474,11 +474,7 @@ class Reader(ReaderBase):
         return writer(filename, n_atoms=n_atoms, **kwargs)
 
     def __repr__(self) -> str:
-        more = len(self.filenames) - 1
-        return (
-            f"<{type(self).__name__} {self.filenames[0]} {f'and {more} more ' if more else ''}"
-            f"with {self.n_frames} frames of {self.n_atoms} atoms>"
-        )
+        return describe_trajectory(self)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
