@@ -16,6 +16,7 @@ from scipy.spatial.transform import Rotation
 import paceline
 from paceline import checkpoint
 from paceline.analysis import diffusionmap as ours
+from paceline.analysis import tiles
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
 from paceline.errors import (
@@ -287,7 +288,7 @@ def test_parts_are_sent_where_a_file_has_no_room(ca, superposed, monkeypatch):
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(parts, "allocate", full)
-    monkeypatch.setattr(ours, "allocate_results", np.empty)
+    monkeypatch.setattr(tiles, "allocate_results", np.empty)
     found = matrix(ca, Processes(2), superposition=True)
     np.testing.assert_array_equal(found, superposed)
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.diffusionmap import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table
+from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
 from paceline.errors import SelectionError
 from paceline.schedule.parts import allocate_results

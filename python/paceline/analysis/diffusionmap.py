@@ -1,40 +1,26 @@
-"""RMSDs between frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap.
+"""RMSDs between frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap."""
 
-The matrix is computed in tiles: squares of pairs of frames, of the positions that one pass over the
-frames has collected.
-"""
-
-import math
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from paceline import _core
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
-from paceline.block import Block
+from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
 from paceline.errors import NotRunError, SelectionError, UnsupportedError
-from paceline.schedule.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
 
-#: Frames along an edge of a tile, at most and at least.
-TILE, SMALLEST_TILE = 256, 32
-#: Positions of the frames along an edge, at most, bytes.
-TILE_BYTES = 8 * 2**20
 #: Frames along an edge of a figure, at most.
 DRAWN = 1000
 #: Rows of a matrix whose means are computed at a time.
 ROWS = 256
 #: Coordinates in the table of a diffusion map, if no number is given.
 COORDINATES = 10
-
-Metric = Callable[..., float]
 
 
 class DistanceMatrix(AnalysisBase):
@@ -173,15 +159,15 @@ class DistanceMatrix(AnalysisBase):
 
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Compare pairs of frames."""
-        worker: PairRmsds | _PairMetrics
+        worker: PairRmsds | PairMetrics
         if self._metric is None:
             worker = PairRmsds(len(self.atoms), self._relative, self.superposition, self._cutoff)
         else:
             weights = self.atoms.masses if isinstance(self._weights, str) else self._weights
-            worker = _PairMetrics(self._metric, weights, self._cutoff)
+            worker = PairMetrics(self._metric, weights, self._cutoff)
         return Tiles(value, worker, self.dtype, condensed=self.condensed)
 
-    def finish(self, value: "Tiles") -> None:
+    def finish(self, value: Tiles) -> None:
         """Take the matrix."""
         self._calculated = True
         table = None
@@ -202,158 +188,6 @@ def _is_rmsd(metric: Any) -> bool:
     """True for MDAnalysis's default."""
     name = getattr(metric, "__module__", ""), getattr(metric, "__name__", "")
     return metric is None or name == ("MDAnalysis.analysis.rms", "rmsd")
-
-
-class Positions:
-    """Worker's half that collects positions."""
-
-    returns_new = True  # a block is decoded into arrays of its own
-
-    def compute(self, block: Block) -> np.ndarray:
-        """Return positions, shape (n_frames, n_atoms, 3)."""
-        return block.positions
-
-
-class PairRmsds:
-    """Worker's half: the RMSDs of the frames of two parts."""
-
-    def __init__(
-        self, n_atoms: int, weights: np.ndarray | None, superposition: bool, cutoff: float
-    ):
-        self._arguments, self._superposition = (n_atoms, weights), superposition
-        self._cutoff = cutoff
-        self._kernel: _core.PairRmsd | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kernel": None}
-
-    def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances of each frame of one part from each of the other one."""
-        if self._kernel is None:
-            self._kernel = _core.PairRmsd(*self._arguments, superposition=self._superposition)
-        first, second = np.ascontiguousarray(first), np.ascontiguousarray(second)
-        return (_tile(self._kernel.compute(first, second), self._cutoff, size),)
-
-
-class _PairMetrics:
-    """Worker's half: the distances of the frames of two parts by a user's function."""
-
-    def __init__(self, metric: Metric, weights: Any, cutoff: float):
-        self._metric, self._weights, self._cutoff = metric, weights, cutoff
-
-    def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances of each frame of one part from each of the other one."""
-        found = np.full((len(first), len(second)), np.nan)
-        rows, columns = (np.flatnonzero(~left_out(some)) for some in (first, second))
-        for i in rows:
-            for j in columns:
-                # Each call gets arrays of its own, which it may change.
-                pair = first[i].astype(np.float64), second[j].astype(np.float64)
-                # A number: what a function without return gives would be NaN.
-                found[i, j] = float(self._metric(*pair, weights=self._weights))
-        return (_tile(found, self._cutoff, size),)
-
-
-def _tile(distances: np.ndarray, cutoff: float, size: int) -> np.ndarray:
-    """Fill a tile of a certain size."""
-    distances[distances <= cutoff] = 0
-    if distances.shape == (size, size):
-        return distances
-    tile = np.zeros((size, size))
-    tile[: distances.shape[0], : distances.shape[1]] = distances
-    return tile
-
-
-class TileParts:
-    """Parts of all pairs of frames: tiles on and above the diagonal of their matrix."""
-
-    def __init__(self, rows: np.ndarray, worker: Any):
-        self.rows, self.worker = rows, worker
-        self.size = tile_size(len(rows), rows.nbytes // len(rows))
-        edge = -(-len(rows) // self.size)
-        self._tiles = [(i, j) for i in range(edge) for j in range(i, edge)]
-        self.n_parts = len(self._tiles)
-
-    def frames(self, number: int) -> tuple[slice, slice]:
-        """Frames of the rows and columns of a tile."""
-        first, second = (
-            slice(k * self.size, min((k + 1) * self.size, len(self.rows)))
-            for k in self._tiles[number]
-        )
-        return first, second
-
-    def describe(self, number: int, frames: np.ndarray) -> str:
-        """Name the frames of a tile, in error messages."""
-        parts = (frames[some] for some in self.frames(number))
-        first, second = (f"{some[0]} to {some[-1]}" for some in parts)
-        return f"pairs of frames {first}" + ("" if first == second else f" with {second}")
-
-    def arguments(self, number: int) -> tuple[Any, ...]:
-        """Size of a tile, and positions of the frames of its rows and columns."""
-        first, second = self.frames(number)
-        return self.size, self.rows[first], self.rows[second]
-
-
-class Tiles(TileParts):
-    """Parts of a symmetric matrix of all pairs of frames.
-
-    Attributes
-    ----------
-    matrix : numpy.ndarray
-        Shape (n, n), or (n (n - 1) / 2,) if it is condensed.
-    """
-
-    def __init__(self, rows: np.ndarray, worker: Any, dtype: np.dtype, *, condensed: bool):
-        super().__init__(rows, worker)
-        self._condensed = condensed
-        self._n = n = len(rows)
-        shape = (n * (n - 1) // 2,) if condensed else (n, n)
-        self.matrix = allocate_results(shape, dtype)
-
-    def put(self, number: int, *values: np.ndarray) -> None:
-        """Put a tile in its places."""
-        (tile,) = values
-        first, second = self.frames(number)
-        tile = np.ascontiguousarray(tile[: first.stop - first.start, : second.stop - second.start])
-        if first == second and not self._condensed:
-            tile = np.triu(tile, 1)
-            tile = tile + tile.T
-            np.fill_diagonal(tile, np.where(left_out(self.rows[first]), np.nan, 0.0))
-        _core.put_tile(self.matrix, self._n, tile, first.start, second.start)
-
-    def get(self, number: int) -> tuple[np.ndarray]:
-        """Return a tile that was put."""
-        first, second = self.frames(number)
-        tile = np.zeros((self.size, self.size))
-        if self._condensed:
-            for row, (pairs, columns) in enumerate(self._pairs(first, second)):
-                tile[row, columns] = self.matrix[pairs]
-        else:
-            tile[: first.stop - first.start, : second.stop - second.start] = self.matrix[
-                first, second
-            ]
-        return (tile,)
-
-    def _pairs(self, first: slice, second: slice) -> Iterator[tuple[slice, slice]]:
-        """Yield, for each row of a tile, its pairs in the condensed matrix and its columns."""
-        for row in range(first.start, first.stop):
-            begin = max(second.start, row + 1)
-            before = row * self._n - row * (row + 1) // 2 - row - 1
-            pairs = slice(before + begin, before + max(begin, second.stop))
-            yield pairs, slice(begin - second.start, max(begin, second.stop) - second.start)
-
-
-def tile_size(n_frames: int, frame_bytes: int) -> int:
-    """Choose the frames along an edge of a tile, by the frames alone.
-
-    Examples
-    --------
-    >>> tile_size(98, 12 * 214), tile_size(50_000, 12 * 214), tile_size(50_000, 12 * 50_000)
-    (32, 256, 32)
-    """
-    few = SMALLEST_TILE * math.ceil(n_frames / (8 * SMALLEST_TILE))
-    held = TILE_BYTES // frame_bytes // SMALLEST_TILE * SMALLEST_TILE
-    return max(SMALLEST_TILE, min(TILE, few, held))
 
 
 def _table(
@@ -386,11 +220,6 @@ def _edges(places: np.ndarray) -> np.ndarray:
         return places[0] + np.array([-0.5, 0.5])
     middles = (places[1:] + places[:-1]) / 2
     return np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
-
-
-def left_out(frames: np.ndarray) -> np.ndarray:
-    """True for frames with a number that is NaN."""
-    return np.isnan(frames).any(axis=tuple(range(1, frames.ndim)))
 
 
 class DiffusionMap:
