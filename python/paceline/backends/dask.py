@@ -25,6 +25,7 @@ from paceline.backends.dask_cluster import keep_cluster, take_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.records import DuplicateAttempt, host_of
+from paceline.schedule.pickled_jobs import PickledJob, pickle_jobs
 from paceline.schedule.scheduler import (
     Scheduler,
     TaskBatcher,
@@ -32,7 +33,7 @@ from paceline.schedule.scheduler import (
     late_attempts,
 )
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, TaskBatch
-from paceline.schedule.worker import PickledJob, Worker, pickle_jobs, run_batch
+from paceline.schedule.worker import Worker, run_batch
 
 #: Batches submitted to the cluster at a time, for each of its threads: none waits for the next one.
 AHEAD = 2

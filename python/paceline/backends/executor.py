@@ -10,6 +10,7 @@ from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import PacelineError, WorkerError
 from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
 from paceline.schedule.scheduler import (
     Scheduler,
     TaskBatcher,
@@ -17,7 +18,6 @@ from paceline.schedule.scheduler import (
     late_attempts,
 )
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, TaskBatch
-from paceline.schedule.worker import AttemptLog, PickledJob, pickle_jobs, run_pickled
 
 #: Shortest time of a batch, seconds: a worker of loky's waits 1.5 ms for its next one, and 11 % of
 #: the time where it was given single blocks of 14 ms.

@@ -27,9 +27,9 @@ from paceline.backends.mdanalysis import (
 )
 from paceline.errors import PacelineWarning
 from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.pickled_jobs import pickle_jobs
 from paceline.schedule.scheduler import Scheduler, TaskBatcher, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionTask
-from paceline.schedule.worker import pickle_jobs
 
 #: Time that a worker has to end a block that others have done, seconds.
 GRACE = 0.1

@@ -3,26 +3,19 @@
 Decoded frames may stay in its process from one stage of a run to the next.
 """
 
-import contextlib
-import copy
 import os
-import shutil
 import socket
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
 import numpy as np
 
 from paceline._util.machine import free_memory_fraction
-from paceline._util.system import PLAIN
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer
 from paceline.errors import (
     AnalysisError,
@@ -184,7 +177,7 @@ class Worker:
         if number != self._number:
             job = self._job_of(number)
             if isinstance(job, FunctionJob):
-                self._function_job, self._function = job, _unpickle(job.function)
+                self._function_job, self._function = job, unpickle(job.function)
             else:
                 self._job, self._reader = job, job.source.open()
                 self._cache = FrameCache.of(job.caching) if job.caching else None
@@ -521,112 +514,8 @@ def _run_subtree(worker: Worker, job: Job, level: int, tasks: Sequence[Task]) ->
     return merge_results(job, level, halves)
 
 
-class PickledJob:
-    """A job that is pickled once, and opened once per worker.
-
-    `key` identifies the job on a worker; `data` is the pickle, empty where only the key is sent.
-    """
-
-    def __init__(self, job: AnyJob):
-        self.key = uuid.uuid4().hex
-        self.data = cloudpickle.dumps(job)
-
-    def key_alone(self) -> Self:
-        """Make a copy without the data, for a worker that may have the job already."""
-        other = copy.copy(self)
-        other.data = b""
-        return other
-
-    def open(self) -> AnyJob:
-        """Unpickle the job.
-
-        Raises
-        ------
-        WorkerError
-            It cannot be unpickled here.
-        """
-        return _unpickle(self.data)
-
-
-def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
-    """Pickle jobs for the workers of a backend, which error messages name.
-
-    Raises
-    ------
-    WorkerError
-        A job cannot be pickled.
-    """
-    try:
-        return [PickledJob(job) for job in jobs]
-    except Exception as error:  # pickling runs code of every object's own
-        raise WorkerError(
-            f"an analysis cannot be sent to the workers of {backend}: {error}; "
-            "backend='threads' sends nothing"
-        ) from error
-
-
-class AttemptLog:
-    """Names the workers of attempts that never come: each notes which one it began last.
-
-    Workers of other hosts find no such folder, and note nothing.
-    """
-
-    def __init__(self) -> None:
-        self.folder = ""
-        with contextlib.suppress(OSError):
-            self.folder = tempfile.mkdtemp(prefix="paceline-attempts-")
-
-    def read(self) -> dict[int, tuple[str, int]]:
-        """Get the worker of each worker's last attempt, and when it began, ns."""
-        found = {}
-        for path in Path(self.folder).iterdir() if self.folder else ():
-            # A full disk may have cut it.
-            with contextlib.suppress(OSError, ValueError):
-                attempt, begun = map(int, path.read_text(encoding="utf-8").split())
-                found[attempt] = path.name.replace("~", ":"), begun
-        return found
-
-    def close(self) -> None:
-        """Remove the folder."""
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def note_attempt(folder: str, attempt: int) -> None:
-    """Note the attempt that the calling thread begins, in the folder of an `AttemptLog`."""
-    # Of one length, since emptying a file before each note takes ten times as long.
-    note = f"{attempt:20d} {time.monotonic_ns():20d}".encode()
-    name = thread_name().replace(":", "~")  # no file of Windows has a colon in its name
-    with contextlib.suppress(OSError):
-        file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | PLAIN, 0o600)
-        try:
-            os.write(file, note)
-        finally:
-            os.close(file)
-
-
-_local = threading.local()
-
-
-def run_pickled(
-    pickled: PickledJob, batch: TaskBatch, notes: str, attempt: int
-) -> BlockResult | None:
-    """Run a batch in this thread of this process; None if the job is not here.
-
-    The attempt is noted in the folder `notes` of an `AttemptLog`, if there is one.
-    """
-    if notes:
-        note_attempt(notes, attempt)
-    if getattr(_local, "key", None) != pickled.key:
-        if not pickled.data:
-            return None
-        job = pickled.open()
-        _local.worker, _local.job = Worker(lambda _: job), job
-        _local.key = pickled.key
-    return run_batch(_local.worker, _local.job, batch)
-
-
-def _unpickle(data: bytes) -> Any:
+def unpickle(data: bytes) -> Any:
+    """Load what was sent to a worker; raise `WorkerError` where that is impossible."""
     try:
         return cloudpickle.loads(data)
     except PacelineError:

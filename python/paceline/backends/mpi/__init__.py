@@ -20,8 +20,8 @@ from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.pickled_jobs import pickle_jobs
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
-from paceline.schedule.worker import pickle_jobs
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
