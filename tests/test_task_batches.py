@@ -13,7 +13,7 @@ from helpers.waiting import PATIENCE
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import threads
-from paceline.backends.executor import run_batches
+from paceline.backends.processes import run_batches
 from paceline.backends.threads import Threads
 from paceline.schedule import scheduler
 from paceline.schedule.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher

@@ -9,9 +9,8 @@ from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.backends.dask import Dask
-from paceline.backends.executor import Pool
 from paceline.backends.mpi import MPI, active_session
-from paceline.backends.processes import Adaptive, Processes
+from paceline.backends.processes import Adaptive, Pool, Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads
 
