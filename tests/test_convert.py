@@ -18,7 +18,6 @@ from helpers.disks import full_disk
 from helpers.waiting import PATIENCE
 
 import paceline
-import paceline.writers.frames
 import paceline.writers.h5md
 from paceline import cli
 from paceline.analysis.rms import RMSD
@@ -31,7 +30,7 @@ from paceline.errors import (
     UnwritableError,
 )
 from paceline.trajectory.open import open_file
-from paceline.writers import receivers
+from paceline.writers import frames as frame_files
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
@@ -233,17 +232,20 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
     expected = tmp_path / "expected.xtc"
     write(atoms, expected, backend="serial")
     encoded = expected.read_bytes()
-    monkeypatch.setattr(receivers, "WAITING", 100_000)
+    monkeypatch.setattr(frame_files, "WAITING", 100_000)
     with (
         open(tmp_path / "out", "wb") as file,
-        receivers.OrderedReceiver(
+        frame_files.OrderedReceiver(
             str(tmp_path / "out"), lambda block: file.write(block.data)
         ) as blocks,
     ):
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
-            blocks.add(number, receivers.EncodedBlock(number, data, *3 * [np.array([number])]))
+            blocks.add(
+                number,
+                frame_files.EncodedBlock(number, data, *3 * [np.array([number])]),
+            )
         np.testing.assert_array_equal(blocks.time_axis()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
 
@@ -264,9 +266,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     write(ca, tmp_path / f"expected{ending}")
     expected = (tmp_path / f"expected{ending}").read_bytes()
     writer = (
-        paceline.writers.h5md.EncodeInPlace
-        if ending == ".h5md"
-        else paceline.writers.frames._EncodeInPlace
+        paceline.writers.h5md.EncodeInPlace if ending == ".h5md" else frame_files._EncodeInPlace
     )
     compute = writer.compute_block
     released, left, times = threading.Event(), threading.Event(), []
@@ -297,11 +297,13 @@ def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch)
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / "expected.dcd")
     names = map(str, itertools.count())
-    monkeypatch.setattr(paceline.writers.frames.socket, "gethostname", lambda: next(names))
+    monkeypatch.setattr(frame_files.socket, "gethostname", lambda: next(names))
     sent = []
-    add = receivers.BlockReceiver.add
+    add = frame_files.BlockReceiver.add
     monkeypatch.setattr(
-        receivers.BlockReceiver, "add", lambda *args: (sent.append(len(args[2].data)), add(*args))
+        frame_files.BlockReceiver,
+        "add",
+        lambda *args: (sent.append(len(args[2].data)), add(*args)),
     )
     write(ca, tmp_path / "found.dcd", n_workers=2, block_frames=16)
     found = (tmp_path / "found.dcd").read_bytes()

@@ -16,9 +16,8 @@ from paceline.block import FIELDS
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory import source
-from paceline.writers.frames import FrameFile
+from paceline.writers.frames import FrameFile, FramesToWrite, Target
 from paceline.writers.h5md import H5MDFile
-from paceline.writers.receivers import FramesToWrite, Target
 
 
 class OutputFormat(NamedTuple):
