@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
-from paceline.hdf5 import amber, gromacs_topology, h5md, mdtraj
+from paceline.hdf5 import amber, h5md, mdtraj
 from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.file import Array, File
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.topology import SystemTopology, read_h5md_topology
+from paceline.hdf5.topology import SystemTopology, read_gromacs_topology, read_h5md_topology
 from paceline.hdf5.units import Units, units_given
 
 #: Most datasets that an error names.
@@ -144,7 +144,7 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
             f"{file.path}: it tells nothing of its atoms; name a topology file before it"
         )
     particles = h5md.Particles(file, group)
-    found = gromacs_topology.read_topology(file, particles.n_atoms)
+    found = read_gromacs_topology(file, particles.n_atoms)
     return read_h5md_topology(particles) if found is None else found
 
 

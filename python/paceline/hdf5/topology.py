@@ -1,4 +1,4 @@
-"""Topologies in HDF5 files as plain data, and columns of atom properties."""
+"""Topologies in HDF5 files as plain data, GROMACS's among them; columns of atom properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
 from paceline.hdf5.elements import SampledElement, match_rows
-from paceline.hdf5.file import Array, File, damaged
+from paceline.hdf5.file import Array, File, Group, damaged
 from paceline.hdf5.h5md import Particles
 from paceline.hdf5.units import factor_of
 
@@ -22,6 +22,12 @@ _OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
 WIDTH = 8
 #: H5MD's name of numbers that are read a part at a time.
 _NUMBERS = {"masses": "mass", "charges": "charge"}
+#: Group of GROMACS's module.
+GROMACS_MODULE = "h5md/modules/gromacs_topology"
+#: Major version of it that is read.
+_MAJOR = 0
+#: Prefix of GROMACS's names of molecules that pdb2gmx made of chains.
+_GROMACS_CHAIN = "Protein_chain_"
 
 
 @dataclass(frozen=True)
@@ -342,3 +348,173 @@ def _characters(array: Array, names: np.ndarray) -> np.ndarray:
             f"{array.file.path}: {array.name}: expected names in ASCII, found another character"
         )
     return codes
+
+
+@dataclass(frozen=True)
+class MoleculeType:
+    """One type of molecules."""
+
+    name: str
+    #: object, (n_atoms,).
+    names: np.ndarray
+    #: int, (n_atoms,): -1 for what is no element, as virtual sites are.
+    atomic_numbers: np.ndarray
+    #: float64, (n_atoms,), u and e.
+    masses: np.ndarray
+    charges: np.ndarray
+    #: int64, (n_atoms,): residue of each atom.
+    residue: np.ndarray
+    #: int64 and object, (n_residues,), as in the input of GROMACS.
+    resids: np.ndarray
+    resnames: np.ndarray
+
+
+def read_gromacs_topology(file: File, n_atoms: int) -> SystemTopology | None:
+    """Read the types of molecules that GROMACS writes, and how many of each; None without them.
+
+    /h5md/modules/gromacs_topology
+        +-- version (0, 1), system_name
+        +-- molecule_block_names, molecule_block_counts: kind and number of molecules of each block
+        /KIND
+            id, mass (u), charge (e), species (atomic number): of each particle
+            particle_name, residue_name: indices into particle_name_table, residue_name_table
+            residue_id: of each particle
+    /connectivity/bonds: pairs of particles of the whole system, counted from 0
+
+    Residues are numbered as in .gro files of GROMACS: a type with several residues keeps the
+    numbers of its input, molecules of one residue are counted on behind the largest of them.
+    Segments are the blocks of molecules, named as MDAnalysis's reader of TPR files does.
+    """
+    module = file.root.group(GROMACS_MODULE)
+    if module is None:
+        return None
+    names, counts = _molecule_blocks(module)
+    kinds = {name: _molecule_type(module, name) for name in dict.fromkeys(names)}
+    described = sum(
+        int(count) * len(kinds[name].names) for name, count in zip(names, counts, strict=True)
+    )
+    if described != n_atoms or (counts < 0).any():
+        raise UnsupportedError(
+            f"{file.path}: {module.name} describes {described} atoms, the trajectory has {n_atoms}"
+        )
+    return _join_molecules([kinds[name] for name in names], counts, _all_bonds(file, n_atoms))
+
+
+def _molecule_blocks(module: Group) -> tuple[list[str], np.ndarray]:
+    """Read type and number of molecules of each block."""
+    path, attrs = module.file.path, module.attrs
+    version = attrs.get("version")
+    if not isinstance(version, np.ndarray) or version.size < 1 or version.ravel()[0] != _MAJOR:
+        raise UnsupportedError(
+            f"{path}: {module.name}: expected a topology of version {_MAJOR}, found {version}; "
+            "give a topology file"
+        )
+    names, counts = attrs.get("molecule_block_names"), attrs.get("molecule_block_counts")
+    names = [names] if isinstance(names, str) else names or []
+    counts = np.atleast_1d(np.asarray(counts))
+    if not names or counts.dtype.kind not in "iu" or counts.shape != (len(names),):
+        raise damaged(
+            path,
+            f"{module.name}, attributes molecule_block_names and molecule_block_counts",
+            "a number for each name",
+            f"{names!r} and {counts.tolist()!r}",
+        )
+    return names, counts
+
+
+def _molecule_type(module: Group, name: str) -> MoleculeType:
+    group = module.group(name)
+    if group is None:
+        raise damaged(module.file.path, module.name, f"a molecule {name!r}", "none")
+    masses = _particle_numbers(group, "mass", None, "fiu").astype(np.float64)
+    n_atoms = len(masses)
+    resids = _particle_numbers(group, "residue_id", n_atoms, "iu").astype(np.int64)
+    resnames = _particle_names(group, "residue_name", n_atoms)
+    begins = (resids[1:] != resids[:-1]) | (resnames[1:] != resnames[:-1])
+    residue = np.concatenate([[0], np.cumsum(begins)])[:n_atoms]
+    first = np.searchsorted(residue, np.arange(residue[-1] + 1 if n_atoms else 0))
+    return MoleculeType(
+        name,
+        _particle_names(group, "particle_name", n_atoms),
+        _particle_numbers(group, "species", n_atoms, "iu"),
+        masses,
+        _particle_numbers(group, "charge", n_atoms, "fiu").astype(np.float64),
+        residue.astype(np.int64),
+        resids[first],
+        resnames[first],
+    )
+
+
+def _particle_numbers(group: Group, name: str, n_atoms: int | None, kinds: str) -> np.ndarray:
+    """Read one number of each particle."""
+    array = group.array(name)
+    wanted = "one" if n_atoms is None else f"{n_atoms}"
+    where = f"{group.name}/{name}"
+    if array is None:
+        raise damaged(group.file.path, where, f"{wanted} of each particle", "nothing")
+    if (
+        array.dtype.kind not in kinds
+        or len(array.shape) != 1
+        or n_atoms not in (None, *array.shape)
+    ):
+        found = f"{array.dtype} of shape {array.shape}"
+        raise damaged(group.file.path, where, f"numbers of {n_atoms or 'all'} particles", found)
+    return array.read()
+
+
+def _particle_names(group: Group, name: str, n_atoms: int) -> np.ndarray:
+    """Read names, which a table holds once each."""
+    places = _particle_numbers(group, name, n_atoms, "iu")
+    table = group.array(f"{name}_table")
+    if table is None or not table.is_text or len(table.shape) != 1:
+        raise damaged(group.file.path, f"{group.name}/{name}_table", "names", "none")
+    if len(places) and not 0 <= places.min() <= places.max() < table.shape[0]:
+        raise damaged(
+            group.file.path,
+            f"{group.name}/{name}",
+            f"places in a table of {table.shape[0]} names",
+            f"{places.min()} to {places.max()}",
+        )
+    return table.read()[places]
+
+
+def _all_bonds(file: File, n_atoms: int) -> np.ndarray | None:
+    array = file.root.array("connectivity/bonds")
+    return None if array is None else read_pairs(array, n_atoms)
+
+
+def _join_molecules(
+    blocks: list[MoleculeType], counts: np.ndarray, bonds: np.ndarray | None
+) -> SystemTopology:
+    """Join the molecules of all blocks, one after another."""
+
+    def of_all(name: str) -> np.ndarray:
+        parts = zip((getattr(kind, name) for kind in blocks), counts, strict=True)
+        return np.concatenate([np.tile(part, count) for part, count in parts])
+
+    n_atoms = np.array([len(kind.names) for kind in blocks])
+    n_residues = np.array([len(kind.resids) for kind in blocks])
+    block_of = np.repeat(np.arange(len(blocks)), counts)
+    residues_of = n_residues[block_of]
+    residues_before = np.cumsum(residues_of) - residues_of
+    resids, alone = of_all("resids"), np.repeat(residues_of == 1, residues_of)
+    resids[alone] = resids[~alone].max(initial=0) + 1 + np.arange(alone.sum())
+    names = np.array([kind.name for kind in blocks], dtype=object)
+    chains = np.array([kind.name.removeprefix(_GROMACS_CHAIN) for kind in blocks], dtype=object)
+    return SystemTopology(
+        {
+            "ids": np.arange(1, (n_atoms * counts).sum() + 1),
+            "chainIDs": np.repeat(chains, n_atoms * counts),
+            **{name: of_all(name) for name in ("names", "atomic_numbers", "masses", "charges")},
+        },
+        of_all("residue") + np.repeat(residues_before, n_atoms[block_of]),
+        {
+            "resids": resids,
+            "resnames": of_all("resnames"),
+            "moltypes": np.repeat(names, n_residues * counts),
+            "molnums": np.repeat(np.arange(len(block_of)), residues_of),
+        },
+        np.repeat(np.arange(len(blocks)), n_residues * counts),
+        np.array([f"seg_{k}_{name}" for k, name in enumerate(names)], dtype=object),
+        bonds,
+    )
