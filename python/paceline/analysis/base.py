@@ -479,6 +479,14 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
     return dt
 
 
+def table_of_counts(
+    analysis: AnalysisBase, name: str, counts: np.ndarray, label: str | None = None
+) -> Table:
+    """Tabulate the records of each frame of the last run: a column `name`, drawn as `label`."""
+    columns = {"frame": analysis.frames, "time (ps)": analysis.times, name: counts}
+    return Table(columns, "time (ps)", {name: name}, label or name, partial=True, counts=[name])
+
+
 def function_name(function: Any) -> str:
     """Name a function of the user's, a part of one, or an object that can be called.
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline.analysis.base import AnalysisBase, check_times, describe_frames
+from paceline.analysis.base import AnalysisBase, check_times, describe_frames, table_of_counts
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -90,11 +90,8 @@ class SelectedAtoms(AnalysisBase):
         counts = self.record_counts(offsets)
         if len(counts) and not len(atoms):
             warn(f"{type(self).__name__}: in no frame are there atoms of {self._described}")
-        columns = {"frame": self.frames, "time (ps)": self.times, "atoms": counts}
         self.results = Results(
-            table=Table(
-                columns, "time (ps)", {"atoms": "atoms"}, "atoms", partial=True, counts=["atoms"]
-            ),
+            table=table_of_counts(self, "atoms", counts),
             provenance=self.record(),
             atoms=atoms.astype(np.int64, copy=False),
             counts=counts,

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
 from paceline.analysis.groups import (
     check_presence,
     mean_survival,
@@ -517,9 +517,8 @@ class HydrogenBondAnalysis(AnalysisBase):
             hbonds = np.empty((0, 6))
         counts = self.record_counts(offsets)
         name = "hydrogen bonds"
-        columns = {"frame": self.frames, "time (ps)": self.times, name: counts}
         self.results = Results(
-            table=Table(columns, "time (ps)", {name: name}, name, partial=True, counts=[name]),
+            table=table_of_counts(self, name, counts),
             provenance=self.record(),
             hbonds=hbonds,
             counts=counts,

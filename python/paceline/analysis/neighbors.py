@@ -5,16 +5,14 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import shared_labels
+from paceline.analysis.base import shared_labels, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.interfaces import PerFrame, Ragged
 from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block, check_refused
-
-#: A pair of atoms: their indices, and the distance between them, Å.
-PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+from paceline.transform.molecules import PAIR
 
 
 class _NearAtoms(GroupsAnalysis):
@@ -123,12 +121,9 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         if pairs.dtype != PAIR:  # no frame could be read
             pairs = np.empty(0, PAIR)
         counts = self.record_counts(offsets)
-        columns = {"frame": self.frames, "time (ps)": self.times, "pairs": counts}
         label = f"pairs within {self.cutoff:g} Å"
         self.results = Results(
-            table=Table(
-                columns, "time (ps)", {"pairs": "pairs"}, label, partial=True, counts=["pairs"]
-            ),
+            table=table_of_counts(self, "pairs", counts, label),
             provenance=self.record(),
             pairs=pairs,
             counts=counts,

@@ -128,8 +128,8 @@ class _Unwrap:
         return describe("unwrap", self.atomgroup, together=together)
 
 
-#: Pair of atoms in contact, as in `paceline.analysis.neighbors`.
-_PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+#: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
+PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
 
 
 #: Distance at which molecules are in contact, Å; where none is, so many times as far, and so on.
@@ -159,7 +159,7 @@ def _contacts(
     _, records, refused = _core.NearPairs(None, first, second, *given).find(
         positions[np.newaxis], cell
     )
-    return records.view(_PAIR), refused and refused[1]
+    return records.view(PAIR), refused and refused[1]
 
 
 def _read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
