@@ -148,6 +148,15 @@ def test_bonds_are_theirs_to_the_last_bit(case, water):
     assert ours.results.counts.tolist() == other.count_by_time().tolist()
 
 
+def test_when_selections_are_evaluated_may_be_set_later(water):
+    options = OPTIONS["changing acceptors"]
+    ours = HydrogenBondAnalysis(water(paceline), **options)
+    for update in (False, True):
+        ours.update_selections = update
+        other = run_theirs(water(MDAnalysis), **options, update_selections=update)
+        assert_same(ours.run(), other)
+
+
 @pytest.mark.one_in(2)
 def test_bonds_by_other_criteria_are_those_of_all_images(water):
     """Within what rounding leaves open, those that a comparison of all images gives."""

@@ -627,6 +627,19 @@ def test_acceptors_of_oplss_force_fields():
     assert gromacs.run(stop=4).results.counts.tolist() == [165, 160, 159, 164]  # gmx hbond 2022.5
 
 
+def test_counts_of_repeated_frames():
+    options = {"hydrogens_sel": "protein and name H", "acceptors_sel": "protein and name O"}
+    files = datafiles.TPR, datafiles.XTC
+    theirs = hbond_analysis.HydrogenBondAnalysis(MDAnalysis.Universe(*files), **options)
+    ours = HydrogenBondAnalysis(paceline.Universe(*files), **options)
+    (of_theirs, again), (found, same) = (
+        one.run(frames=[2, 2]).count_by_time() for one in (theirs, ours)
+    )
+    assert (again, same) == (of_theirs, found)
+    assert found == ours.run(start=2, stop=3).count_by_time()[0]
+    check_row("hydrogen bonds in a frame", f"{of_theirs}", f"{found}", "paceline")
+
+
 def crossing(path, edges):
     """An atom that moves along x by 1 Å a frame, in cubes of these edges: on both tools."""
     made, x = MDAnalysis.Universe.empty(1, trajectory=True), 0.5

@@ -158,7 +158,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             raise ValueError(f"criterion must be one of {names}, not {criterion!r}")
         self.u, self.criterion = universe.universe, criterion
         self.d_h_cutoff, self.d_a_cutoff = d_h_cutoff, d_a_cutoff
-        self.d_h_a_angle, self.update_selections = d_h_a_angle_cutoff, update_selections
+        self.d_h_a_angle, self._update_selections = d_h_a_angle_cutoff, update_selections
         self.between_ags = None if between is None else _groups(self.u, between)
         self._donors_sel = None if donors_sel is None else donors_sel.strip()
         self._hydrogens_sel = None if hydrogens_sel is None else hydrogens_sel.strip()
@@ -181,7 +181,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.u)
         ours.u, ours.criterion, ours._changing, ours._found = theirs.u, "mdanalysis", {}, None
-        for name in ("d_h_cutoff", "d_a_cutoff", "d_h_a_angle", "update_selections", "between_ags"):
+        ours._update_selections = theirs.update_selections
+        for name in ("d_h_cutoff", "d_a_cutoff", "d_h_a_angle", "between_ags"):
             setattr(ours, name, getattr(theirs, name))
         for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
             setattr(ours, f"_{name}", getattr(theirs, name))
@@ -199,7 +200,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     @property
     def _is_searched(self) -> bool:
         """True if the pairs of donors and hydrogens are searched in each frame."""
-        return self._donors_sel is not None and bool(self.update_selections)
+        return self._donors_sel is not None and self.update_selections
 
     def _check_charges(self) -> None:
         """Raise `NoDataError` where there are no charges to guess by."""
@@ -250,7 +251,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _choose(self, name: str) -> Any:
         """Select atoms of the present frame, and note a selection that chooses others in each."""
         selection = getattr(self, f"_{name}_sel")
-        group = self.atomgroup.select_atoms(selection, updating=bool(self.update_selections))
+        group = self.atomgroup.select_atoms(selection, updating=self.update_selections)
         if not updates_itself(group):
             return group
         if is_changing(group, f"HydrogenBondAnalysis: {name}_sel"):
@@ -354,6 +355,16 @@ class HydrogenBondAnalysis(AnalysisBase):
     @staticmethod
     def _group_categories(group: Any) -> str:
         return _theirs()._group_categories(group)
+
+    @property
+    def update_selections(self) -> bool:
+        """True if selections are evaluated in each frame."""
+        return bool(self._update_selections)
+
+    @update_selections.setter
+    def update_selections(self, value: bool) -> None:
+        self._update_selections = value
+        self._select()
 
     @property
     def donors_sel(self) -> str | None:
