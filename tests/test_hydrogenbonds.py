@@ -148,6 +148,7 @@ def test_bonds_are_theirs_to_the_last_bit(case, water):
     assert ours.results.counts.tolist() == other.count_by_time().tolist()
 
 
+@pytest.mark.one_in(5)
 def test_when_selections_are_evaluated_may_be_set_later(water):
     options = OPTIONS["changing acceptors"]
     ours = HydrogenBondAnalysis(water(paceline), **options)
