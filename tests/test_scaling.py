@@ -351,7 +351,7 @@ def test_what_cannot_be_done_is_refused(arguments, words, adk, run):
 def test_errors_of_the_analysis_are_told(adk, run):
     status, out, err = run("rmsd", *adk, "--workers", "1", "--select", "name XYZ")
     assert (status, out) == (2, "")
-    assert err.endswith("paceline: error: select: no atoms match 'name XYZ'\n")
+    assert err.endswith("paceline: error: --select: no atoms match 'name XYZ'\n")
 
 
 def test_too_few_frames_and_foreign_files_are_refused(adk, run, pretended):

@@ -434,7 +434,7 @@ def test_frames_are_chosen_as_in_mdanalysis(options, universe, theirs):
         ({"frames": [True, False]}, ValueError, "2 booleans"),
         ({"frames": []}, ValueError, "no frames"),
         ({"start": 98}, ValueError, "no frames"),
-        ({"step": 0}, ValueError, "zero"),
+        ({"step": 0}, ValueError, "step must not be 0"),
         ({"frames": [1], "stop": 3}, ValueError, "not both"),
         ({"on_error": "ignore"}, ValueError, "'ignore'"),
     ],

@@ -258,6 +258,12 @@ def after_fork(function: Callable[[], Any]) -> None:
         os.register_at_fork(after_in_child=function)
 
 
+def around_fork(before: Callable[[], Any], after: Callable[[], Any]) -> None:
+    """Call functions before and after each fork, in the process that is forked."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after)
+
+
 def yield_processor() -> None:
     """Let another process run that waits for this processor."""
     if hasattr(os, "sched_yield"):

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from paceline._util.machine import available_cpus
-from paceline._util.system import after_fork
+from paceline._util.system import after_fork, around_fork
 from paceline.block import FrameBuffer
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import FrameReader, FrameSource, limit_open_files
@@ -90,8 +90,7 @@ class _CallsOfThreads:
 
 
 _calls = _CallsOfThreads()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_calls.before_fork, after_in_parent=_calls.after_fork)
+around_fork(_calls.before_fork, _calls.after_fork)
 # A forked process has none of the parent's threads, and is a worker, or not, for itself.
 after_fork(_calls.reset)
 after_fork(_threads.cache_clear)
