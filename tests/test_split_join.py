@@ -22,7 +22,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import cli
-from paceline.cli.command_line import INTERRUPTED
+from paceline._util.launcher import INTERRUPTED
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,

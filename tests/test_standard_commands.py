@@ -19,6 +19,7 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
+from paceline._util.launcher import INTERRUPTED
 from paceline.analysis.align import AlignTraj, AverageStructure
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
@@ -49,7 +50,6 @@ from paceline.analysis.results import Results
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.cli import liquid_commands, structure_commands
-from paceline.cli.command_line import INTERRUPTED
 from paceline.performance.timings import Timings
 
 COMMANDS = (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)

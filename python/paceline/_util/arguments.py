@@ -44,8 +44,8 @@ def whole_number(
 def slice_of(start: Any, stop: Any, step: Any) -> slice:
     """Check the bounds of a slice of frames, and return it.
 
-    Raises `TypeError` for floats, with a whole value, too, as MDAnalysis does; `ValueError` for a
-    step of 0.
+    Raises `TypeError` for a float, even one without decimals, as MDAnalysis does; `ValueError` for
+    a step of 0.
 
     Examples
     --------

@@ -27,7 +27,7 @@ INSTALL = (
     'install mpi4py and an MPI: pip install "paceline[mpi]" mpich, or on a cluster '
     '"paceline[mpi]" beside the MPI that its mpirun belongs to'
 )
-#: Exit statuses: an error in the script, in the arguments, and Ctrl-C.
+#: Exit statuses: an error in the script or the data, in the arguments, and Ctrl-C.
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 

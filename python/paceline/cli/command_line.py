@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline._util.launcher import launched
+from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline.cli import liquid_commands, structure_commands
 from paceline.cli.analysis_commands import add_align, add_rdf, add_rmsd, add_rmsf, add_surface
 from paceline.cli.battery_commands import add_battery, add_run
@@ -57,9 +57,6 @@ COMMANDS = (
     add_predict,
     add_bench,
 )
-
-#: Exit statuses: the data, the arguments, and Ctrl-C.
-BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 #: Keywords of functions, and the names under which options keep them where these are others;
 #: an option of the keyword's own name is something else.
@@ -214,8 +211,8 @@ def _status(error: Exception) -> int:
     if isinstance(error, UnsupportedError | FileNotFoundError | FileExistsError | PermissionError):
         return BAD_ARGUMENTS
     if isinstance(error, PacelineError):
-        return BAD_DATA
-    return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError | IndexError) else BAD_DATA
+        return FAILED
+    return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError | IndexError) else FAILED
 
 
 def _one_line(error: Exception, options: Mapping[str, str]) -> str:

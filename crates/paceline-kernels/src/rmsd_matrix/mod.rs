@@ -426,7 +426,7 @@ fn add_products<const ROWS: usize>(
 /// Add a number times numbers side by side. `ROWS` are those of `fill_by`.
 #[inline(always)]
 fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
-    // Left to itself, the compiler puts numbers of neighbouring rows together, and takes three times as
+    // Left to itself, the compiler groups numbers of neighbouring rows: eight rows take nine times as
     // long.
     #[cfg(target_arch = "x86_64")]
     {
@@ -517,7 +517,7 @@ pub fn put_tile<T>(
     tile: &[f64],
     rows: Range<usize>,
     columns: Range<usize>,
-    number: impl Fn(f64) -> T,
+    convert: impl Fn(f64) -> T,
 ) -> Result<()> {
     let n_pairs = match is_condensed {
         true => n_frames * n_frames.saturating_sub(1) / 2,
@@ -542,7 +542,7 @@ pub fn put_tile<T>(
         };
         let out = &mut matrix[start..start + (columns.end - begin)];
         for (out, x) in out.iter_mut().zip(&of_row[begin - columns.start..]) {
-            *out = number(*x);
+            *out = convert(*x);
         }
     }
     if is_condensed || rows == columns {
@@ -552,7 +552,7 @@ pub fn put_tile<T>(
         let last = width.min(first + COLUMNS);
         for (of_row, row) in tile.chunks_exact(width).zip(rows.clone()) {
             for (x, column) in of_row[first..last].iter().zip(columns.start + first..) {
-                matrix[n_frames * column + row] = number(*x);
+                matrix[n_frames * column + row] = convert(*x);
             }
         }
     }
