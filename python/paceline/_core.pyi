@@ -109,9 +109,13 @@ class PairRmsd:
     def __new__(
         cls, n_atoms: int, weights: NDArray[np.float64] | None, *, superposition: bool
     ) -> Self: ...
-    def compute(
-        self, first: NDArray[np.float32], second: NDArray[np.float32]
-    ) -> NDArray[np.float64]: ...
+    def fill(
+        self,
+        first: NDArray[np.float32],
+        second: NDArray[np.float32],
+        cutoff: float,
+        out: NDArray[np.float32] | NDArray[np.float64],
+    ) -> None: ...
 
 @final
 class Correlation:
@@ -1123,7 +1127,7 @@ def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def put_tile(
     matrix: NDArray[np.float32] | NDArray[np.float64],
     n_frames: int,
-    tile: NDArray[np.float64],
+    tile: NDArray[np.float32] | NDArray[np.float64],
     first: int,
     second: int,
 ) -> None: ...

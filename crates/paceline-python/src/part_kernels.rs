@@ -36,25 +36,36 @@ impl PairRmsd {
         Ok(PairRmsd { task })
     }
 
-    /// The RMSD (Å) of each of the first frames from each of the second.
-    fn compute<'py>(
+    /// Fill the RMSD (Å) of each of the first frames from each of the second. Those that are not
+    /// larger than the cutoff become 0.
+    fn fill(
         &self,
-        py: Python<'py>,
-        first: PyReadonlyArray3<'py, f32>,
-        second: PyReadonlyArray3<'py, f32>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let shape = [first.shape()[0], second.shape()[0]];
+        py: Python<'_>,
+        first: PyReadonlyArray3<'_, f32>,
+        second: PyReadonlyArray3<'_, f32>,
+        cutoff: f64,
+        out: Distances<'_>,
+    ) -> PyResult<()> {
         let (first, second) = (first.as_slice()?, second.as_slice()?);
-        let mut out = vec![0.0; shape[0] * shape[1]];
-        py.detach(|| self.task.fill(first, second, &mut out))
-            .or_raise(py)?;
-        out.into_pyarray(py).reshape(shape)
+        let cut = |x: f64| if x <= cutoff { 0.0 } else { x };
+        match out {
+            Distances::Single(mut out) => {
+                let out = out.as_slice_mut()?;
+                py.detach(|| self.task.fill(first, second, |x| cut(x) as f32, out))
+            }
+            Distances::Double(mut out) => {
+                let out = out.as_slice_mut()?;
+                py.detach(|| self.task.fill(first, second, cut, out))
+            }
+        }
+        .or_raise(py)
     }
 }
 
-/// A matrix of all pairs of frames, or, with one axis, of those above the diagonal.
+/// Distances of pairs of frames: a tile, or the matrix of all pairs; with one axis, of those above
+/// its diagonal.
 #[derive(FromPyObject)]
-pub(super) enum Matrix<'py> {
+pub(super) enum Distances<'py> {
     Single(PyReadwriteArrayDyn<'py, f32>),
     Double(PyReadwriteArrayDyn<'py, f64>),
 }
@@ -63,28 +74,34 @@ pub(super) enum Matrix<'py> {
 #[pyfunction]
 pub(super) fn put_tile(
     py: Python<'_>,
-    matrix: Matrix<'_>,
+    matrix: Distances<'_>,
     n_frames: usize,
-    tile: PyReadonlyArray2<'_, f64>,
+    tile: &Bound<'_, PyAny>,
     first: usize,
     second: usize,
 ) -> PyResult<()> {
+    match matrix {
+        Distances::Single(matrix) => put(py, matrix, n_frames, tile, first, second),
+        Distances::Double(matrix) => put(py, matrix, n_frames, tile, first, second),
+    }
+}
+
+/// Put a tile in a matrix of its type.
+fn put<T: numpy::Element + Copy + Send + Sync>(
+    py: Python<'_>,
+    mut matrix: PyReadwriteArrayDyn<'_, T>,
+    n_frames: usize,
+    tile: &Bound<'_, PyAny>,
+    first: usize,
+    second: usize,
+) -> PyResult<()> {
+    let tile: PyReadonlyArray2<'_, T> = tile.extract()?;
     let [height, width] = [tile.shape()[0], tile.shape()[1]];
     let (rows, columns) = (first..first + height, second..second + width);
-    let tile = tile.as_slice()?;
-    match matrix {
-        Matrix::Single(mut matrix) => {
-            let shape = (n_frames, matrix.ndim() == 1);
-            let all = matrix.as_slice_mut()?;
-            py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns, |x| x as f32))
-        }
-        Matrix::Double(mut matrix) => {
-            let shape = (n_frames, matrix.ndim() == 1);
-            let all = matrix.as_slice_mut()?;
-            py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns, |x| x))
-        }
-    }
-    .or_raise(py)
+    let shape = (n_frames, matrix.ndim() == 1);
+    let (all, tile) = (matrix.as_slice_mut()?, tile.as_slice()?);
+    py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns))
+        .or_raise(py)
 }
 
 /// A function of the time between frames, of series of particles.

@@ -164,10 +164,10 @@ class Clustering(AnalysisBase):
 
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Compare pairs of frames."""
-        rmsds = PairRmsds(len(self.atoms), self._relative, True, NO_CUTOFF)
+        how = len(self.atoms), self._relative, True, NO_CUTOFF
         if self.cutoff is None:
-            return Tiles(value, rmsds, KEPT, condensed=True)
-        return Neighbors(value, _Near(rmsds, self.cutoff))
+            return Tiles(value, PairRmsds(*how, KEPT), KEPT, condensed=True)
+        return Neighbors(value, _Near(PairRmsds(*how, np.dtype(np.float64)), self.cutoff))
 
     def finish(self, value: Any) -> None:
         """Make clusters."""

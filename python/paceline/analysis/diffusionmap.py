@@ -161,10 +161,11 @@ class DistanceMatrix(AnalysisBase):
         """Compare pairs of frames."""
         worker: PairRmsds | PairMetrics
         if self._metric is None:
-            worker = PairRmsds(len(self.atoms), self._relative, self.superposition, self._cutoff)
+            how = self._relative, self.superposition, self._cutoff, self.dtype
+            worker = PairRmsds(len(self.atoms), *how)
         else:
             weights = self.atoms.masses if isinstance(self._weights, str) else self._weights
-            worker = PairMetrics(self._metric, weights, self._cutoff)
+            worker = PairMetrics(self._metric, weights, self._cutoff, self.dtype)
         return Tiles(value, worker, self.dtype, condensed=self.condensed)
 
     def finish(self, value: Tiles) -> None:

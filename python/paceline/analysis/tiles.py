@@ -13,8 +13,8 @@ from paceline import _core
 from paceline.block import Block
 from paceline.schedule.parts import allocate_results
 
-#: Frames along an edge of a tile, at most and at least.
-TILE, SMALLEST_TILE = 256, 32
+#: Frames along an edge of a tile, at least, mostly, and at most.
+SMALLEST_TILE, TILE, LARGEST_TILE = 32, 256, 512
 #: Positions of the frames along an edge, at most, bytes.
 TILE_BYTES = 8 * 2**20
 
@@ -35,10 +35,15 @@ class PairRmsds:
     """Worker's half: the RMSDs of the frames of two parts."""
 
     def __init__(
-        self, n_atoms: int, weights: np.ndarray | None, superposition: bool, cutoff: float
+        self,
+        n_atoms: int,
+        weights: np.ndarray | None,
+        superposition: bool,
+        cutoff: float,
+        dtype: np.dtype,
     ):
         self._arguments, self._superposition = (n_atoms, weights), superposition
-        self._cutoff = cutoff
+        self._cutoff, self._dtype = cutoff, dtype
         self._kernel: _core.PairRmsd | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -48,15 +53,18 @@ class PairRmsds:
         """Return the distances of each frame of one part from each of the other one."""
         if self._kernel is None:
             self._kernel = _core.PairRmsd(*self._arguments, superposition=self._superposition)
+        found = np.zeros((len(first), len(second)), self._dtype)
         first, second = np.ascontiguousarray(first), np.ascontiguousarray(second)
-        return (_tile(self._kernel.compute(first, second), self._cutoff, size),)
+        self._kernel.fill(first, second, self._cutoff, found)
+        return (_whole(found, size),)
 
 
 class PairMetrics:
     """Worker's half: the distances of the frames of two parts by a user's function."""
 
-    def __init__(self, metric: Metric, weights: Any, cutoff: float):
-        self._metric, self._weights, self._cutoff = metric, weights, cutoff
+    def __init__(self, metric: Metric, weights: Any, cutoff: float, dtype: np.dtype):
+        self._metric, self._weights = metric, weights
+        self._cutoff, self._dtype = cutoff, dtype
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
         """Return the distances of each frame of one part from each of the other one."""
@@ -68,15 +76,15 @@ class PairMetrics:
                 pair = first[i].astype(np.float64), second[j].astype(np.float64)
                 # A number: what a function without return gives would be NaN.
                 found[i, j] = float(self._metric(*pair, weights=self._weights))
-        return (_tile(found, self._cutoff, size),)
+        found[found <= self._cutoff] = 0
+        return (_whole(found.astype(self._dtype), size),)
 
 
-def _tile(distances: np.ndarray, cutoff: float, size: int) -> np.ndarray:
-    """Fill a tile of a certain size."""
-    distances[distances <= cutoff] = 0
+def _whole(distances: np.ndarray, size: int) -> np.ndarray:
+    """Fill up a tile at an edge of the matrix: all have the same size."""
     if distances.shape == (size, size):
         return distances
-    tile = np.zeros((size, size))
+    tile = np.zeros((size, size), distances.dtype)
     tile[: distances.shape[0], : distances.shape[1]] = distances
     return tile
 
@@ -135,13 +143,13 @@ class Tiles(TileParts):
         if first == second and not self._condensed:
             tile = np.triu(tile, 1)
             tile = tile + tile.T
-            np.fill_diagonal(tile, np.where(left_out(self.rows[first]), np.nan, 0.0))
+            np.fill_diagonal(tile, np.where(left_out(self.rows[first]), np.nan, 0))
         _core.put_tile(self.matrix, self._n, tile, first.start, second.start)
 
     def get(self, number: int) -> tuple[np.ndarray]:
         """Return a tile that was put."""
         first, second = self.frames(number)
-        tile = np.zeros((self.size, self.size))
+        tile = np.zeros((self.size, self.size), self.matrix.dtype)
         if self._condensed:
             for row, (pairs, columns) in enumerate(self._pairs(first, second)):
                 tile[row, columns] = self.matrix[pairs]
@@ -165,12 +173,16 @@ def tile_size(n_frames: int, frame_bytes: int) -> int:
 
     Examples
     --------
-    >>> tile_size(98, 12 * 214), tile_size(50_000, 12 * 214), tile_size(50_000, 12 * 50_000)
-    (32, 256, 32)
+    >>> tile_size(98, 12 * 214), tile_size(9_000, 12 * 214), tile_size(50_000, 12 * 214)
+    (32, 256, 512)
+    >>> tile_size(50_000, 12 * 50_000)
+    32
     """
     few = SMALLEST_TILE * math.ceil(n_frames / (8 * SMALLEST_TILE))
     held = TILE_BYTES // frame_bytes // SMALLEST_TILE * SMALLEST_TILE
-    return max(SMALLEST_TILE, min(TILE, few, held))
+    # Of more frames there are many tiles, and a call for each.
+    largest = LARGEST_TILE if n_frames >= 32 * LARGEST_TILE else TILE
+    return max(SMALLEST_TILE, min(largest, few, held))
 
 
 def left_out(frames: np.ndarray) -> np.ndarray:

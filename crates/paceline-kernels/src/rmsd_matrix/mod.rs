@@ -30,6 +30,10 @@ type Lanes = [f64; LANES];
 /// x, y, z of an atom in some frames.
 type AtomLanes = [Lanes; 3];
 
+/// Frames of rows that are compared with all columns at a time, a multiple of [`LANES`]: those of some
+/// hundred atoms stay in the second cache.
+const GROUP: usize = 256;
+
 /// Atoms whose products are summed at a time: those of two panels stay in the first cache.
 const ATOMS: usize = 96;
 
@@ -77,13 +81,19 @@ impl PairRmsd {
         })
     }
 
-    /// Fill the RMSD (Å) of each of the `first` frames from each of the `second`, in rows of the
-    /// former. Frames are x, y, z (Å) of each atom; what is NaN in one makes its RMSDs NaN. Where
-    /// both are the same slice, some pairs below the diagonal are left as they are.
+    /// Fill the RMSD (Å) of each of the `first` frames from each of the `second`, converted, in rows
+    /// of the former. Frames are x, y, z (Å) of each atom; what is NaN in one makes its RMSDs NaN.
+    /// Where both are the same slice, some pairs below the diagonal are left as they are.
     ///
     /// # Errors
     /// [`Error::Argument`] where the slices do not hold whole frames, or `out` has another size.
-    pub fn fill(&self, first: &[f32], second: &[f32], out: &mut [f64]) -> Result<()> {
+    pub fn fill<T>(
+        &self,
+        first: &[f32],
+        second: &[f32],
+        convert: impl Fn(f64) -> T,
+        out: &mut [T],
+    ) -> Result<()> {
         let len = 3 * self.n_atoms;
         if !first.len().is_multiple_of(len) || !second.len().is_multiple_of(len) {
             return Err(Error::Argument(format!(
@@ -101,72 +111,124 @@ impl PairRmsd {
         #[cfg(target_arch = "x86_64")]
         match used() {
             // SAFETY: the processor has what the functions are compiled for.
-            Instructions::Avx512 => unsafe { self.fill_by_avx512(first, second, out) },
-            Instructions::Avx2 => unsafe { self.fill_by_avx2(first, second, out) },
-            Instructions::Base => self.fill_by::<BASE_ROWS>(first, second, out),
+            Instructions::Avx512 => unsafe { self.fill_by_avx512(first, second, convert, out) },
+            Instructions::Avx2 => unsafe { self.fill_by_avx2(first, second, convert, out) },
+            Instructions::Base => self.fill_by::<BASE_ROWS, T>(first, second, convert, out),
         }
         #[cfg(not(target_arch = "x86_64"))]
-        self.fill_by::<BASE_ROWS>(first, second, out);
+        self.fill_by::<BASE_ROWS, T>(first, second, convert, out);
         Ok(())
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,fma")]
-    fn fill_by_avx512(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
-        self.fill_by::<AVX512_ROWS>(first, second, out);
+    fn fill_by_avx512<T>(
+        &self,
+        first: &[f32],
+        second: &[f32],
+        convert: impl Fn(f64) -> T,
+        out: &mut [T],
+    ) {
+        self.fill_by::<AVX512_ROWS, T>(first, second, convert, out);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn fill_by_avx2(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
-        self.fill_by::<AVX2_ROWS>(first, second, out);
+    fn fill_by_avx2<T>(
+        &self,
+        first: &[f32],
+        second: &[f32],
+        convert: impl Fn(f64) -> T,
+        out: &mut [T],
+    ) {
+        self.fill_by::<AVX2_ROWS, T>(first, second, convert, out);
     }
 
     /// `ROWS`, those of an instruction set, are summed at a time.
     #[inline(always)]
-    fn fill_by<const ROWS: usize>(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
-        let size = 3 * self.n_atoms * LANES;
+    fn fill_by<const ROWS: usize, T>(
+        &self,
+        first: &[f32],
+        second: &[f32],
+        convert: impl Fn(f64) -> T,
+        out: &mut [T],
+    ) {
+        let len = 3 * self.n_atoms;
         let same = std::ptr::eq(first, second);
-        let rows: Vec<Panel> = first.chunks(size).map(|some| self.panel(some)).collect();
-        let n_columns = second.len() / (3 * self.n_atoms);
-        for (column, some) in second.chunks(size).enumerate() {
+        let n_columns = second.len() / len;
+        for (group, rows) in first.chunks(GROUP * len).enumerate() {
+            let out = &mut out[group * GROUP * n_columns..][..rows.len() / len * n_columns];
+            // Of the same frames, pairs below the diagonal are those above it.
+            let begin = if same { group * GROUP } else { 0 };
+            self.fill_group::<ROWS, T>(rows, (second, begin, same), &convert, out);
+        }
+    }
+
+    /// Fill some rows, from a column on; of the same frames none below the diagonal.
+    #[inline(always)]
+    fn fill_group<const ROWS: usize, T>(
+        &self,
+        first: &[f32],
+        (second, begin, same): (&[f32], usize, bool),
+        convert: impl Fn(f64) -> T,
+        out: &mut [T],
+    ) {
+        let len = 3 * self.n_atoms;
+        let rows: Vec<Panel> = first
+            .chunks(LANES * len)
+            .map(|some| self.panel(some))
+            .collect();
+        let n_columns = second.len() / len;
+        for (number, some) in second[begin * len..].chunks(LANES * len).enumerate() {
             let mut columns = self.panel(some);
             if let Some(weights) = self.weights.as_ref().filter(|_| self.superposition) {
                 weigh(&mut columns.atoms, weights);
             }
-            let width = some.len() / (3 * self.n_atoms);
-            // Of the same frames, pairs below the diagonal are those above it.
-            let n_rows = if same { column + 1 } else { rows.len() };
-            for (number, panel) in rows.iter().take(n_rows).enumerate() {
-                let height = LANES.min(first.len() / (3 * self.n_atoms) - number * LANES);
+            let (column, width) = (begin + number * LANES, some.len() / len);
+            let n_rows = if same { number + 1 } else { rows.len() };
+            for (panel, row) in rows.iter().take(n_rows).zip((0..).step_by(LANES)) {
+                let height = LANES.min(first.len() / len - row);
                 let mut found = [[0.0; LANES]; LANES];
                 if self.superposition {
-                    let products = inner_products::<ROWS>(panel, &columns);
-                    for (i, found) in found.iter_mut().enumerate() {
-                        let of_row = &products.each_ref().map(|of_axis| of_axis[i]);
-                        let half_norms = columns.norms.map(|norm| 0.5 * (panel.norms[i] + norm));
-                        let is_exact = self.min_rmsds(of_row, &half_norms, found);
-                        for j in 0..width {
-                            if !is_exact[j] && i < height {
-                                let pair = (number * LANES + i, column * LANES + j);
-                                let inner = of_row.map(|row| row.map(|lanes| lanes[j]));
-                                let centres = (
-                                    panel.centres.map(|lanes| lanes[i]),
-                                    columns.centres.map(|lanes| lanes[j]),
-                                );
-                                let frames =
-                                    (self.frame(first, pair.0), self.frame(second, pair.1));
-                                found[j] =
-                                    self.careful_rmsd(frames, centres, &inner, half_norms[j]);
-                            }
-                        }
-                    }
+                    let frames = (&first[row * len..], &second[column * len..]);
+                    self.superpose::<ROWS>(panel, &columns, (height, width), frames, &mut found);
                 } else {
                     self.deviations(&panel.atoms, &columns.atoms, &mut found);
                 }
                 for (i, found) in found.iter().take(height).enumerate() {
-                    let begin = (number * LANES + i) * n_columns + column * LANES;
-                    out[begin..begin + width].copy_from_slice(&found[..width]);
+                    let out = &mut out[(row + i) * n_columns + column..][..width];
+                    for (out, x) in out.iter_mut().zip(found) {
+                        *out = convert(*x);
+                    }
+                }
+            }
+        }
+    }
+
+    /// RMSDs of the frames of two panels after superposition; `frames` are theirs, and more.
+    #[inline(always)]
+    fn superpose<const ROWS: usize>(
+        &self,
+        rows: &Panel,
+        columns: &Panel,
+        (height, width): (usize, usize),
+        frames: (&[f32], &[f32]),
+        found: &mut [Lanes; LANES],
+    ) {
+        let products = inner_products::<ROWS>(rows, columns);
+        for (i, found) in found.iter_mut().enumerate() {
+            let of_row = &products.each_ref().map(|of_axis| of_axis[i]);
+            let half_norms = columns.norms.map(|norm| 0.5 * (rows.norms[i] + norm));
+            let is_exact = self.min_rmsds(of_row, &half_norms, found);
+            for j in 0..width {
+                if !is_exact[j] && i < height {
+                    let inner = of_row.map(|row| row.map(|lanes| lanes[j]));
+                    let centres = (
+                        rows.centres.map(|lanes| lanes[i]),
+                        columns.centres.map(|lanes| lanes[j]),
+                    );
+                    let pair = (self.frame(frames.0, i), self.frame(frames.1, j));
+                    found[j] = self.careful_rmsd(pair, centres, &inner, half_norms[j]);
                 }
             }
         }
@@ -511,13 +573,12 @@ fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
 ///
 /// # Errors
 /// [`Error::Argument`] where the tile or the matrix has another size, or frames are not in it.
-pub fn put_tile<T>(
+pub fn put_tile<T: Copy>(
     matrix: &mut [T],
     (n_frames, is_condensed): (usize, bool),
-    tile: &[f64],
+    tile: &[T],
     rows: Range<usize>,
     columns: Range<usize>,
-    convert: impl Fn(f64) -> T,
 ) -> Result<()> {
     let n_pairs = match is_condensed {
         true => n_frames * n_frames.saturating_sub(1) / 2,
@@ -541,9 +602,7 @@ pub fn put_tile<T>(
             (columns.start, n_frames * row + columns.start)
         };
         let out = &mut matrix[start..start + (columns.end - begin)];
-        for (out, x) in out.iter_mut().zip(&of_row[begin - columns.start..]) {
-            *out = convert(*x);
-        }
+        out.copy_from_slice(&of_row[begin - columns.start..]);
     }
     if is_condensed || rows == columns {
         return Ok(());
@@ -552,7 +611,7 @@ pub fn put_tile<T>(
         let last = width.min(first + COLUMNS);
         for (of_row, row) in tile.chunks_exact(width).zip(rows.clone()) {
             for (x, column) in of_row[first..last].iter().zip(columns.start + first..) {
-                matrix[n_frames * column + row] = convert(*x);
+                matrix[n_frames * column + row] = *x;
             }
         }
     }

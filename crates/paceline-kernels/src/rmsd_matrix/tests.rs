@@ -17,7 +17,7 @@ fn frames(n_atoms: usize, n_frames: usize, size: f64) -> Vec<f32> {
 fn fill(task: &PairRmsd, first: &[f32], second: &[f32]) -> Vec<f64> {
     let len = 3 * task.n_atoms;
     let mut out = vec![-1.0; first.len() / len * (second.len() / len)];
-    task.fill(first, second, &mut out).unwrap();
+    task.fill(first, second, |x| x, &mut out).unwrap();
     out
 }
 
@@ -96,7 +96,12 @@ fn the_same_structure_again_is_at_no_distance() {
 
 #[test]
 fn tiles_and_registers_change_no_bit() {
-    let (n_atoms, n) = (101, 19);
+    check_bits(101, 19);
+    check_bits(3, GROUP + 19);
+}
+
+/// Compare with rows one after another, other instructions, and half of the matrix.
+fn check_bits(n_atoms: usize, n: usize) {
     let block = frames(n_atoms, n, 1.5);
     let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for superposition in [true, false] {
@@ -108,13 +113,13 @@ fn tiles_and_registers_change_no_bit() {
             assert_eq!(bits(&row), bits(&whole[n * i + i..n * (i + 1)]), "row {i}");
         }
         let mut plain = vec![0.0; n * n];
-        task.fill_by::<BASE_ROWS>(&block, &block.clone(), &mut plain);
+        task.fill_by::<BASE_ROWS, _>(&block, &block.clone(), |x| x, &mut plain);
         assert_eq!(bits(&plain), bits(&whole));
         #[cfg(target_arch = "x86_64")]
         if used() >= Instructions::Avx2 {
             let mut by_avx2 = vec![0.0; n * n];
             // SAFETY: the processor has it.
-            unsafe { task.fill_by_avx2(&block, &block.clone(), &mut by_avx2) };
+            unsafe { task.fill_by_avx2(&block, &block.clone(), |x| x, &mut by_avx2) };
             assert_eq!(bits(&by_avx2), bits(&whole));
         }
         let upper = fill(&task, &block, &block);
@@ -145,8 +150,8 @@ fn what_does_not_belong_together_is_refused() {
     assert!(PairRmsd::new(2, Some(&[1.0]), true).is_err());
     assert!(PairRmsd::new(2, Some(&[0.0, 0.0]), true).is_err());
     let task = PairRmsd::new(2, None, true).unwrap();
-    assert!(task.fill(&[0.0; 6], &[0.0; 7], &mut [0.0]).is_err());
-    assert!(task.fill(&[0.0; 6], &[0.0; 12], &mut [0.0]).is_err());
+    assert!(task.fill(&[0.0; 6], &[0.0; 7], |x| x, &mut [0.0]).is_err());
+    assert!(task.fill(&[0.0; 6], &[0.0; 12], |x| x, &mut [0.0]).is_err());
 }
 
 #[test]
@@ -163,17 +168,10 @@ fn tiles_fill_the_matrix() {
                 .clone()
                 .flat_map(|i| columns.clone().map(move |j| pair(i, j)))
                 .collect();
-            let (put, shape) = ((rows, columns), (n, false));
-            put_tile(
-                &mut square,
-                shape,
-                &tile,
-                put.0.clone(),
-                put.1.clone(),
-                |x| x as f32,
-            )
-            .unwrap();
-            put_tile(&mut condensed, (n, true), &tile, put.0, put.1, |x| x).unwrap();
+            let single: Vec<f32> = tile.iter().map(|x| *x as f32).collect();
+            let put = (rows.clone(), columns.clone());
+            put_tile(&mut square, (n, false), &single, put.0, put.1).unwrap();
+            put_tile(&mut condensed, (n, true), &tile, rows, columns).unwrap();
         }
     }
     for i in 0..n {
@@ -186,7 +184,7 @@ fn tiles_fill_the_matrix() {
     assert_eq!(condensed, expected);
     let mut small = vec![0.0; 9];
     for (rows, columns) in [(0..2, 2..4), (0..4, 0..1), (0..1, 0..1)] {
-        let put = put_tile(&mut small, (3, false), &[0.0; 4], rows, columns, |x| x);
+        let put = put_tile(&mut small, (3, false), &[0.0; 4], rows, columns);
         assert!(put.is_err());
     }
 }
