@@ -1,12 +1,14 @@
 """Measure how memory, files and time of a matrix of RMSDs, and of clusters, grow with frames.
 
-    python -m benchmarks matrix [folder] [--only 5000 10000 20000 50000] [--tsv] [--tiny]
+    python -m benchmarks matrix [folder] [--only 5000 10000 20000 50000] [--repeats 5] [--tsv]
 
 RMSDs of all pairs of frames, superposed, of the 214 Cα of adenylate kinase: those above the
 diagonal in single precision; of 50,000 frames also the clusters by gromos, which keep a bit for
 each pair. The frames are the 98 of MDAnalysisTests again and again, each with new noise of 0.05 Å,
-in an XTC file that is made in the folder. Each row is a process of its own. 50,000 frames need 5.2
-GB in the temporary folder (TMPDIR), or are left out by name.
+in an XTC file that is made in the folder. Each run is a process of its own. 50,000 frames need 5.2
+GB in the temporary folder (TMPDIR), or are left out by name. The second table has one worker and
+two in turn, `--repeats` times. Before each run as much memory is touched as its results take, see
+`resident.touch`.
 """
 
 import json
@@ -20,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compare import options, report
-from benchmarks.resident import Growth, Peak
+from benchmarks.measure import Spread
+from benchmarks.resident import Growth, Peak, touch
 from benchmarks.table import Table
 from paceline.errors import UnsupportedError
 
@@ -30,20 +33,24 @@ CASES = (
     (5_000, MATRIX, 1),
     (10_000, MATRIX, 1),
     (20_000, MATRIX, 1),
-    (20_000, MATRIX, 2),
     (50_000, MATRIX, 2),
     (50_000, CLUSTERS, 2),
 )
 TINY = ((200, MATRIX, 1), (400, MATRIX, 2), (400, CLUSTERS, 2))
+#: Frames of the runs on one worker and on two, in turn.
+IN_TURN, TINY_IN_TURN = 20_000, 200
 #: Memory for all that a run holds.
 LIMIT = 64 * 2**20
 #: Å
 NOISE, CUTOFF = 0.05, 1.0
 SEED = 20261123
+#: Bytes of a pair in the matrix, and what else a run may hold.
+PAIR, MORE = 4, 2**28
 HEADINGS = (
     *("frames", "what", "workers", "s", "CPU s", "CPU µs/pair"),
     *("anonymous MB", "resident MB", "in files MB"),
 )
+HEADINGS_IN_TURN = ("frames", "what", "one, s", "two, s", "CPU s, one", "two", "times as fast")
 
 
 def main() -> None:
@@ -62,7 +69,30 @@ def main() -> None:
         memory = (f"{found[key] / 1e6:.0f}" for key in ("anonymous", "resident", "in files"))
         times = f"{found['s']:.1f}", f"{found['cpu']:.1f}", f"{found['cpu'] / pairs * 1e6:.3f}"
         table.rows.append((str(size), what, str(n_workers), *times, *memory))
-    asked.print_tables([table], skipped)
+    tables = [table]
+    size = TINY_IN_TURN if asked.tiny else IN_TURN
+    if asked.wants(str(size)) or asked.tiny:
+        rows = [_in_turn(folder, size, what, asked.effort.repeats) for what in (MATRIX, CLUSTERS)]
+        title = "One worker and two in turn: median (lowest–highest)"
+        tables.append(Table(title, HEADINGS_IN_TURN, rows))
+    asked.print_tables(tables, skipped)
+
+
+def _in_turn(folder: Path, size: int, what: str, repeats: int) -> tuple[str, ...]:
+    """Measure a case on one worker and on two, in turn."""
+    rounds = []
+    for number in range(repeats):
+        report(f"{what} of {size} frames on one worker and on two, {number + 1} of {repeats}")
+        rounds.append([_measured(folder, size, what, n_workers) for n_workers in (1, 2)])
+    taken = {key: np.array([[one[key] for one in pair] for pair in rounds]) for key in ("s", "cpu")}
+    columns = *taken["s"].T, *taken["cpu"].T
+    cells = [_spread(column, 1) for column in columns]
+    return str(size), what, *cells, _spread(taken["s"][:, 0] / taken["s"][:, 1], 2)
+
+
+def _spread(values: np.ndarray, digits: int) -> str:
+    found = Spread.of(values)
+    return f"{found.median:.{digits}f} ({found.low:.{digits}f}–{found.high:.{digits}f})"
 
 
 def _made(folder: Path, n_frames: int) -> Path:
@@ -114,6 +144,7 @@ def _child(folder: str, n_frames: int, what: str, n_workers: int) -> None:
         return DistanceMatrix(ca, superposition=True, condensed=True, dtype="float32")
 
     analysis().run(stop=10, **how)  # what is loaded once
+    touch(MORE + (PAIR * n_frames**2 // 2 if what == MATRIX else n_frames**2 // 8))
     grown = Growth()
     with Peak() as peak:
         begun, cpu = time.perf_counter(), time.process_time()
