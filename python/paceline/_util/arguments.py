@@ -41,6 +41,13 @@ def whole_number(
     return number
 
 
+def length(name: str, value: Any) -> float:
+    """Check the argument `name`, a length above 0, Å. Raises `ValueError`."""
+    if not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a length above 0, in Å, not {value!r}")
+    return float(value)
+
+
 def slice_of(start: Any, stop: Any, step: Any) -> slice:
     """Check the bounds of a slice of frames, and return it.
 

@@ -130,11 +130,9 @@ class AlignTraj(AnalysisBase):
             return
         of_mobile, of_reference = pair_of_selections(select, "select")
         chosen = (
-            choose_atoms(reference, of_reference, "select"),
+            choose_atoms(reference, of_reference, "select", least=0),
             choose_atoms(mobile, of_mobile, "select"),
         )
-        if len(chosen[1]) == 0:
-            raise SelectionError(f"select: no atoms match {of_mobile!r}")
         try:
             self.ref_atoms, self.mobile_atoms = align.get_matching_atoms(
                 *chosen, tol_mass=tol_mass, strict=strict, match_atoms=match_atoms

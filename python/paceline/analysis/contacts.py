@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, function_name
 from paceline.analysis.interfaces import PerFrame, Reduction
@@ -411,9 +411,7 @@ class ContactMap(AnalysisBase):
         verbose: bool = False,
     ):
         super().__init__(atomgroup, verbose=verbose)
-        self.cutoff, self.scheme, self.pbc = float(cutoff), scheme, pbc
-        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
-            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        self.cutoff, self.scheme, self.pbc = length("cutoff", cutoff), scheme, pbc
         if scheme not in SCHEMES:
             raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
         chosen = self.atomgroup.unique

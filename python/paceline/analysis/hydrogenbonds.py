@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
 from paceline.analysis.groups import (
@@ -397,12 +397,6 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._select()
 
     @property
-    def hbonds(self) -> np.ndarray:
-        """The results under the name that MDAnalysis had for them before its version 2."""
-        warnings.warn("hbonds is deprecated; use results.hbonds", DeprecationWarning, stacklevel=2)
-        return self.results.hbonds
-
-    @property
     def indices(self) -> np.ndarray:
         """Atoms that are read: ndarray of int64, shape (n_atoms,).
 
@@ -467,10 +461,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _check_limits(self) -> None:
         """Raise `ValueError` for limits that make no sense, or that the criterion does not take."""
         for name in ("d_h_cutoff", "d_a_cutoff"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(
-                    f"{name} must be a length above 0, in Å, not {getattr(self, name)!r}"
-                )
+            length(name, getattr(self, name))
         if not 0 <= self.d_h_a_angle <= 180:
             raise ValueError(
                 f"d_h_a_angle_cutoff must be from 0 to 180 degrees, not {self.d_h_a_angle!r}"

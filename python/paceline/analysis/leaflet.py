@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
-from paceline.errors import SelectionError, warn
+from paceline.errors import warn
 from paceline.transform.base import choose_atoms
 
 
@@ -92,11 +92,7 @@ class LeafletSeries(AnalysisBase):
         group, text = (universe, select) if isinstance(select, str) else (select, None)
         atoms = choose_atoms(group, text, "select")
         super().__init__(atoms, verbose=verbose)
-        if len(atoms) == 0:
-            raise SelectionError(f"LeafletSeries: no atoms match {select!r}")
-        self.cutoff, self.pbc = float(cutoff), bool(pbc)
-        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
-            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        self.cutoff, self.pbc = length("cutoff", cutoff), bool(pbc)
         self.row_bytes = 5 * len(atoms)
 
     def parameters(self) -> dict[str, Any]:

@@ -174,8 +174,6 @@ class EinsteinMSD(AnalysisBase):
     ):
         atoms = choose_atoms(u, select, "select")
         super().__init__(atoms, verbose=verbose)
-        if len(atoms) == 0:
-            raise SelectionError(f"select: no atoms match {select!r}")
         if str(msd_type).lower() not in AXES:
             raise ValueError(
                 f"Invalid msd_type {msd_type!r}, must be a string and one of: {', '.join(AXES)}"

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import length
 from paceline.analysis.base import shared_labels, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.interfaces import PerFrame, Ragged
@@ -29,9 +30,7 @@ class _NearAtoms(GroupsAnalysis):
         verbose: bool = False,
     ):
         super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
-        self.cutoff, self.exclude_same = float(cutoff), exclude_same
-        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
-            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        self.cutoff, self.exclude_same = length("cutoff", cutoff), exclude_same
         self._labels = None
         if exclude_same is not None:
             of_groups = [shared_labels(one, exclude_same) for one in self._groups.values()]
@@ -260,21 +259,6 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
     def row_bytes(self) -> int:  # type: ignore[override]
         """Bytes of a frame's row."""
         return 4 * self._sizes[0]
-
-    def stored_bytes(self, n_frames: int) -> int:
-        """Bytes of all rows.
-
-        Parameters
-        ----------
-        n_frames : int
-            Number of frames.
-
-        Returns
-        -------
-        int
-            Four for each atom and frame.
-        """
-        return self.row_bytes * n_frames
 
     def prepare(self) -> PerFrame:
         """Number the atoms of both groups, and what they may not share."""

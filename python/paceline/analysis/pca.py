@@ -12,7 +12,6 @@ from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.errors import SelectionError
 from paceline.transform.base import choose_atoms, first_positions
 
 #: Components that figures show, at most.
@@ -111,8 +110,6 @@ class PCA(AnalysisBase):
     ):
         atoms = choose_atoms(universe, select, "select")
         super().__init__(atoms, verbose=verbose)
-        if len(atoms) == 0:
-            raise SelectionError(f"select: no atoms match {select!r}")
         self.align, self._calculated = align, False
         self._select, self.n_components = select, n_components
         self._n_atoms, self._atoms = len(atoms), atoms

@@ -256,12 +256,9 @@ class RMSF(AnalysisBase):
         self.align = align
         self._fitted = None
         if align:
-            atoms, universe = self.atomgroup, self.atomgroup.universe
-            self._fitted = (
-                choose_atoms(universe, align, "align") if isinstance(align, str) else atoms
-            )
-            if len(self._fitted) == 0:
-                raise SelectionError(f"align: no atoms match {align!r}")
+            self._fitted = self.atomgroup
+            if isinstance(align, str):
+                self._fitted = choose_atoms(self.atomgroup.universe, align, "align")
             if len(self._fitted) < 3:
                 raise SelectionError(
                     f"align: {len(self._fitted)} atoms have no orientation; select three or more"

@@ -476,31 +476,35 @@ def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:
 def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
     """Select the atoms that move, and the atoms to compare with."""
     of_mobile, of_reference = pair_of_selections(select, what)
-    chosen = choose_atoms(mobile, of_mobile, what), choose_atoms(reference, of_reference, what)
+    # Of a reference without any, their numbers tell more.
+    fixed = choose_atoms(reference, of_reference, what, least=0)
+    chosen = choose_atoms(mobile, of_mobile, what), fixed
     if len(chosen[0]) != len(chosen[1]):
         raise SelectionError(
             f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
             f"{len(chosen[1])} atoms of {of_reference!r} in the reference"
         )
-    if len(chosen[0]) == 0:
-        raise SelectionError(f"{what}: no atoms match {of_mobile!r}")
     return chosen
 
 
-def choose_atoms(group: Any, selection: str | list[str] | None, what: str) -> Any:
-    """Select atoms of a group that does not update itself; `what` is the argument's name."""
+def choose_atoms(
+    group: Any, selection: str | list[str] | None, what: str, *, least: int = 1
+) -> Any:
+    """Select atoms of a group that does not update itself, for the argument `what`."""
     check_static(group, what)
-    if selection is None:
-        return group.atoms
     texts = [selection] if isinstance(selection, str) else selection
     try:
-        return group.select_atoms(*texts)
+        atoms = group.atoms if texts is None else group.select_atoms(*texts)
     except AttributeError as error:
         # MDAnalysis raises this where a topology has no residue names, for example.
         raise SelectionError(
-            f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
-            f"({error}): select otherwise, such as all, or take another topology"
+            f"{what}: {' and '.join(map(repr, texts or ()))} asks for what the topology does not "
+            f"tell ({error}): select otherwise, such as all, or take another topology"
         ) from None
+    if len(atoms) < least:
+        nothing = "the group holds no atoms" if texts is None else f"no atoms match {selection!r}"
+        raise SelectionError(f"{what}: {nothing}")
+    return atoms
 
 
 def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
