@@ -8,11 +8,16 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe_atoms
+from paceline.analysis.base import (
+    AnalysisBase,
+    backend_of_mdanalysis,
+    describe_atoms,
+    table_in_time,
+)
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, write_structures
-from paceline.analysis.table import Table, along_residues
+from paceline.analysis.rms import table_of_rmsf
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
 from paceline.transform.base import (
@@ -242,8 +247,8 @@ class AlignTraj(AnalysisBase):
     def finish(self, value: np.ndarray) -> None:
         """Put frame numbers and times beside the deviations."""
         rmsd = value[:, 0]
-        columns = {"frame": self.frames, "time (ps)": self.times, "RMSD (Å)": rmsd}
-        table = Table(columns, "time (ps)", {"RMSD (Å)": f"{self.select}"}, "RMSD (Å)")
+        label = "RMSD (Å)"
+        table = table_in_time(self, {label: rmsd}, {label: f"{self.select}"}, label)
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 
@@ -405,8 +410,9 @@ class AverageStructure(AnalysisBase):
         universe = self._universe or Merge(self.mobile_atoms)
         universe.load_new(positions[np.newaxis])
         rmsf = np.sqrt(squares.sum(axis=1) / count)
+        coordinates = dict(zip(("x (Å)", "y (Å)", "z (Å)"), positions.T, strict=True))
         self.results = StructureResults(
-            table=_table_of_average(self.mobile_atoms, positions, rmsf),
+            table=table_of_rmsf(self.mobile_atoms, rmsf, coordinates),
             provenance=self.record(),
             universe=universe,
             positions=positions,
@@ -429,21 +435,6 @@ class StructureResults(Results):
     def write_file(self, path: str) -> None:
         """Write the atoms at their average positions."""
         write_structures(self.universe, path)
-
-
-def _table_of_average(atoms: Any, positions: np.ndarray, rmsf: np.ndarray) -> Table:
-    """Make a table of the atoms, and a figure of their fluctuations along residues."""
-    columns = {"atom index": atoms.indices}
-    for title, name in (("resid", "resids"), ("resname", "resnames"), ("name", "names")):
-        if hasattr(atoms, name):
-            columns[title] = getattr(atoms, name)
-    columns |= dict(zip(("x (Å)", "y (Å)", "z (Å)"), positions.T, strict=True))
-    label = "RMSF (Å)"
-    columns[label] = rmsf
-    _, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
-    of_residues = {label: np.bincount(rows, weights=rmsf) / n_atoms}
-    drawn = along_residues(atoms.residues, of_residues, "RMSF, mean of atoms (Å)")
-    return Table(columns, "atom index", {label: "RMSF"}, label, drawn)
 
 
 def __getattr__(name: str) -> Any:

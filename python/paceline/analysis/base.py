@@ -479,12 +479,25 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
     return dt
 
 
+def table_in_time(
+    analysis: AnalysisBase,
+    columns: Mapping[str, np.ndarray],
+    y: Mapping[str, str],
+    y_label: str,
+    drawn: Table | None = None,
+    **options: Any,
+) -> Table:
+    """Tabulate columns of the frames of the last run behind their numbers and times."""
+    of_frames = {"frame": analysis.frames, "time (ps)": analysis.times}
+    return Table({**of_frames, **columns}, "time (ps)", y, y_label, drawn, **options)
+
+
 def table_of_counts(
     analysis: AnalysisBase, name: str, counts: np.ndarray, label: str | None = None
 ) -> Table:
     """Tabulate the records of each frame of the last run: a column `name`, drawn as `label`."""
-    columns = {"frame": analysis.frames, "time (ps)": analysis.times, name: counts}
-    return Table(columns, "time (ps)", {name: name}, label or name, partial=True, counts=[name])
+    options: dict[str, Any] = {"partial": True, "counts": [name]}
+    return table_in_time(analysis, {name: counts}, {name: name}, label or name, **options)
 
 
 def function_name(function: Any) -> str:

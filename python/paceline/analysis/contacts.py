@@ -9,7 +9,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, function_name
+from paceline.analysis.base import AnalysisBase, describe_atoms, function_name, table_in_time
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
@@ -261,9 +261,8 @@ class Contacts(AnalysisBase):
         timeseries = np.column_stack([self.frames, value])
         n_references = len(self.r0)
         names = ["Q"] if n_references == 1 else [f"Q{k + 1}" for k in range(n_references)]
-        columns = {"frame": self.frames, "time (ps)": self.times}
-        columns.update(zip(names, value.T, strict=True))
-        table = Table(columns, "time (ps)", {name: name for name in names}, "Q")
+        columns = dict(zip(names, value.T, strict=True))
+        table = table_in_time(self, columns, {name: name for name in names}, "Q")
         self.results = Results(table=table, provenance=self.record(), timeseries=timeseries)
 
 

@@ -7,7 +7,13 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, check_order, check_times, describe_atoms
+from paceline.analysis.base import (
+    AnalysisBase,
+    check_order,
+    check_times,
+    describe_atoms,
+    table_in_time,
+)
 from paceline.analysis.correlation import LAG, SeriesParts, check_temperature, running_integral
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
@@ -186,16 +192,15 @@ class DielectricConstant(_DipoleAnalysis):
         self.volume = float(volumes[read].mean())
         energy = convert(constants["Boltzmann_constant"], "kJ/mol", "eV") * self.temperature
         eps = 1 + fluct / (energy * self.volume * constants["electric_constant"])
-        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
         titles = {f"M{axis} (e Å)": f"along {axis}" for axis in "xyz"}
-        columns |= dict(zip(titles, moments.T, strict=True))
+        columns = dict(zip(titles, moments.T, strict=True))
         columns["volume (Å³)"] = volumes
         label = "dielectric constant so far"
         columns[label] = self._so_far(moments, volumes, energy * constants["electric_constant"])
         until = {"until time (ps)": self.times, label: columns[label]}
         drawn = Table(until, "until time (ps)", {label: label}, "dielectric constant")
         self.results = Results(
-            table=Table(columns, "time (ps)", titles, "dipole moment (e Å)", drawn),
+            table=table_in_time(self, columns, titles, "dipole moment (e Å)", drawn),
             provenance={**self.record(), "dielectric constant": f"{eps.mean():.6g}"},
             M=mean,
             M2=(moments[read] ** 2).mean(axis=0),

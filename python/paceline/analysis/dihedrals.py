@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
@@ -72,15 +72,14 @@ class _Dihedrals(AnalysisBase):
 
     def _tabulate(self, titles: Sequence[str], angles: np.ndarray) -> Table:
         """Make a table of angles, shape (n_frames, n_angles)."""
-        columns = {"frame": self.frames, "time (ps)": self.times}
-        columns.update(zip(titles, angles.T, strict=True))
+        columns = dict(zip(titles, angles.T, strict=True))
         legend = {title: title.removesuffix(" (°)") for title in titles}
         drawn = None
         if len(legend) > LINES:
             some = dict(list(legend.items())[:LINES])
             label = f"angle (°), the first {LINES} of {len(legend)}"
-            drawn = Table(columns, "time (ps)", some, label, no_mean=True)
-        return Table(columns, "time (ps)", legend, "angle (°)", drawn, no_mean=True)
+            drawn = table_in_time(self, columns, some, label, no_mean=True)
+        return table_in_time(self, columns, legend, "angle (°)", drawn, no_mean=True)
 
 
 class Dihedral(_Dihedrals):

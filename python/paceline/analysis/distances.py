@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
@@ -66,19 +66,16 @@ class GroupsAnalysis(AnalysisBase):
 
     def _series(self, name: str, titles: Sequence[str], values: np.ndarray, label: str) -> None:
         """Keep columns in time as results of this name, with frames and times."""
-        columns = {"frame": self.frames, "time (ps)": self.times}
-        columns.update(zip(titles, np.atleast_2d(values.T), strict=True))
+        columns = dict(zip(titles, np.atleast_2d(values.T), strict=True))
         # Without the number of the pair.
         legend = {title: title.rpartition(" (")[0].rpartition(": ")[2] for title in titles}
         drawn = None
         if len(legend) > LINES:
             some = dict(list(legend.items())[:LINES])
-            drawn = Table(
-                columns, "time (ps)", some, f"{label}, the first {LINES} of {len(legend)}"
-            )
-        table = Table(columns, "time (ps)", legend, label, drawn)
+            first = f"{label}, the first {LINES} of {len(legend)}"
+            drawn = table_in_time(self, columns, some, first)
         self.results = Results(
-            table=table,
+            table=table_in_time(self, columns, legend, label, drawn),
             provenance=self.record(),
             frames=self.frames,
             times=self.times,

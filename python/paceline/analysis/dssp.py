@@ -5,11 +5,11 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import States, Table, along_residues, with_gaps
+from paceline.analysis.table import States, along_residues, with_gaps
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
 
@@ -240,7 +240,7 @@ class DSSP(AnalysisBase):
         onehot[left_out] = False
         dssp = np.array(letters).take(numbers)  # in a quarter of indexing's time
         dssp[left_out] = ""
-        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
+        columns: dict[str, np.ndarray] = {}
         for k, (name, _) in enumerate(names):
             count = (numbers == k).sum(axis=1)
             columns[f"{name} (residues)"] = with_gaps(count, left_out)
@@ -255,8 +255,8 @@ class DSSP(AnalysisBase):
             for k, (name, _) in enumerate(names)
         }
         profile = along_residues(residues, fractions, "fraction of frames")
-        table = Table(
-            columns, "time (ps)", y, "residues", states=states, profile=profile, counts=[*y]
+        table = table_in_time(
+            self, columns, y, "residues", states=states, profile=profile, counts=[*y]
         )
         self.results = Results(
             table=table,

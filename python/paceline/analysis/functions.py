@@ -6,16 +6,12 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline.analysis.base import AnalysisBase, function_name
+from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.interfaces import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
 from paceline.errors import UnsupportedError
-
-#: Title of the times of frames.
-TIME = "time (ps)"
 
 
 class _FunctionAnalysis(AnalysisBase):
@@ -101,7 +97,7 @@ class _FunctionAnalysis(AnalysisBase):
 
 def _check_label(column: str) -> None:
     """Raise `ValueError` where a column would have the title of another."""
-    if column in ("frame", TIME):
+    if column in ("frame", "time (ps)"):
         raise ValueError(f"the table has a column {column!r} already: give another label")
 
 
@@ -144,8 +140,7 @@ class _Series(_FunctionAnalysis):
         if value.ndim == 1:
             label, column = self.label or self._function_name, self._title
             title = label if column == "value" else column
-            columns = {"frame": self.frames, TIME: self.times, column: value}
-            table = Table(columns, TIME, {column: label}, title)
+            table = table_in_time(self, {column: value}, {column: label}, title)
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -531,10 +526,9 @@ class RaggedTimeSeries(_FunctionAnalysis):
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Keep the records, with frames and times."""
         offsets, records = value
-        counts = self.record_counts(offsets)
-        columns = {"frame": self.frames, TIME: self.times, self.label: counts}
+        counts, label = self.record_counts(offsets), self.label
         self.results = Results(
-            table=Table(columns, TIME, {self.label: self.label}, self.label, counts=[self.label]),
+            table=table_in_time(self, {label: counts}, {label: label}, label, counts=[label]),
             provenance=self.record(),
             records=records,
             offsets=offsets,

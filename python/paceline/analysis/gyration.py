@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.errors import SelectionError, warn
@@ -168,7 +167,7 @@ class Gyration(AnalysisBase):
             titles = {f"Rg of {kind} {k} (Å)": f"{kind} {k}" for k in self._compounds}
             arrays["compounds"] = self._compounds
         rg = value[..., 0]
-        columns = {"frame": self.frames, "time (ps)": self.times}
+        columns = {}
         if self._finder is not None:
             counts, value = value[..., -1], value[..., :-1]
             known = np.isfinite(counts)
@@ -181,7 +180,7 @@ class Gyration(AnalysisBase):
             names = ["Rg about x (Å)", "Rg about y (Å)", "Rg about z (Å)"]
             names += ["least moment (Å²)", "middle moment (Å²)", "largest moment (Å²)"]
             columns.update(zip([*names, "asphericity", "shape"], value.T[1:], strict=True))
-        table = Table(columns, "time (ps)", titles, "radius of gyration (Å)", counts=["atoms"])
+        table = table_in_time(self, columns, titles, "radius of gyration (Å)", counts=["atoms"])
         self.results = Results(
             table=table,
             provenance=self.record(),

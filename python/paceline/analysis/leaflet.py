@@ -6,11 +6,11 @@ import numpy as np
 
 from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, with_gaps
+from paceline.analysis.table import with_gaps
 from paceline.errors import warn
 from paceline.transform.base import choose_atoms
 
@@ -116,8 +116,7 @@ class LeafletSeries(AnalysisBase):
             known = np.bincount(of_frame[of_frame >= 0])
             row[: len(known)] = known
         leaflets, flip_flops = follow_leaflets(components, sizes)
-        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
-        columns["components"] = with_gaps(n_components, left_out)
+        columns = {"components": with_gaps(n_components, left_out)}
         titles = {f"leaflet {k} (atoms)": f"leaflet {k}" for k in (0, 1)}
         in_none = np.all(leaflets < 0, axis=1)
         for k, title in enumerate(titles):
@@ -132,13 +131,8 @@ class LeafletSeries(AnalysisBase):
             "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",
         }
         self.results = Results(
-            table=Table(
-                columns,
-                "time (ps)",
-                titles,
-                "atoms of a leaflet",
-                partial=True,
-                counts=["components", *titles],
+            table=table_in_time(
+                *(self, columns, titles, "atoms of a leaflet"), partial=True, counts=[*columns]
             ),
             provenance={**self.record(), **facts},
             components=components,

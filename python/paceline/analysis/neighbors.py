@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import length
-from paceline.analysis.base import shared_labels, table_of_counts
+from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.interfaces import PerFrame, Ragged
 from paceline.analysis.kernels import CoreHalf
@@ -268,10 +268,9 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
         """Keep the numbers, with frames and times."""
         mean = value.mean(axis=1, dtype=np.float64)
         name = "mean coordination number"
-        columns = {"frame": self.frames, "time (ps)": self.times, name: mean}
         label = f"neighbours within {self.cutoff:g} Å"
         self.results = Results(
-            table=Table(columns, "time (ps)", {name: name}, label, partial=True),
+            table=table_in_time(self, {name: mean}, {name: name}, label, partial=True),
             provenance=self.record(),
             coordination=value,
             mean=mean,

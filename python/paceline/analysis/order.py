@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
@@ -138,8 +138,7 @@ class OrderParameter(AnalysisBase):
     def finish(self, value: np.ndarray) -> None:
         """Take means over frames."""
         titles = {f"{self.SYMBOL} of {label}": label for label in self._labels}
-        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
-        columns |= dict(zip(titles, value.T, strict=True))
+        columns = dict(zip(titles, value.T, strict=True))
         read = value[~self.left_out]
         mean = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
         drawn = None
@@ -147,7 +146,7 @@ class OrderParameter(AnalysisBase):
             of_labels = {self.LABELLED: np.arange(len(mean)), self.SYMBOL: mean}
             y = {self.SYMBOL: self.SYMBOL}
             drawn = Table(of_labels, self.LABELLED, y, self.SYMBOL, ticks=self._labels)
-        table = Table(columns, "time (ps)", titles, self.SYMBOL, drawn)
+        table = table_in_time(self, columns, titles, self.SYMBOL, drawn)
         errors = [one.error for one in table.means().values()] or [np.nan]
         self.results = Results(
             table=table,

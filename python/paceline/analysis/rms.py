@@ -1,13 +1,13 @@
 """RMSD and RMSF, with the parameters and results of MDAnalysis.analysis.rms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
@@ -185,9 +185,8 @@ class RMSD(AnalysisBase):
             title = f"RMSD of {selection} (Å)"
             # The same atoms again, with other weights.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
-        columns = {"frame": self.frames, "time (ps)": self.times}
-        columns.update(zip(legend, value.T, strict=True))
-        table = Table(columns, "time (ps)", legend, "RMSD (Å)")
+        columns = dict(zip(legend, value.T, strict=True))
+        table = table_in_time(self, columns, legend, "RMSD (Å)")
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 
@@ -301,26 +300,34 @@ class RMSF(AnalysisBase):
             rmsf = np.full(len(self.atomgroup), np.nan)
         else:
             rmsf = np.sqrt(squares.sum(axis=1) / count)
-        columns = {"atom index": self.atomgroup.indices}
-        for title, name in (("resid", "resids"), ("resname", "resnames"), ("name", "names")):
-            if hasattr(self.atomgroup, name):
-                columns[title] = getattr(self.atomgroup, name)
-        columns["RMSF (Å)"] = rmsf
-        residues, rows, n_atoms = np.unique(
-            self.atomgroup.resindices, return_inverse=True, return_counts=True
-        )
-        of_residues = np.bincount(rows, weights=rmsf) / n_atoms
-        label = "RMSF (Å)" if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
-        where = self.atomgroup.universe.residues[residues]
-        drawn = along_residues(where, {"RMSF (Å)": of_residues}, label)
-        table = Table(columns, "atom index", {"RMSF (Å)": "RMSF"}, "RMSF (Å)", drawn)
         self.results = Results(
-            table=table,
+            table=table_of_rmsf(self.atomgroup, rmsf),
             provenance=self.record(),
             rmsf=rmsf,
-            residue_rmsf=of_residues,
-            resindices=residues,
+            residue_rmsf=_means_of_residues(self.atomgroup, rmsf)[0],
+            resindices=np.unique(self.atomgroup.resindices),
         )
+
+
+def _means_of_residues(atoms: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the mean of the values of each residue's atoms, and count these."""
+    _, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
+    return np.bincount(rows, weights=values) / n_atoms, n_atoms
+
+
+def table_of_rmsf(
+    atoms: Any, rmsf: np.ndarray, columns: Mapping[str, np.ndarray] | None = None
+) -> Table:
+    """Tabulate atoms, further columns and fluctuations, which figures show along residues."""
+    attributes = {"resid": "resids", "resname": "resnames", "name": "names"}
+    known = {title: getattr(atoms, name, None) for title, name in attributes.items()}
+    of_atoms = {title: values for title, values in known.items() if values is not None}
+    title = "RMSF (Å)"
+    of_residues, n_atoms = _means_of_residues(atoms, rmsf)
+    label = title if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
+    drawn = along_residues(atoms.residues, {title: of_residues}, label)
+    columns = {"atom index": atoms.indices, **of_atoms, **(columns or {}), title: rmsf}
+    return Table(columns, "atom index", {title: "RMSF"}, title, drawn)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, along_residues
+from paceline.analysis.table import along_residues
 from paceline.errors import SelectionError
 from paceline.transform.base import check_static
 
@@ -161,15 +161,13 @@ class SASA(AnalysisBase):
         """Sum up the areas."""
         is_group = self.compound == "group"
         total = value[:, 0] if is_group else value.sum(axis=1)
-        columns = {"frame": self.frames, "time (ps)": self.times, "SASA (Å²)": total}
-        profile = None
+        profile, label = None, "SASA (Å²)"
         if self.compound == "residues":
             read = value[~self.left_out]
             means = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
             title = "SASA of residue (Å²)"
             profile = along_residues(self.atomgroup.residues, {title: means}, title)
-        y = {"SASA (Å²)": "SASA"}
-        table = Table(columns, "time (ps)", y, "SASA (Å²)", profile=profile)
+        table = table_in_time(self, {label: total}, {label: "SASA"}, label, profile=profile)
         sasa = total.copy() if is_group else value
         self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
 
