@@ -237,38 +237,29 @@ class FrameBuffer:
     """Arrays that a block's frames are decoded into, with all that any analysis needs of them.
 
     A `Block` shows one analysis its part.
-
-    Attributes
-    ----------
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers in the trajectory.
-    positions, velocities, forces : numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
-        Å, Å/ps, kJ/(mol·Å); None if no analysis needs them, or only their validity check.
-    validity : numpy.ndarray of float64, shape (n_frames, 5), or None
-        Validity check: for positions, velocities and forces in turn the first atom with a number
-        that is not finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first
-        atom that has it. The last two are NaN if positions are not all finite.
-    dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-        Å and degrees.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
-    steps : numpy.ndarray of int64, shape (n_frames,)
-        Step numbers of the simulation.
-    lambdas : numpy.ndarray of float32, shape (n_frames,)
-        λ of a free-energy run; 0 where the format has none.
-    fields : numpy.ndarray of uint8, shape (n_frames,)
-        Fields that each frame holds, as `field_bits` encodes them.
     """
 
+    #: Frame numbers in the trajectory, int64, shape (n_frames,).
     frames: np.ndarray
+    #: Å, Å/ps, kJ/(mol·Å); None if no analysis needs them, or only their validity check. Float32,
+    #: shape (n_frames, n_atoms, 3).
     positions: np.ndarray | None
     velocities: np.ndarray | None
     forces: np.ndarray | None
+    #: Validity check: for positions, velocities and forces in turn the first atom with a number
+    #: that is not finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first atom
+    #: that has it. The last two are NaN if positions are not all finite.
+    #: Float64, shape (n_frames, 5).
     validity: np.ndarray | None
+    #: Lengths and angles of cells, Å and degrees, float32, shape (n_frames, 6).
     dimensions: np.ndarray
+    #: Times, ps, float64, shape (n_frames,).
     times: np.ndarray
+    #: Step numbers of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
+    #: λ of a free-energy run; 0 where the format has none. Float32, shape (n_frames,).
     lambdas: np.ndarray
+    #: Fields that each frame holds, as `field_bits` encodes them, uint8, shape (n_frames,).
     fields: np.ndarray
 
     @classmethod

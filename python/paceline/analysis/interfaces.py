@@ -123,17 +123,12 @@ class OverParts(Protocol):
     Each task gets no more than its arguments. What a part is must not depend on the workers. With a
     method `describe(number, frames)`, error messages name a part by what that returns; `frames` are
     the frame numbers of the run.
-
-    Attributes
-    ----------
-    n_parts : int
-        Number of parts.
-    worker : object
-        Worker's half: `compute(*arguments)` returns a tuple of arrays, each of the same shape for
-        all parts. It is pickled.
     """
 
+    #: Number of parts.
     n_parts: int
+    #: Worker's half: `compute(*arguments)` returns a tuple of arrays, each of the same shape for
+    #: all parts. It is pickled.
     worker: Any
 
     def arguments(self, number: int) -> tuple[Any, ...]:

@@ -45,20 +45,14 @@ Node = tuple[str, list[int], list[float], bool, np.ndarray | None]
 
 @dataclass(frozen=True)
 class GroupFinder:
-    """Finds the atoms of an updating group in the frames of a block, on workers.
+    """Finds the atoms of an updating group in the frames of a block, on workers."""
 
-    Attributes
-    ----------
-    read : numpy.ndarray of int64, shape (n_read,)
-        Indices of the atoms whose positions it needs, or that it may choose, increasing.
-    may_choose : numpy.ndarray of bool, shape (n_read,)
-        Which of them it may choose.
-    arguments : tuple
-        Arguments of `_core.SelectedAtoms`.
-    """
-
+    #: Indices of the atoms whose positions it needs, or that it may choose, increasing, int64,
+    #: shape (n_read,).
     read: np.ndarray
+    #: True for those that it may choose, bool, shape (n_read,).
     may_choose: np.ndarray
+    #: Arguments of `_core.SelectedAtoms`.
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
     #: The core's half, and the columns of the run that it is for.
     _bound: list[tuple[np.ndarray | None, _core.SelectedAtoms]] = field(
@@ -101,14 +95,9 @@ class GroupFinder:
 
 @dataclass(frozen=True)
 class FixedGroup:
-    """Atoms that are the same in each frame, found as those of a `GroupFinder`.
+    """Atoms that are the same in each frame, found as those of a `GroupFinder`."""
 
-    Attributes
-    ----------
-    read : numpy.ndarray of int64, shape (n_read,)
-        Their indices, in any order.
-    """
-
+    #: Their indices, in any order, int64, shape (n_read,).
     read: np.ndarray
 
     @property

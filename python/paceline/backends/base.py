@@ -66,14 +66,9 @@ def worker_count(n_workers: int | None) -> int:
 
 
 class CollectiveRun(Protocol):
-    """Processes that called `run` together: one coordinates, the others work.
+    """Processes that called `run` together: one coordinates, the others work."""
 
-    Attributes
-    ----------
-    is_coordinator : bool
-        True for the process that plans, schedules and collects.
-    """
-
+    #: True for the process that plans, schedules and collects.
     is_coordinator: bool
 
     def __enter__(self) -> Self: ...

@@ -124,49 +124,33 @@ def correlation_lags(args: argparse.Namespace) -> int | None:
 
 @dataclass(frozen=True)
 class Command:
-    """A command, and the analysis that it runs.
+    """A command, and the analysis that it runs."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the command, and of the analysis in a battery.
-    select : str
-        Atoms by default; empty where they must be given.
-    summary, description : str
-        What it computes, in a line and in a few.
-    examples : sequence of str
-        Arguments of example calls.
-    options : mapping
-        Keywords of the class, with the arguments of their options; `flag` is the option's name
-        where that is another.
-    groups : sequence of str
-        Help for --select-2 and so on, which must be given.
-    files : sequence of str
-        Endings of other files than tables that -o may have.
-    make : callable, optional
-        Makes the analysis, where it takes more than the atoms and the options.
-    structures : str
-        Help for --structures, where results are also saved as structures.
-    updating : bool
-        True if atoms are selected anew in each frame.
-    chooses : bool
-        True if `make` chooses the atoms where --select is not given, as `select` says.
-    further : mapping
-        Names of further tables of the analysis, with the help of options that save them.
-    """
-
+    #: Name of the command, and of the analysis in a battery.
     name: str
+    #: Atoms by default; empty where they must be given.
     select: str
+    #: What it computes, in a line and in a few.
     summary: str
     description: str
+    #: Arguments of example calls.
     examples: Sequence[str]
+    #: Keywords of the class, with the arguments of their options; `flag` is the option's name where
+    #: that is another.
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Help for --select-2 and so on, which must be given.
     groups: Sequence[str] = ()
+    #: Endings of other files than tables that -o may have.
     files: Sequence[str] = ()
+    #: Makes the analysis, where it takes more than the atoms and the options.
     make: Make | None = None
+    #: Help for --structures, where results are also saved as structures.
     structures: str = ""
+    #: True if atoms are selected anew in each frame.
     updating: bool = False
+    #: True if `make` chooses the atoms where --select is not given, as `select` says.
     chooses: bool = False
+    #: Names of further tables of the analysis, with the help of options that save them.
     further: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, commands: Any) -> CommandParser:

@@ -55,19 +55,12 @@ _DIGITS = 10
 
 @dataclass(frozen=True)
 class IndexFile:
-    """Groups of an index file.
-
-    Attributes
-    ----------
-    path : str
-    n_atoms : int
-        Atoms of the system that it numbers.
-    groups : dict of str to numpy.ndarray of int64
-        Indices of atoms, from 0, in the order of the file.
-    """
+    """Groups of an index file."""
 
     path: str
+    #: Atoms of the system that it numbers.
     n_atoms: int
+    #: Indices of atoms, from 0, in the order of the file.
     groups: dict[str, np.ndarray]
 
 

@@ -190,25 +190,17 @@ class CommandParser(argparse.ArgumentParser):
 
 @dataclass(frozen=True)
 class FileForm:
-    """Files that a command takes, in their order: topology, trajectories, output.
+    """Files that a command takes, in their order: topology, trajectories, output."""
 
-    Attributes
-    ----------
-    topology, trajectory, output : str
-        "required", "optional" or "" (none).
-    several : bool
-        More than one trajectory is allowed.
-    alone : bool
-        A structure without a trajectory is one of its own.
-    needed : bool
-        False if the command may find its files elsewhere, and none may be given.
-    """
-
+    #: "required", "optional" or "" (none).
     topology: str = ""
     trajectory: str = "required"
     output: str = ""
+    #: More than one trajectory is allowed.
     several: bool = True
+    #: A structure without a trajectory is one of its own.
     alone: bool = False
+    #: False if the command may find its files elsewhere, and none may be given.
     needed: bool = True
 
     @property

@@ -54,32 +54,21 @@ _ROWS, _ATOMS = 512, 2**16
 
 @dataclass(frozen=True)
 class AtomProperties:
-    """Properties of the atoms that hold for all frames.
+    """Properties of the atoms that hold for all frames."""
 
-    Attributes
-    ----------
-    n_atoms : int
-        Number of atoms.
-    numbers : mapping of str to numpy.ndarray of float64, shape (n_atoms,)
-        "mass" (u) and "charge" (e): those that are known.
-    guessed : tuple of str
-        Those of `numbers` that MDAnalysis guessed from the atoms' names.
-    kinds : tuple of str
-        Chemical elements, or the topology's types where it names no elements.
-    species : numpy.ndarray of int32, shape (n_atoms,)
-        Index into `kinds` of each atom; empty where nothing is known.
-    labels : mapping of str to numpy.ndarray, shape (n_atoms,)
-        "name", "type", "resname", "resid", "segid": those that are known.
-    bonds : numpy.ndarray of int32, shape (n_bonds, 2)
-        Indices of the two atoms, from 0.
-    """
-
+    #: Number of atoms.
     n_atoms: int
+    #: "mass" (u) and "charge" (e): those that are known.
     numbers: Mapping[str, np.ndarray] = data_field(default_factory=dict)
+    #: Those of `numbers` that MDAnalysis guessed from the atoms' names.
     guessed: tuple[str, ...] = ()
+    #: Chemical elements, or the topology's types where it names no elements.
     kinds: tuple[str, ...] = ()
+    #: Index into `kinds` of each atom; empty where nothing is known. Int32, shape (n_atoms,).
     species: np.ndarray = data_field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    #: "name", "type", "resname", "resid", "segid": those that are known.
     labels: Mapping[str, np.ndarray] = data_field(default_factory=dict)
+    #: Indices of the two atoms, from 0, int32, shape (n_bonds, 2).
     bonds: np.ndarray = data_field(default_factory=lambda: np.empty((0, 2), dtype=np.int32))
 
     @classmethod

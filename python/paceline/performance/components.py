@@ -5,33 +5,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One component of a worker's time.
+    """One component of a worker's time."""
 
-    Attributes
-    ----------
-    attribute : str
-        Its name in `BlockTiming`, or `overhead`; empty where blocks do not have it.
-    quantity : str
-        Its name in `WorkerTiming`; after Khoshlessan et al. 2020, Table 3.
-    column : str
-        Its name in tables of scaling, where `t_init_traj` is that of the whole run.
-    label : str
-        Its name in figures and tables.
-    activity : str
-        Its name in sentences.
-    colour : str
-        Of Okabe and Ito's palette, which the colour-blind can tell apart (jfly.uni-koeln.de/color);
-        as in Khoshlessan et al. 2020, computing is yellowish, reading blue, communicating red.
-    meaning : str
-        One clause for readers of a report.
-    """
-
+    #: Its name in `BlockTiming`, or `overhead`; empty where blocks do not have it.
     attribute: str
+    #: Its name in `WorkerTiming`; after Khoshlessan et al. 2020, Table 3.
     quantity: str
+    #: Its name in tables of scaling, where `t_init_traj` is that of the whole run.
     column: str
+    #: Its name in figures and tables.
     label: str
+    #: Its name in sentences.
     activity: str
+    #: Of Okabe and Ito's palette, which the colour-blind can tell apart (jfly.uni-koeln.de/color);
+    #: as in Khoshlessan et al. 2020, computing is yellowish, reading blue, communicating red.
     colour: str
+    #: One clause for readers of a report.
     meaning: str
 
 

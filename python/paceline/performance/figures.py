@@ -39,23 +39,15 @@ STREAM_STEPS, STEPS, LINES = 300, 120, 24
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure.
+    """One figure."""
 
-    Attributes
-    ----------
-    title : str
-        A few words.
-    caption : str
-        How to read it, and what was left out or put together.
-    height : float
-        Inches.
-    draw : callable
-        Draws it into `matplotlib.axes.Axes`.
-    """
-
+    #: A few words.
     title: str
+    #: How to read it, and what was left out or put together.
     caption: str
+    #: Inches.
     height: float
+    #: Draws it into `matplotlib.axes.Axes`.
     draw: Callable[[Any], None]
 
     def figure(self) -> Any:
@@ -227,31 +219,21 @@ def draw_components(axes: Any, report: Report) -> None:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Blocks over time, and attempts at blocks that did not count.
+    """Blocks over time, and attempts at blocks that did not count."""
 
-    Attributes
-    ----------
-    workers : list of str
-        Their names, by host and number.
-    row : numpy.ndarray, shape (n_blocks,), int
-        Number of its worker in `workers`.
-    start, end : numpy.ndarray, shape (n_blocks,), float
-        Of the block, s since blocks were first assigned.
-    parts : numpy.ndarray, shape (n_parts, n_blocks), float
-        Length of each of `components.WORKING`, s; of an attempt that did not count, of
-        the last one alone.
-    comm : numpy.ndarray, shape (n_blocks,), float
-        From `end` until the results were in their place, s.
-    frames, bytes : numpy.ndarray, shape (n_blocks,), int
-        Of the block, and read for it if it counted.
-    """
-
+    #: Their names, by host and number.
     workers: list[str]
+    #: Number of its worker in `workers`, int, shape (n_blocks,).
     row: np.ndarray
+    #: Of the block, s since blocks were first assigned, float, shape (n_blocks,).
     start: np.ndarray
     end: np.ndarray
+    #: Length of each of `components.WORKING`, s; of an attempt that did not count, of the last one
+    #: alone, float, shape (n_parts, n_blocks).
     parts: np.ndarray
+    #: From `end` until the results were in their place, s, float, shape (n_blocks,).
     comm: np.ndarray
+    #: Of the block, and read for it if it counted, int, shape (n_blocks,).
     frames: np.ndarray
     bytes: np.ndarray
 

@@ -222,44 +222,25 @@ def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ScalingRun:
-    """Time and other quantities of one run.
+    """Time and other quantities of one run."""
 
-    Attributes
-    ----------
-    mode : str
-        "strong": the same frames for any number of workers; "weak": as many for each.
-    backend : str
-        Where blocks were computed.
-    workers : int
-        Workers, or ranks of MPI.
-    repeat : int
-        From 1.
-    values : mapping of str to float
-        By column, unit included.
-    digest : str
-        Of the results.
-    """
-
+    #: "strong": the same frames for any number of workers; "weak": as many for each.
     mode: str
+    #: Where blocks were computed.
     backend: str
+    #: Workers, or ranks of MPI.
     workers: int
+    #: Counted from 1.
     repeat: int
+    #: By column, unit included.
     values: Mapping[str, float]
+    #: Digest of the results.
     digest: str
 
 
 @dataclass(frozen=True)
 class Statistics:
     """Mean and standard deviation of some values.
-
-    Attributes
-    ----------
-    mean : float
-        Of the values.
-    sd : float
-        Their standard deviation, that of a sample; NaN for one value.
-    n : int
-        Number of values.
 
     Examples
     --------
@@ -268,6 +249,7 @@ class Statistics:
     """
 
     mean: float
+    #: Standard deviation of a sample; NaN for one value.
     sd: float
     n: int
 
@@ -282,28 +264,18 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Point:
-    """All runs at one number of workers.
-
-    Attributes
-    ----------
-    workers : int
-        Their number.
-    base : int
-        The least number of workers that was measured; speed-ups are relative to it.
-    speed_up, efficiency : Statistics
-        Of the run.
-    command_speed_up, command_efficiency : Statistics
-        Of the whole command: with the start of processes, imports and opening.
-    columns : mapping of str to Statistics
-        Every column of the table, s or as its name says.
-    """
+    """All runs at one number of workers."""
 
     workers: int
+    #: The least number of workers that was measured; speed-ups are relative to it.
     base: int
+    #: Those of the run.
     speed_up: Statistics
     efficiency: Statistics
+    #: Of the whole command: with the start of processes, imports and opening.
     command_speed_up: Statistics
     command_efficiency: Statistics
+    #: Every column of the table, s or as its name says.
     columns: Mapping[str, Statistics]
 
 

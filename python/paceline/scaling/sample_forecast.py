@@ -81,23 +81,15 @@ Pair = tuple[SampleTimes, SampleTimes]
 
 @dataclass(frozen=True)
 class Pace:
-    """Cost of a frame by number of workers.
+    """Cost of a frame by number of workers."""
 
-    Attributes
-    ----------
-    rounds : tuple of (SampleTimes, SampleTimes)
-        Measurements with one worker, and with two; the same where there can be only one.
-    busy : float
-        Processor time of a frame, s.
-    cpus : int
-        Processors that workers share.
-    start : float
-        Time of the very first run whatever its length, s: workers are started for it.
-    """
-
+    #: Measurements with one worker, and with two; the same where there can be only one.
     rounds: tuple[Pair, ...]
+    #: Processor time of a frame, s.
     busy: float
+    #: Processors that workers share.
     cpus: int
+    #: Time of the very first run whatever its length, s: workers are started for it.
     start: float = 0.0
 
     @cached_property
@@ -174,17 +166,11 @@ class Recoded:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Arithmetic that predicts how long a run takes.
+    """Arithmetic that predicts how long a run takes."""
 
-    Attributes
-    ----------
-    n_frames : int
-        Of the run.
-    block_frames : callable
-        Frames of a block for so many workers.
-    """
-
+    #: Of the run.
     n_frames: int
+    #: Frames of a block for so many workers.
     block_frames: Callable[[int], int]
 
     def t_total(self, pace: Pace, n_workers: int) -> float:
@@ -276,33 +262,22 @@ def _frame_cost(costs: Costs, n_bytes: float) -> FrameCost:
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings of sample runs.
+    """Findings of sample runs."""
 
-    Attributes
-    ----------
-    backend : str
-        Backend of the workers.
-    in_memory : Pace
-        With the bytes in memory.
-    from_disk : Pace or None
-        With the bytes on the disk; None where they could not be put out of memory.
-    processes : Pace or None
-        By processes, in memory, where threads were seen to hold each other up.
-    resident : float or None
-        How much of what was read from memory is there; None where it is unknown.
-    waiting : float
-        Part of a frame's time in which the analysis wants no processor, as if it slept.
-    others : float or None
-        CPUs that other programs kept busy meanwhile, of those that this process may use; None where
-        it is unknown.
-    """
-
+    #: Backend of the workers.
     backend: str
+    #: With the bytes in memory.
     in_memory: Pace
+    #: With the bytes on the disk; None where they could not be put out of memory.
     from_disk: Pace | None
+    #: By processes, in memory, where threads were seen to hold each other up.
     processes: Pace | None
+    #: How much of what was read from memory is there; None where it is unknown.
     resident: float | None
+    #: Part of a frame's time in which the analysis wants no processor, as if it slept.
     waiting: float
+    #: CPUs that other programs kept busy meanwhile, of those that this process may use; None where
+    #: it is unknown.
     others: float | None
 
 

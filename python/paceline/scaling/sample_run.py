@@ -134,26 +134,17 @@ class Costs:
 
 @dataclass(frozen=True)
 class SampleTimes:
-    """Times of a sample run.
+    """Times of a sample run."""
 
-    Attributes
-    ----------
-    costs : Costs
-        Of a frame, by one of them.
-    n_bytes : float
-        Read of a frame, bytes.
-    opening : float
-        Opening the file by one worker, s.
-    fixed : float
-        Time of such a run whatever its length: planning, starting workers, opening, ending, s.
-    at_work : float
-        Time for which workers were at work, s.
-    """
-
+    #: Of a frame, by one of them.
     costs: Costs
+    #: Read of a frame, bytes.
     n_bytes: float
+    #: Opening the file by one worker, s.
     opening: float
+    #: Time of such a run whatever its length: planning, starting workers, opening, ending, s.
     fixed: float
+    #: Time for which workers were at work, s.
     at_work: float
 
     @classmethod

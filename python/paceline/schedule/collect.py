@@ -73,26 +73,17 @@ class RowRange:
 
 @dataclass(frozen=True)
 class Record:
-    """Results of a trajectory that were collected in some time, enough to restore them.
+    """Results of a trajectory that were collected in some time, enough to restore them."""
 
-    Attributes
-    ----------
-    ranges : list of RowRange
-        Rows of all frames that were collected.
-    nodes : dict
-        By (level, number) of each new subtree of blocks, the partial results of the reductions.
-    damaged : list of (int, str)
-        Frames that were left out, and why.
-    timings : list of BlockTiming
-        Of the blocks that were collected.
-    long_bonds : list of LongBonds
-        Of the blocks that have any.
-    """
-
+    #: Rows of all frames that were collected.
     ranges: list[RowRange] = field(default_factory=list)
+    #: By (level, number) of each new subtree of blocks, the partial results of the reductions.
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
+    #: Frames that were left out, and why.
     damaged: list[tuple[int, str]] = field(default_factory=list)
+    #: Of the blocks that were collected.
     timings: list[BlockTiming] = field(default_factory=list)
+    #: Of the blocks that have any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 

@@ -32,21 +32,14 @@ BLOCKS_PER_WORKER = 16
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Chunk boundaries among the rows of a run, for files that store several frames as one chunk.
+    """Chunk boundaries among the rows of a run, for files that store many frames as a chunk."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows of a chunk, at most.
-    period : int
-        Rows after which the boundaries repeat: more than `rows` where a step that does not divide
-        the chunk takes now more, now fewer frames of it.
-    head : int
-        Rows before the first boundary; 0 if the run starts at one.
-    """
-
+    #: Rows of a chunk, at most.
     rows: int = 1
+    #: Rows after which the boundaries repeat: more than `rows` where a step that does not divide
+    #: the chunk takes now more, now fewer frames of it.
     period: int = 1
+    #: Rows before the first boundary; 0 if the run starts at one.
     head: int = 0
 
     @classmethod
@@ -91,23 +84,17 @@ class Leaves:
     Rows before the first chunk boundary are cut into smaller leaves, as many as fit between two
     boundaries, so that subtrees of leaves end at chunks wherever a run starts.
 
-    Attributes
-    ----------
-    size : int
-        Rows of a leaf.
-    head : int
-        Rows at the start that are cut into smaller leaves.
-    n_head : int
-        Number of these leaves; 0 if these rows are so few that the first leaf has them too.
-
     Examples
     --------
     >>> Leaves(16, head=10, n_head=2).cuts(0, 50)
     [0, 5, 10, 26, 42, 50]
     """
 
+    #: Rows of a leaf.
     size: int
+    #: Rows at the start that are cut into smaller leaves.
     head: int = 0
+    #: Number of these leaves; 0 if these rows are so few that the first leaf has them too.
     n_head: int = 0
 
     @classmethod
@@ -208,24 +195,16 @@ def numbers_of(chosen: Any, n: int, thing: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Plan:
-    """Blocks and leaves of one run.
+    """Blocks and leaves of one run."""
 
-    Attributes
-    ----------
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers in the trajectory, in the order of the results.
-    leaves : Leaves
-        Boundaries of leaves.
-    block_frames : int
-        Frames in a block: a leaf times a power of two. The first blocks of a run may be smaller.
-    chunk_reads : int
-        Number of blocks that read the same chunk, at most: more than 1 where memory should not
-        hold a chunk, or as many frames of it as a leaf would need.
-    """
-
+    #: Frame numbers in the trajectory, in the order of the results, int64, shape (n_frames,).
     frames: np.ndarray
+    #: Boundaries of leaves.
     leaves: Leaves
+    #: Frames in a block: a leaf times a power of two. The first blocks of a run may be smaller.
     block_frames: int
+    #: Number of blocks that read the same chunk, at most: more than 1 where memory should not hold
+    #: a chunk, or as many frames of it as a leaf would need.
     chunk_reads: int = 1
 
     @property

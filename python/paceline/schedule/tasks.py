@@ -25,17 +25,11 @@ if TYPE_CHECKING:
 
 
 class Records(NamedTuple):
-    """Records of some frames, of an analysis that gives any number of them per frame.
+    """Records of some frames, of an analysis that gives any number of them per frame."""
 
-    Attributes
-    ----------
-    counts : numpy.ndarray of int64, shape (n_frames,)
-        Number of records of each frame; 0 of those that were left out.
-    records : numpy.ndarray, shape (n_records, …), or None
-        Those of all frames, one after another. None if no frame could be read.
-    """
-
+    #: Number of records of each frame; 0 of those that were left out. Int64, shape (n_frames,).
     counts: np.ndarray
+    #: Those of all frames, one after another; None if no frame could be read.
     records: np.ndarray | None
 
 
@@ -160,20 +154,13 @@ class WorkerAnalysis:
 
 @dataclass(frozen=True)
 class FrameCaching:
-    """Parameters of a cache of decoded frames, which the stages of one run share.
+    """Parameters of a cache of decoded frames, which the stages of one run share."""
 
-    Attributes
-    ----------
-    key : str
-        Name of the run over this trajectory.
-    memory : MemoryLimit
-        Counts what is kept; without a limit, frames are kept while half of the memory is free.
-    last : bool
-        True in the last stage, which keeps no more frames.
-    """
-
+    #: Name of the run over this trajectory.
     key: str
+    #: Counts what is kept; without a limit, frames are kept while half of the memory is free.
     memory: MemoryLimit
+    #: True in the last stage, which keeps no more frames.
     last: bool = False
 
 
@@ -210,46 +197,32 @@ class FunctionJob:
 
 @dataclass(frozen=True)
 class Task:
-    """One block of frames for one worker, with its own slice of the index.
+    """One block of frames for one worker, with its own slice of the index."""
 
-    Attributes
-    ----------
-    job : int
-        Number of its job in the run.
-    number : int
-        Number of the block.
-    first : int
-        Its first row in the results.
-    window : numpy.ndarray of int64, shape (n_window,)
-        Frame numbers in the trajectory, of the block, of its halo, and of frames that are passed
-        over.
-    extents : Extents
-        Byte ranges of these frames.
-    ahead : Extents or None
-        Byte ranges of the block that this worker is likely to do next.
-    state : numpy.ndarray, Relay or None
-        What a transformation that follows atoms from frame to frame begins with, or what hands it
-        on from the block before.
-    halo : pair of int
-        Frames of the window before and after those of the block.
-    lead, step : int
-        Frames of the window that are passed over before the first one of the block, and from one of
-        the block to the next.
-    states : sequence
-        Of each analysis that scans the state before the block, None before the first frame; None
-        of all others. Empty if no analysis has states.
-    """
-
+    #: Number of its job in the run.
     job: int
+    #: Number of the block.
     number: int
+    #: Its first row in the results.
     first: int
+    #: Frame numbers in the trajectory, of the block, of its halo, and of frames that are passed
+    #: over, int64, shape (n_window,).
     window: np.ndarray
+    #: Byte ranges of these frames.
     extents: Extents
+    #: Byte ranges of the block that this worker is likely to do next.
     ahead: Extents | None
+    #: What a transformation that follows atoms from frame to frame begins with, or what hands it on
+    #: from the block before.
     state: "np.ndarray | Relay | None" = None
+    #: Frames of the window before and after those of the block.
     halo: tuple[int, int] = (0, 0)
+    #: Frames of the window that are passed over before the first one of the block, and from one of
+    #: the block to the next.
     lead: int = 0
     step: int = 1
+    #: Of each analysis that scans the state before the block, None before the first frame; None of
+    #: all others. Empty if no analysis has states.
     states: Sequence[Any] = ()
 
     #: A single block is a subtree of level 0.
@@ -293,30 +266,21 @@ class Task:
 
 @dataclass(frozen=True)
 class FunctionTask:
-    """One call of a `FunctionJob`'s function with one item.
-
-    Attributes
-    ----------
-    job, number : int
-        Number of its job in the run, and of the call.
-    first : int
-        Number of frames of all calls before it.
-    first_frame, n_frames : int
-        Frames that the call is about; a number and 1 if it is about anything else.
-    what : str
-        Name in error messages.
-    item : object
-        Argument of the function.
-    """
+    """One call of a `FunctionJob`'s function with one item."""
 
     level: ClassVar[int] = 0
 
+    #: Number of its job in the run, and of the call.
     job: int
     number: int
+    #: Number of frames of all calls before it.
     first: int
+    #: Frames that the call is about; a number and 1 if it is about anything else.
     first_frame: int
     n_frames: int
+    #: Name in error messages.
     what: str
+    #: Argument of the function.
     item: Any
 
 
@@ -361,18 +325,12 @@ class TaskBatch:
 
 
 class LongBonds(NamedTuple):
-    """Bonds that are longer than half the cell after molecules were made whole.
+    """Bonds that are longer than half the cell after molecules were made whole."""
 
-    Attributes
-    ----------
-    n_frames, n_bonds : int
-        Frames that have any, and bonds of all these frames.
-    length, frame, atoms : float, int and pair of int
-        Of the longest: Å, number of its frame, and columns of its atoms.
-    """
-
+    #: Frames that have any, and bonds of all these frames.
     n_frames: int
     n_bonds: int
+    #: Of the longest: Å, number of its frame, and columns of its atoms.
     length: float
     frame: int
     atoms: tuple[int, int]
@@ -388,57 +346,37 @@ def sum_long_bonds(found: Sequence[LongBonds]) -> LongBonds:
 
 @dataclass(frozen=True)
 class BlockResult:
-    """Result of one block, or of a whole subtree of blocks.
+    """Result of one block, or of a whole subtree of blocks."""
 
-    Attributes
-    ----------
-    job : int
-        Number of its job in the run.
-    level, number : int
-        The subtree: block number · 2**level and those that follow it, 2**level in all or as many
-        as exist.
-    first, n_frames : int
-        Its first row in the results, and its frames.
-    values : list or None
-        For each analysis its rows, its `Records`, its partial result merged over the subtree, or
-        its result of each block by the block's number. None where a rank keeps them until all
-        blocks are done.
-    times : numpy.ndarray of float64, shape (n_frames,), or None
-        ps. None where a rank keeps them.
-    damaged : list of (int, str)
-        Frame number and reason of each frame that was left out.
-    timings : list of BlockTiming
-        Of each block.
-    long_bonds : list of LongBonds
-        Of each block that has any.
-    """
-
+    #: Number of its job in the run.
     job: int
+    #: The subtree: block number · 2**level and those that follow it, 2**level in all or as many as
+    #: exist.
     level: int
     number: int
+    #: Its first row in the results, and its frames.
     first: int
     n_frames: int
+    #: For each analysis its rows, its `Records`, its partial result merged over the subtree, or its
+    #: result of each block by the block's number. None where a rank keeps them until all blocks are
+    #: done.
     values: list[Any] | None
+    #: ps; None where a rank keeps them. Float64, shape (n_frames,).
     times: np.ndarray | None
+    #: Frame number and reason of each frame that was left out.
     damaged: list[tuple[int, str]]
     timings: list[BlockTiming]
+    #: Of each block that has any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class CollectedResult:
-    """Results of a whole job, kept by the workers and collected at the end.
+    """Results of a whole job, kept by the workers and collected at the end."""
 
-    Attributes
-    ----------
-    job : int
-        Number of the job in the run.
-    values : list
-        For each analysis all rows, all `Records`, or the partial result merged over all blocks.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
-    """
-
+    #: Number of the job in the run.
     job: int
+    #: For each analysis all rows, all `Records`, or the partial result merged over all blocks.
     values: list[Any]
+    #: ps, float64, shape (n_frames,).
     times: np.ndarray

@@ -41,27 +41,17 @@ if TYPE_CHECKING:
 
 
 class FramePass:
-    """One pass over frames of a trajectory.
-
-    Attributes
-    ----------
-    trajectory : Trajectory
-        Opened.
-    plan, job : Plan and Job
-        The blocks, and what is done to each.
-    collected : Collected
-        Set by `start_collecting`.
-    halo : pair of int
-        Frames that are read before and after those of each block.
-    is_first : bool
-        True for the first pass over the trajectory.
-    """
+    """One pass over frames of a trajectory."""
 
     trajectory: "Trajectory"
+    #: The blocks, and what is done to each.
     plan: Plan
     job: Job
+    #: Set by `start_collecting`.
     collected: Collected
+    #: Frames that are read before and after those of each block.
     halo: tuple[int, int] = (0, 0)
+    #: True for the first pass over the trajectory.
     is_first: bool = True
 
     @property

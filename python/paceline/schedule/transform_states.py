@@ -145,29 +145,19 @@ class Relay:
 
 @dataclass
 class TransformStates:
-    """States in which blocks begin, or those of each frame if there are others between them.
+    """States in which blocks begin, or those of each frame if there are others between them."""
 
-    Attributes
-    ----------
-    scan : WorkerScan
-        Finds them.
-    frames : numpy.ndarray of int64, shape (n_states,)
-        Their frames.
-    block_frames : int
-        Frames in a block.
-    of_blocks : bool
-        True if they are those of blocks, with what is read before them.
-    found : numpy.ndarray, shape (n_states, …)
-        Set when all frames were scanned.
-    relay : Relay or None
-        Hands states on from block to block instead.
-    """
-
+    #: Finds them.
     scan: WorkerScan
+    #: Their frames, int64, shape (n_states,).
     frames: np.ndarray
+    #: Frames in a block.
     block_frames: int
+    #: True if they are those of blocks, with what is read before them.
     of_blocks: bool
+    #: Set when all frames were scanned, shape (n_states, …).
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
+    #: Hands states on from block to block instead.
     relay: Relay | None = None
 
     @classmethod

@@ -31,36 +31,23 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of a file.
+    """Options of a file."""
 
-    Attributes
-    ----------
-    path : str
-        Absolute.
-    n_atoms : int
-        Of each frame.
-    title : str
-        For formats that have one.
-    append, overwrite : bool
-        Whether a file of that name may grow, or be replaced.
-    n_frames : int or None
-        The most that will come, for a layout that must know.
-    double : bool
-        Whether numbers have 64 bits, where there is a choice.
-    dt : float or None
-        ps: length of a step of the simulation, where the user gave it.
-    sync : bool
-        Whether each frame is to be on the disk before the next.
-    """
-
+    #: Absolute path.
     path: str
     n_atoms: int
+    #: For formats that have one.
     title: str
+    #: True if a file of that name may grow, or be replaced.
     append: bool
     overwrite: bool
+    #: The most that will come, for a layout that must know.
     n_frames: int | None
+    #: True for numbers of 64 bits, where there is a choice.
     double: bool
+    #: ps: length of a step of the simulation, where the user gave it.
     dt: float | None
+    #: True if each frame is to be on the disk before the next.
     sync: bool
 
 

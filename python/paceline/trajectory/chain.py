@@ -238,44 +238,28 @@ class Chain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Frames of one file that are not before the next file's first.
-
-    Attributes
-    ----------
-    earlier, later : str
-        The files.
-    n_frames : int
-        Frames of the earlier file.
-    begin, end : float
-        First and last time of these frames, ps.
-    unmatched : int
-        Those of them at whose times no file has a frame that is kept.
-    """
+    """Frames of one file that are not before the next file's first."""
 
     earlier: str
     later: str
+    #: Frames of the earlier file.
     n_frames: int
+    #: First and last time of these frames, ps.
     begin: float
     end: float
+    #: Those of them at whose times no file has a frame that is kept.
     unmatched: int
 
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Files in the order of their times, without what later ones repeat.
+    """Files in the order of their times, without what later ones repeat."""
 
-    Attributes
-    ----------
-    order : list of int
-        Former places of the files that are now first, second …
-    kept : list of (numpy.ndarray of uint64 or None)
-        Frames of each of them that no later file repeats; None for all.
-    overlaps : list of Overlap
-        Frames that are left out.
-    """
-
+    #: Former places of the files that are now first, second …
     order: list[int]
+    #: Frames of each of them that no later file repeats; None for all.
     kept: list[np.ndarray | None]
+    #: Frames that are left out.
     overlaps: list[Overlap]
 
 

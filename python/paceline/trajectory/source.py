@@ -33,25 +33,17 @@ _open_readers: "OrderedDict[int, weakref.ref[ClosesFiles]]" = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Places of frames in the files of a trajectory.
+    """Places of frames in the files of a trajectory."""
 
-    Attributes
-    ----------
-    files : numpy.ndarray of int64, shape (n_frames,)
-        File of the trajectory, counted from 0.
-    frames : numpy.ndarray of uint64, shape (n_frames,)
-        Frame numbers in their files.
-    offsets, sizes : numpy.ndarray of uint64, shape (n_frames,)
-        Bytes.
-    slices : tuple of object
-        For each run of frames in one file, the part of that file's own index that they need:
-        None where offsets and sizes are enough.
-    """
-
+    #: File of the trajectory, counted from 0, int64, shape (n_frames,).
     files: np.ndarray
+    #: Frame numbers in their files, uint64, shape (n_frames,).
     frames: np.ndarray
+    #: Bytes, uint64, shape (n_frames,).
     offsets: np.ndarray
     sizes: np.ndarray
+    #: For each run of frames in one file, the part of that file's own index that they need; None
+    #: where offsets and sizes are enough.
     slices: tuple[Any, ...]
 
     def __len__(self) -> int:
@@ -75,20 +67,13 @@ def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Times of frames: the file's, or those that the user set in their place.
+    """Times of frames: the file's, or those that the user set in their place."""
 
-    Attributes
-    ----------
-    first : float
-        Number by which the first frame is counted.
-    dt : float, optional
-        Time between frames, ps, in place of the file's times.
-    offset : float
-        Added to all times, ps.
-    """
-
+    #: Number by which the first frame is counted.
     first: float = 0.0
+    #: Time between frames, ps, in place of the file's times.
     dt: float | None = None
+    #: Added to all times, ps.
     offset: float = 0.0
 
     def __call__(self, frames: Any, times: Any) -> Any:
@@ -145,49 +130,32 @@ class FileSpec(Protocol):
 
 
 class ReadStats(NamedTuple):
-    """Costs of reading a block.
+    """Costs of reading a block."""
 
-    Attributes
-    ----------
-    open, read, decode : int
-        Nanoseconds.
-    bytes, calls : int
-        Requested from the file.
-    damaged : list of (int, str)
-        Rows that could not be read, and why.
-    """
-
+    #: Nanoseconds.
     open: int
     read: int
     decode: int
+    #: Requested from the file.
     bytes: int
     calls: int
+    #: Rows that could not be read, and why.
     damaged: list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
 class FrameSource:
-    """How a worker reads a trajectory: plain data that can be pickled and opens nothing.
+    """How a worker reads a trajectory: plain data that can be pickled and opens nothing."""
 
-    Attributes
-    ----------
-    files : sequence of FileSpec
-        Its files, one after another.
-    atoms : numpy.ndarray of int64 or None
-        Atoms to be decoded, increasing; None for all.
-    n_wanted : int
-        Their number.
-    fields : sequence of str
-        Fields to be decoded, out of `paceline.block.FIELDS`.
-    required : sequence of str
-        Fields that every frame must hold; the others are NaN where a frame has none.
-    time_axis : TimeAxis
-    """
-
+    #: Its files, one after another.
     files: Sequence[FileSpec]
+    #: Atoms to be decoded, int64, increasing; None for all.
     atoms: np.ndarray | None
+    #: Their number.
     n_wanted: int
+    #: Fields to be decoded, out of `paceline.block.FIELDS`.
     fields: Sequence[str]
+    #: Fields that every frame must hold; the others are NaN where a frame has none.
     required: Sequence[str]
     time_axis: TimeAxis
 
@@ -364,19 +332,12 @@ class TrajectoryFile(Protocol):
 
 @dataclass(frozen=True)
 class IndexedFileSpec:
-    """A file whose frames lie one after another, as a worker knows it.
-
-    Attributes
-    ----------
-    path : str
-    layout : bytes
-        How the file's frames are coded.
-    samples : bytes
-        Those by which the file was recognised when it was indexed.
-    """
+    """A file whose frames lie one after another, as a worker knows it."""
 
     path: str
+    #: How the file's frames are coded.
     layout: bytes
+    #: Those by which the file was recognised when it was indexed.
     samples: bytes
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:

@@ -86,13 +86,9 @@ class WorkerScan(WorkerTransform, Protocol):
     (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
     cannot be followed. Where one process has all frames, blocks are transformed in order instead
     (`follower`).
-
-    Attributes
-    ----------
-    scans : bool
-        True.
     """
 
+    #: Always true.
     scans: bool
 
     @property

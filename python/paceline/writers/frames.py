@@ -26,26 +26,17 @@ WAITING = 256 * 2**20
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """Frames of one block, in the file's bytes.
+    """Frames of one block, in the file's bytes."""
 
-    Attributes
-    ----------
-    first : int
-        The block's first row in the results.
-    data : bytes
-        Empty where the worker has written them to the file itself.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
-    steps : numpy.ndarray of int64, shape (n_frames,)
-        Of the simulation.
-    lambdas : numpy.ndarray of float32, shape (n_frames,)
-        λ of a free-energy run, else 0.
-    """
-
+    #: The block's first row in the results.
     first: int
+    #: Empty where the worker has written them to the file itself.
     data: bytes
+    #: ps, float64, shape (n_frames,).
     times: np.ndarray
+    #: Of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
+    #: λ of a free-energy run, else 0, float32, shape (n_frames,).
     lambdas: np.ndarray
 
 
@@ -137,48 +128,31 @@ class _Spilled(NamedTuple):
 
 @dataclass(frozen=True)
 class FramesToWrite:
-    """Facts of frames that are known before they are encoded.
+    """Facts of frames that are known before they are encoded."""
 
-    Attributes
-    ----------
-    n_frames : int
-        To be written; there will be fewer where some cannot be read and are left out.
-    atoms : AtomGroup
-        To be written.
-    skip_damaged : bool
-        Whether frames may be left out.
-    origin : mapping
-        Provenance of the frames, and the options.
-    has_cell : bool
-        Whether the first frame that can be read has a cell.
-    fields : tuple of str
-        Fields that it holds.
-    """
-
+    #: To be written; there will be fewer where some cannot be read and are left out.
     n_frames: int
+    #: To be written.
     atoms: Any
+    #: True if frames may be left out.
     skip_damaged: bool
+    #: Provenance of the frames, and the options.
     origin: Mapping[str, Any]
+    #: True if the first frame that can be read has a cell.
     has_cell: bool
+    #: Fields that it holds.
     fields: tuple[str, ...]
 
 
 class Target(ABC):
-    """File of one family of formats that is to be written.
+    """File of one family of formats that is to be written."""
 
-    Attributes
-    ----------
-    fields, optional_fields : sequence of str
-        To be decoded, once `begin` was called.
-    frames_together : int
-        Frames that are best encoded by one worker.
-    n_written, n_bytes : int
-        Frames and size of the file, once it is whole.
-    """
-
+    #: To be decoded, once `begin` was called.
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
+    #: Frames that are best encoded by one worker.
     frames_together: int = 1
+    #: Frames and size of the file, once it is whole.
     n_written: int
     n_bytes: int
 
