@@ -31,18 +31,7 @@ _KERNEL, _KERNEL_OPTIONS = "ipykernel_launcher", "PACELINE_KERNEL_OPTIONS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the script or module that is named on the command line.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Our options, the script and its arguments; by default those of the process.
-
-    Returns
-    -------
-    int
-        The script's exit status.
-    """
+    """Run the script or module that the command line names; return its exit status."""
     ours, script, module = _split(sys.argv[1:] if argv is None else list(argv))
     is_kernel = module and script[:1] == [_KERNEL]
     if is_kernel:

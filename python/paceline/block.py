@@ -18,12 +18,7 @@ DAMAGED_STEP = -(2**63)
 
 
 def field_bits(fields: Sequence[str]) -> int:
-    """Encode fields as the core's bits.
-
-    Raises
-    ------
-    ValueError
-        An unknown field.
+    """Encode fields as the core's bits; `ValueError` for an unknown one.
 
     Examples
     --------
@@ -189,14 +184,7 @@ def check_refused(block: Block, refused: tuple[int, str] | None) -> None:
 class AtomAttributes(Mapping[str, np.ndarray]):
     """Attributes of atoms by name; those of residues are kept once a residue.
 
-    Parameters
-    ----------
-    of_atoms : mapping of numpy.ndarray, shape (n_atoms,)
-        Attributes of atoms.
-    residues : numpy.ndarray of int64, shape (n_atoms,)
-        Row of each atom's residue in the arrays of `of_residues`.
-    of_residues : mapping of numpy.ndarray, shape (n_residues,)
-        Attributes of residues.
+    `residues` has the row of each atom's residue in the arrays of `of_residues`.
 
     Examples
     --------

@@ -127,19 +127,9 @@ class Checkpoint:
     def begin_stage(self, runs: Sequence[FramePass | PartsRun], timings: Timings) -> None:
         """Restore the results of the run that is resumed, of one stage after another.
 
-        Parameters
-        ----------
-        runs : sequence of FramePass or PartsRun
-            Ready to collect.
-        timings : Timings
-            Of this run; set as if this one had begun when the other one ended.
-
-        Raises
-        ------
-        CheckpointError
-            The checkpoint is of another run.
-        UnsupportedError
-            The run cannot be resumed, whatever is kept.
+        `timings` are set as if this run had begun when the other one ended. Raises
+        `CheckpointError` if the checkpoint is of another run, `UnsupportedError` if this one can
+        never be resumed.
         """
         if not self._begun:
             self._recognize([one for one in runs if isinstance(one, FramePass)])
@@ -368,10 +358,7 @@ def _decoded(plain: Any) -> tuple[int, Record, _Clock]:
 def with_pickled_nodes(record: Record) -> Record:
     """Pickle each subtree's partial results by itself: useless ones need not be read back.
 
-    Raises
-    ------
-    CheckpointError
-        One cannot be pickled.
+    Raises `CheckpointError` if one cannot be pickled.
     """
     try:
         nodes = {key: _pickle(values) for key, values in record.nodes.items()}

@@ -17,18 +17,7 @@ USAGE = "usage: mpirun -n N python -m paceline.mpi script.py [arguments of the s
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the script that is named on the command line.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The script and its arguments; by default those of the process.
-
-    Returns
-    -------
-    int
-        The script's exit status.
-    """
+    """Run the script that the command line names; return its exit status."""
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv and not argv[0].startswith("-"):
         # On every rank: functions of modules beside the script are imported where they are called.

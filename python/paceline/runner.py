@@ -393,12 +393,7 @@ def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) 
 def analyses_of(given: Any) -> list[Analysis]:
     """Check the first argument of `run`, and return it as a list.
 
-    Raises
-    ------
-    ValueError
-        It is empty.
-    TypeError
-        An item is no analysis.
+    Raises `ValueError` if it is empty, `TypeError` for an item that is no analysis.
     """
     analyses = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:

@@ -82,18 +82,7 @@ class Failure(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all tests.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments of the command line, by default those of the process.
-
-    Returns
-    -------
-    int
-        0 if all passed, 1 if one failed, 2 for wrong arguments.
-    """
+    """Run all tests; return 0 if all passed, 1 if one failed, 2 for wrong arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m paceline.selftest",
         description="Test paceline on this machine: read and write each format, run analyses on "

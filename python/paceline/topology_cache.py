@@ -83,10 +83,7 @@ def resolve(
 ) -> tuple[Topology, tuple[Any, ...], dict[str, Any]] | None:
     """Parse the topology of a Universe that is to be made, or load it.
 
-    Returns
-    -------
-    tuple of (Topology, tuple, dict) or None
-        Arguments of the Universe in place of those given; None for a topology that is not kept.
+    Returns arguments of the Universe in place of those given; None for a topology that is not kept.
     """
     of_parser = {name: value for name, value in options.items() if name not in _OF_UNIVERSE}
     format, topology_format = mdanalysis_universe._resolve_formats(

@@ -45,12 +45,8 @@ class Journal:
     """An open journal, which no other process may open meanwhile; created if it does not exist.
 
     `locked` is False on a file system without locks; `size` is the number of bytes up to the end of
-    the last whole record.
-
-    Raises
-    ------
-    CheckpointError
-        The file is something else, of an earlier format, in use, or damaged.
+    the last whole record. Raises `CheckpointError` for a file that is something else, of an earlier
+    format, in use, or damaged.
 
     Examples
     --------
@@ -119,10 +115,7 @@ class Journal:
     def records(self) -> Iterator[bytes]:
         """Yield every whole record, in order; cut off a last one that a crash left incomplete.
 
-        Raises
-        ------
-        CheckpointError
-            A record was damaged after it had been written.
+        Raises `CheckpointError` for a record that was damaged after it had been written.
         """
         end = os.fstat(self._file).st_size
         self.size = len(MAGIC)
@@ -161,13 +154,7 @@ class Journal:
         )
 
     def append(self, payload: bytes) -> None:
-        """Add a record; it is on the disk when this returns.
-
-        Raises
-        ------
-        OSError
-            It could not be written; the file is as it was.
-        """
+        """Add a record, which then is on the disk; after an `OSError` the file is as it was."""
         self.size = self.size or len(MAGIC)
         record = _record(payload)
         try:
@@ -180,13 +167,7 @@ class Journal:
         self.size += len(record)
 
     def rewrite(self, payloads: Iterable[bytes]) -> None:
-        """Replace all records atomically.
-
-        Raises
-        ------
-        OSError
-            They could not be written; the file is as it was.
-        """
+        """Replace all records atomically. After an `OSError` the file is as it was."""
         self._remove_leftovers()
         new = temporary_name(self.path)
         with writing_to(self.path):

@@ -131,11 +131,6 @@ def current_command() -> str:
 def available_cpus() -> int:
     """Count the CPUs that this process may use: the least of affinity, cgroup quota and Slurm's.
 
-    Returns
-    -------
-    int
-        At least 1.
-
     Examples
     --------
     >>> 1 <= available_cpus() <= os.cpu_count()

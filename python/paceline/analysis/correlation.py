@@ -37,26 +37,10 @@ CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22
 class SeriesParts:
     """Parts of a function of the time between frames: ranges of particles, with all frames.
 
-    Parameters
-    ----------
-    series : numpy.ndarray, shape (n_frames, n_particles, width)
-        Values of all particles.
-    correlated : {"displacement", "product"}
-        Mean squared displacement or autocorrelation.
-    axes : sequence of int
-        Those of the `width` numbers that count.
-    gaps : numpy.ndarray of int64
-        Rows of frames that were left out.
-    fft : bool
-        Compute by the fast Fourier transform.
-    unwrap : {"tor", "lattice"}, optional
-        Undo jumps across the cell first, see `unwrapped`: the last three particles are the vectors
-        of the cells.
-
-    Attributes
-    ----------
-    by_particle : numpy.ndarray of float64, shape (n_particles, n_frames)
-        The function of each particle.
+    Of `series`, shape (n_frames, n_particles, width), the `axes` of the `width` numbers count;
+    `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are undone
+    first (see `unwrapped`), and the last three particles are the vectors of the cells.
+    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames).
     """
 
     def __init__(

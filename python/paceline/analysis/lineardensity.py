@@ -270,10 +270,7 @@ def _sum_compounds(
 ) -> tuple[np.ndarray, Compounds]:
     """Sum masses and charges of compounds, shape (n_compounds, 2); and find that of each atom.
 
-    Raises
-    ------
-    ValueError
-        One has no mass.
+    Raises `ValueError` where one has no mass.
     """
     found, places = np.unique(numbers, return_inverse=True)
     sums = [np.bincount(places, weights=one, minlength=len(found)) for one in weights.T]

@@ -140,14 +140,8 @@ def describe_group(group: Any) -> str:
 def follow(group: Any, name: str) -> GroupFinder:
     """Make what finds the atoms of an updating group on workers; `name` is that of the analysis.
 
-    Raises
-    ------
-    UnsupportedError
-        Workers cannot evaluate it.
-    TypeError
-        The group does not update itself.
-    ValueError
-        A distance that is negative or not finite.
+    Raises `UnsupportedError` where workers cannot evaluate it, `TypeError` if it does not update
+    itself, and `ValueError` for a distance that is negative or not finite.
     """
     if not hasattr(group, "is_uptodate"):
         raise TypeError(

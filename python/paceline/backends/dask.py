@@ -144,17 +144,7 @@ def _check_client(client: Any) -> None:
 
 
 class DaskRun:
-    """One run on a cluster.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    n_workers : int
-        Number of batches that it runs at a time; more where it grows.
-    jobs : sequence of Job or FunctionJob
-        One per trajectory.
-    """
+    """One run on a cluster, of `n_workers` batches at a time; of more where it grows."""
 
     def __init__(self, client: Any, n_workers: int, jobs: Sequence[AnyJob]):
         self._client = client
@@ -520,13 +510,7 @@ class SharedJob:
         return SharedJob, (self._pickled, self._version)
 
     def opened(self) -> tuple[Worker, AnyJob]:
-        """Get the worker of the calling thread, and the job.
-
-        Raises
-        ------
-        WorkerError
-            The job cannot be opened here.
-        """
+        """Get the worker of the calling thread, and the job; `WorkerError` if it cannot open."""
         if not hasattr(self._local, "opened"):
             if self._version != __version__:
                 raise WorkerError(
@@ -542,14 +526,9 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
     """Run a pickled batch on a Dask worker; return its address and the result, pickled.
 
     Dask would pass arrays that begin at any byte of a message: the core refuses them, and NumPy
-    sums them in another order, and so to other bits.
-
-    Raises
-    ------
-    FileNotFoundError
-        This host has no such file.
-    WorkerError
-        The job cannot be opened here, or the result cannot be sent.
+    sums them in another order, and so to other bits. Raises `FileNotFoundError` where this host has
+    no such file, and `WorkerError` where the job cannot be opened here, or the result cannot be
+    sent.
     """
     from distributed import get_worker
 

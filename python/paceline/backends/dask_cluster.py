@@ -18,27 +18,11 @@ PATIENCE = 60.0
 
 
 class LocalCluster:
-    """A Dask scheduler on this machine, with workers of one thread each.
+    """A Dask scheduler on this machine, with workers of one thread each, and its client.
 
-    They run in the session of a process of their own, the keeper, which kills them all on
-    request, or when this process ends.
-
-    Parameters
-    ----------
-    n_workers : int
-        Number of worker processes.
-
-    Attributes
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Raises
-    ------
-    UnsupportedError
-        On Windows.
-    WorkerError
-        It did not start.
+    They run in the session of a process of their own, the keeper, which kills them all on request,
+    or when this process ends. Raises `UnsupportedError` on Windows, `WorkerError` if it did not
+    start.
     """
 
     def __init__(self, n_workers: int):

@@ -251,32 +251,9 @@ def run_batches(
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
     """Run every batch of a scheduler on an executor; yield results as they come.
 
-    Parameters
-    ----------
-    executor : concurrent.futures.Executor
-        Workers.
-    n_workers : int
-        Their number.
-    pickled : sequence of PickledJob
-        By number.
-    batches : TaskBatcher
-        Gets the time that blocks took.
-    scheduler : Scheduler
-        Of these batches; gets back those that a broken executor had.
-
-    Returns
-    -------
-    dict of Future to DuplicateAttempt
-        Futures that are still running though another result of their batch came first.
-
-    Yields
-    ------
-    BlockResult or DuplicateAttempt
-
-    Raises
-    ------
-    concurrent.futures.BrokenExecutor
-        Its workers are gone.
+    `batches` gets the time that blocks took, and the scheduler the batches that a broken executor
+    had (`BrokenExecutor` is raised). Returns the futures that are still running though another
+    result of their batch came first.
     """
     log = AttemptLog()
     sender = _Sender(executor, n_workers, pickled)

@@ -75,13 +75,8 @@ class _Group:
 def read_index_file(path: str | os.PathLike, n_atoms: int) -> IndexFile:
     """Read an index file of a system of `n_atoms`.
 
-    Raises
-    ------
-    DamagedFileError
-        A line is neither the name of a group nor numbers of atoms; a group has the name of
-        another, or an atom twice; a number is not one of the system.
-    OSError
-        It cannot be read.
+    Raises `DamagedFileError` where a line is neither the name of a group nor numbers of atoms, a
+    group has the name of another, or an atom twice, or a number is not one of the system.
     """
     path = os.fspath(path)
     text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")

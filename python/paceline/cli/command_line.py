@@ -96,17 +96,9 @@ paceline COMMAND --help explains each command.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line; return its exit status.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; by default the process's own.
-
-    Returns
-    -------
-    int
-        0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
+    0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
         import argcomplete

@@ -269,10 +269,7 @@ def add_file_arguments(
 def resolve_files(args: argparse.Namespace) -> None:
     """Set topology, trajectories and output from where they were given.
 
-    Raises
-    ------
-    UnsupportedError
-        One is missing, given twice, or stands in the place of another.
+    Raises `UnsupportedError` for one that is missing, given twice, or in the place of another.
     """
     form = getattr(args, "form", None)
     if form is None:

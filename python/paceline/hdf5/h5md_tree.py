@@ -145,25 +145,11 @@ def create_tree(
     rounding: Mapping[str, float] | None = None,
     units: Mapping[str, str] = OUR_UNITS,
 ) -> None:
-    """Create the tree around the values of the fields, which exist.
+    """Create the tree around the values of the fields, which exist, in an open file.
 
-    Parameters
-    ----------
-    h5 : h5py.File
-        Open for writing.
-    fields : sequence of str
-        Out of "positions", "velocities", "forces".
-    description : Description
-        Of the atoms, and of the origin of the frames.
-    has_cell : bool
-        Whether frames have a cell.
-    rows : FrameRows, optional
-        Of all frames, in our units; without them, datasets without rows are created, for
-        `append_frame`.
-    rounding : mapping of str to float, optional
-        Of fields that were rounded, the number that values are multiples of.
-    units : mapping of str to str, optional
-        Unit in which each quantity is stored, as H5MD spells it.
+    Without `rows`, those of all frames in our units, datasets without rows are created, for
+    `append_frame`. `rounding` has the numbers that values of rounded fields are multiples of, and
+    `units` the unit in which each quantity is stored, as H5MD spells it.
     """
     for field, step in (rounding or {}).items():
         mark_rounded(h5[values_path(field)], step)

@@ -92,41 +92,14 @@ def repack(
     n_workers: int = 1,
     progress: bool | None = None,
 ) -> list[Gain]:
-    """Write positions, velocities and forces of an H5MD file in another layout.
+    """Write positions, velocities and forces of an H5MD file in another layout; return the gains.
 
-    Everything else is copied as it is.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    output : path-like, optional
-        The new one; by default it takes the place of the old one, once it is whole.
-    chunk, for_, align : optional
-        As for `paceline.hdf5.storage_layout.choose_layout`.
-    compress : str, optional
-        As for `paceline.hdf5.storage_layout.parse_compression`; by default as it was, with gzip in
-        place of methods other than gzip, zstd and lz4.
-    precision : float, optional
-        Å, to which positions are rounded; by default all numbers stay the same to the last bit.
-    overwrite : bool
-        Whether a file named `output` may be replaced.
-    n_workers : int
-        Threads that read and compress.
-    progress : bool, optional
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    list of Gain
-        Of each dataset that was rewritten.
-
-    Raises
-    ------
-    UnsupportedError
-        It is no H5MD file, or its numbers are no floats of (frames, atoms, 3).
-    UnwritableError
-        A number is not finite.
+    Everything else is copied as it is. Without `output`, the new file takes the place of the old
+    one, once it is whole. `chunk`, `for_` and `align` are as for `choose_layout`, `compress` as for
+    `parse_compression`: by default as it was, with gzip in place of methods other than gzip, zstd
+    and lz4. Positions are rounded to multiples of `precision`, Å; without it all numbers stay the
+    same to the last bit. Raises `UnsupportedError` for a file that is no H5MD, or numbers that are
+    no floats of (frames, atoms, 3), and `UnwritableError` for one that is not finite.
     """
     check_precision(precision)
     path = os.path.realpath(path)

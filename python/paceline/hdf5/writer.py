@@ -122,30 +122,10 @@ def create_dataset(
     limit: tuple[int | None, ...] | None = None,
     allocated: bool = False,
 ) -> Any:
-    """Create a dataset of shape (frames, atoms, 3).
+    """Create a dataset of shape (frames, atoms, 3) in an open file.
 
-    Parameters
-    ----------
-    h5 : h5py.File
-        Open for writing.
-    name : str
-        Path of the dataset.
-    shape : tuple of int
-        Frames, atoms and 3.
-    layout : DatasetLayout
-        Chunks or contiguous space.
-    dtype : str
-        Type of its numbers.
-    compression : Compression, optional
-        Filters of its chunks.
-    limit : tuple of int or None, optional
-        Shape to which chunks may be added; by default for any number of frames.
-    allocated : bool
-        Whether all chunks have their space from the beginning, as contiguous space has.
-
-    Returns
-    -------
-    h5py.Dataset
+    Chunks may be added up to the shape `limit`, by default for any number of frames. If
+    `allocated`, they have their space from the beginning, as contiguous space has.
     """
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_obj_track_times(False)
@@ -302,25 +282,8 @@ class AllocatedDataset:
 class H5MDFileWriter:
     """H5MD file that is being written under a temporary name: datasets first, its tree at the end.
 
-    Parameters
-    ----------
-    file : NewFile
-        Empty.
-    storage : Storage
-        Layout, filters and rounding.
-    fields : sequence of str
-        Out of "positions", "velocities", "forces".
-    n_frames, n_atoms : int
-        Size; frames may be fewer in the end, or, where they are appended, more.
-    has_cell : bool
-        Whether frames have a cell.
-    allocated : bool
-        Whether datasets have their space in the file from the beginning.
-
-    Attributes
-    ----------
-    datasets : mapping of str to AppendedDataset or AllocatedDataset
-        Dataset of each field.
+    Frames may be fewer than `n_frames` in the end, or, where they are appended, more. If
+    `allocated`, datasets have their space in the file from the beginning.
     """
 
     def __init__(

@@ -70,15 +70,7 @@ class Timings(RunTimings):
     """
 
     def precede(self, elapsed: int, t_comm: float) -> None:
-        """Count an earlier part of the run as if it ended just now.
-
-        Parameters
-        ----------
-        elapsed : int
-            How long that part took since it first assigned blocks, ns.
-        t_comm : float
-            Receiving and merging results there, s.
-        """
+        """Count an earlier part of the run, of `elapsed` ns and `t_comm` s, as if it ended now."""
         self.start -= elapsed
         self.dealt -= elapsed
         self.t_comm += t_comm

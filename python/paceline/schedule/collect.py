@@ -100,20 +100,10 @@ class Cursor:
 
 
 class Collected:
-    """Results of all blocks so far of one trajectory.
+    """Results of all blocks so far of one trajectory, of a number in the run.
 
-    Parameters
-    ----------
-    number : int
-        Number of the trajectory in the run.
-    plan : Plan
-        The blocks.
-    analyses : sequence of WorkerAnalysis
-        In the order of `BlockResult.values`.
-    receivers : sequence of Receiver or None
-        For each analysis with a result per block, its receiver.
-    timings : Timings
-        Gets every block's timing, and the time spent here.
+    Results are in the order of the analyses; each with a result per block has its receiver.
+    `timings` get every block's timing, and the time spent here.
     """
 
     def __init__(

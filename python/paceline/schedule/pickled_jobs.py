@@ -48,13 +48,7 @@ class PickledJob:
 
 
 def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
-    """Pickle jobs for the workers of a backend, which error messages name.
-
-    Raises
-    ------
-    WorkerError
-        A job cannot be pickled.
-    """
+    """Pickle jobs for the workers of a backend; `WorkerError`, which names it, if one cannot be."""
     try:
         return [PickledJob(job) for job in jobs]
     except Exception as error:  # pickling runs code of every object's own

@@ -131,29 +131,10 @@ def choose_frames(
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Resolve a slice, or a list of frames, to frame numbers.
+    """Resolve a slice, or integers or booleans in its place, to frame numbers: int64.
 
-    Parameters
-    ----------
-    n_frames : int
-        Of the trajectory.
-    start, stop, step : int, optional
-        As in a slice.
-    frames : sequence of int or of bool, optional
-        Instead of a slice.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n_chosen,)
-
-    Raises
-    ------
-    TypeError
-        A bound is no integer.
-    ValueError
-        None is left, both ways are used, or the step is 0.
-    IndexError
-        There is no such frame.
+    Raises `TypeError` for a bound that is no integer, `IndexError` for a frame that does not exist,
+    and `ValueError` where no frame is left, both ways are used, or the step is 0.
     """
     if frames is None:
         numbers = np.arange(n_frames)[slice_of(start, stop, step)]
@@ -169,12 +150,8 @@ def choose_frames(
 def numbers_of(chosen: Any, n: int, thing: str) -> np.ndarray:
     """Resolve integers or booleans to numbers of `n` things, "frame" or "atom", as NumPy would.
 
-    Raises
-    ------
-    ValueError
-        They are something else, or booleans of another number.
-    IndexError
-        There is no such thing.
+    Raises `IndexError` for one that does not exist, `ValueError` for something else, or booleans of
+    another number.
     """
     numbers = np.asarray(chosen)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):

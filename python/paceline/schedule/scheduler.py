@@ -175,10 +175,7 @@ class Scheduler(Generic[T]):
     def return_lost(self, task: T, reason: str = "") -> None:
         """Take back a task whose worker was lost, for a reason if it is known; it comes next.
 
-        Raises
-        ------
-        WorkerError
-            Its workers were lost too often.
+        Raises `WorkerError` if its workers were lost too often.
         """
         key = _key(task)
         if self._running.pop(key, None) is None:
@@ -227,16 +224,8 @@ def abandoned_attempt(
 class TaskBatcher:
     """Cuts tasks into batches that take long enough; single tasks until the pace is known.
 
-    Parameters
-    ----------
-    jobs : sequence of Job or FunctionJob
-        Jobs of the tasks.
-    tasks : iterable of Task or FunctionTask
-        Tasks of each job, one after another, in the order of their numbers.
-    n_workers : int
-        Number of batches that run at a time.
-    seconds : float
-        Shortest time of a batch; shorter ones come at the end.
+    Tasks of each job come one after another, in the order of their numbers; `n_workers` batches run
+    at a time. Those that are shorter than `seconds` come at the end.
     """
 
     def __init__(
@@ -323,18 +312,9 @@ class StealingPartition:
     """Partition of tasks into contiguous shares, with work stealing.
 
     A worker reads its part of the file in order, and holds few partial results, since neighbours
-    are merged at once; a worker that is done takes over half of the largest share left.
-
-    Parameters
-    ----------
-    tasks : sequence of Task or FunctionTask
-        All tasks, in order.
-    n_workers : int
-        Number of shares.
-    fixed : bool
-        Do without stealing: each worker does its own share (static schedule).
-    in_order : bool
-        Do without shares: assign tasks one after another.
+    are merged at once; a worker that is done takes over half of the largest share left. If `fixed`,
+    each worker does its own share (static schedule); `in_order`, tasks are assigned one after
+    another.
 
     Examples
     --------
@@ -404,16 +384,8 @@ class StealingPartition:
 class PartitionedScheduler(Scheduler[AnyTask]):
     """Assigns each worker its share, then stolen tasks, then overdue ones.
 
-    Parameters
-    ----------
-    tasks : sequence of Task or FunctionTask
-        All tasks, in order.
-    n_workers : int
-        Number of shares.
-    static : bool
-        Do without stealing and re-execution: each worker does its own share.
-    in_order : bool
-        Do without shares, so that results come nearly in order.
+    If `static`, each worker does its own share; `in_order`, there are none, and results come nearly
+    in order.
     """
 
     def __init__(self, tasks: Sequence[AnyTask], n_workers: int, *, static: bool, in_order: bool):

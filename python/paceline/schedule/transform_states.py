@@ -24,14 +24,8 @@ class Relay:
     """Transforms blocks in the order of their numbers, each as the one before is.
 
     Workers decode their blocks meanwhile. What a block began with is kept until it is released, so
-    that it may be done again: by another attempt, or in a later pass.
-
-    Parameters
-    ----------
-    scan : WorkerScan
-        What is done to each block.
-    skip_damaged : bool
-        True if frames that cannot be transformed are left out; else the first one ends the run.
+    that it may be done again: by another attempt, or in a later pass. With `skip_damaged`, frames
+    that cannot be transformed are left out; else the first one ends the run.
     """
 
     def __init__(self, scan: WorkerScan, *, skip_damaged: bool):
@@ -171,12 +165,8 @@ class TransformStates:
     ) -> "TransformStates":
         """Choose the frames, and blocks so large that there is room for their states.
 
-        Blocks hold `per_row` frames for each one of the plan; if it is None, only these.
-
-        Raises
-        ------
-        UnsupportedError
-            There is none.
+        Blocks hold `per_row` frames for each one of the plan; if it is None, only these. Raises
+        `UnsupportedError` where there is no room.
         """
         of_blocks = per_row is not None or bool((np.diff(plan.frames) == 1).all())
         frames = plan.frames
@@ -200,12 +190,8 @@ class TransformStates:
     ) -> "TransformStates":
         """Hand states on from block to block; with `keeps`, they are for a later pass, too.
 
-        With `skip_damaged`, frames that cannot be transformed are left out.
-
-        Raises
-        ------
-        UnsupportedError
-            There is no room for those that are kept.
+        With `skip_damaged`, frames that cannot be transformed are left out. Raises
+        `UnsupportedError` where there is no room for those that are kept.
         """
         if keeps:
             plan = _with_room(plan, scan.state_bytes, n_atoms * per_row)

@@ -129,15 +129,7 @@ class FrameSequence:
 
 
 class FileAtoms:
-    """Atoms of files that were opened without a topology, for analyses: their indices alone.
-
-    Parameters
-    ----------
-    trajectory : FileTrajectory
-        The files.
-    indices : numpy.ndarray of int64, shape (n_atoms,)
-        Indices of the atoms.
-    """
+    """Atoms of files that were opened without a topology, for analyses: their indices alone."""
 
     def __init__(self, trajectory: Any, indices: np.ndarray):
         self.universe = trajectory

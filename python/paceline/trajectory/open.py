@@ -98,34 +98,13 @@ def open_files(
 ) -> list[TrajectoryFile]:
     """Open trajectory files and their frame indexes, which are made where there are none.
 
-    Parameters
-    ----------
-    paths : sequence of path-like
-        Files. That all are there is known before any is read.
-    options : Hdf5Options
-        For HDF5 files; its units for LAMMPS's dumps, too.
-    refresh : bool
-        Make the indexes anew.
-    open_indexed : callable, optional
-        Opens a file that is not HDF5, in place of `IndexedFile`, with its arguments.
-    progress : bool, optional
-        Show how far indexing has come.
-    notes : bool
-        Warn of what the index found to be cut or damaged.
+    That all are there is known before any is read. Options of HDF5 files have units of LAMMPS's
+    dumps, too. With `refresh`, indexes are made anew; with `notes`, warnings say what these found
+    to be cut or damaged. `open_indexed` takes the place of `IndexedFile`. No file is held open.
 
-    Returns
-    -------
-    list of TrajectoryFile
-        They hold no file open.
-
-    Raises
-    ------
-    UnsupportedError
-        A file is of no format that we decode.
-    DamagedFileError
-        The first frame of a file or its header is damaged.
-    OSError
-        A file cannot be opened. Of several errors, that of the first file is raised.
+    Raises `UnsupportedError` for a file of no format that we decode, `DamagedFileError` where the
+    first frame of a file or its header is damaged. Of several errors, that of the first file is
+    raised.
     """
     # Workers may have another working directory, and this process may change its own.
     names = [os.path.abspath(path) for path in paths]
@@ -209,14 +188,8 @@ def read_headers(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Read cells, times and steps of frames, without their positions.
 
-    Returns
-    -------
-    dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-        Å and degrees; NaN for a damaged frame, zeros where there is no cell.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps; NaN for a damaged frame.
-    steps : numpy.ndarray of int64, shape (n_frames,)
-        Of the simulation.
+    Cells, float32, shape (n_frames, 6), are in Å and degrees, with zeros where there is none, and
+    times in ps; both are NaN for a damaged frame.
     """
     headers = FrameBuffer.allocate(np.asarray(frames), 0, ())
     extents = extents_in(0, file, headers.frames.astype(np.uint64))

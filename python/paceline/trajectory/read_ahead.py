@@ -98,15 +98,7 @@ after_fork(_n_threads.cache_clear)
 
 
 class FrameDecoder:
-    """Decode frames of a trajectory on any thread; it keeps readers for the next ones.
-
-    Parameters
-    ----------
-    chain : Chain
-        The files.
-    source : FrameSource
-        The atoms and fields to be decoded.
-    """
+    """Decode frames of a trajectory on any thread; it keeps readers for the next ones."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
@@ -142,14 +134,7 @@ def _taken(things: list[_T]) -> _T | None:
 class CallsAhead(Generic[_T, _R]):
     """Call a function on the threads, ahead of being asked for; results come in order.
 
-    Parameters
-    ----------
-    function : callable
-        Takes an item.
-    items : iterable
-        Each is asked for when there is room for its result.
-    result_bytes : int
-        Memory that a result takes, at most.
+    Each item is asked for when there is room for its result, which takes `result_bytes` at most.
     """
 
     def __init__(self, function: Callable[[_T], _R], items: Iterable[_T], result_bytes: int):
@@ -255,15 +240,7 @@ def _threads_may_decode(chain: Chain, frame_bytes: int) -> bool:
 
 
 class ReadAhead:
-    """Frames of a trajectory, decoded before they are asked for where they come at even distances.
-
-    Parameters
-    ----------
-    chain : Chain
-        The files.
-    source : FrameSource
-        The atoms and fields to be decoded.
-    """
+    """Frames of a trajectory, decoded ahead where they are asked for at even distances."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain

@@ -348,14 +348,8 @@ class IndexedFileSpec:
 class IndexedFile(_core.Trajectory):
     """A file of a format that the core knows, with its index: a `TrajectoryFile`.
 
-    Raises
-    ------
-    UnsupportedError
-        The file is of none of these formats.
-    DamagedFileError
-        Its first frame or its header is damaged.
-    OSError
-        It cannot be opened.
+    Raises `UnsupportedError` for a file of none of these formats, `DamagedFileError` where its
+    first frame or its header is damaged.
     """
 
     chunk_frames = 1

@@ -196,28 +196,12 @@ class _MDAnalysisFileReader:
 
 
 def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
-    """Open the one trajectory behind some groups of atoms.
+    """Open the one trajectory behind some groups of atoms, of one Universe.
 
-    Parameters
-    ----------
-    atomgroups : sequence of AtomGroup
-        Of one Universe.
-
-    Returns
-    -------
-    Trajectory
-
-    Raises
-    ------
-    UnsupportedError
-        Workers could not reproduce it: there are several Universes, groups that update
-        themselves, or positions that were edited.
-    FileChangedError
-        MDAnalysis counted other frames when it opened the file.
-    SelectionError
-        A group is empty.
-    ValueError
-        There is no group.
+    Raises `UnsupportedError` where workers could not reproduce it, for several Universes, groups
+    that update themselves, or positions that were edited; `FileChangedError` where MDAnalysis
+    counted other frames when it opened the file; `SelectionError` for an empty group, `ValueError`
+    for none.
     """
     if not atomgroups:
         raise ValueError("no analysis was given")

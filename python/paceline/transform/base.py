@@ -170,21 +170,8 @@ def prepare_transforms(
 ) -> tuple[np.ndarray, list[WorkerTransform]]:
     """Make the worker's halves of transformations, applied in this order.
 
-    Parameters
-    ----------
-    transforms : sequence of Transform
-        User's halves.
-    wanted : numpy.ndarray of int64, shape (n_wanted,)
-        Indices of the atoms to be analysed, increasing.
-    universe : Universe
-        The system.
-
-    Returns
-    -------
-    atoms : numpy.ndarray of int64, shape (n_atoms,)
-        Indices of all atoms that must be decoded for that, increasing.
-    prepared : list of WorkerTransform
-        The worker's halves.
+    Returns the indices of all atoms that must be decoded for those of `wanted`, which are
+    increasing, as these are; and the worker's halves.
     """
     atoms = wanted
     for transform in reversed(transforms):
@@ -254,12 +241,8 @@ def describe(name: str, atomgroup: Any, **options: Any) -> str:
 def select(atomgroup: Any, universe: Any, name: str) -> Any:
     """Select the atoms of a transformation `name`: a group, or a selection of the Universe.
 
-    Raises
-    ------
-    SelectionError
-        No atoms are selected.
-    UnsupportedError
-        They belong to another Universe, or the group updates itself.
+    Raises `SelectionError` for no atoms, `UnsupportedError` for those of another Universe, or a
+    group that updates itself.
     """
     if isinstance(atomgroup, str):
         group = universe.select_atoms(atomgroup)
@@ -356,14 +339,8 @@ def reference_positions(
 ) -> np.ndarray:
     """Read positions of a group in one frame, after transformations; the trajectory does not move.
 
-    Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`.
-
-    Raises
-    ------
-    IndexError
-        The trajectory has no such frame.
-    TransformError
-        The frame cannot be transformed.
+    Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`. Raises `IndexError`
+    for a frame that does not exist, `TransformError` for one that cannot be transformed.
     """
     universe, indices = atomgroup.universe, atomgroup.indices
     n_frames = universe.trajectory.n_frames
@@ -387,12 +364,7 @@ def read_frame(
 
     The trajectory does not move. Where atoms are followed from frame to frame, all frames before
     are read too; with `skip_damaged`, those that cannot be are passed over, as in a run. Returns
-    float32, shape (n_atoms, 3), Å.
-
-    Raises
-    ------
-    TransformError
-        The frame cannot be transformed.
+    float32, shape (n_atoms, 3), Å. Raises `TransformError` where the frame cannot be transformed.
     """
     trajectory = universe.trajectory
     current = trajectory.ts.frame
