@@ -15,7 +15,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import cloudpickle
@@ -105,19 +104,14 @@ class Checkpoint:
         self._stopping.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             if error is not None and not self._finished:
                 with self._stopping.held():
                     self._leave(error)
         finally:
             self._journal.close()
-            self._stopping.__exit__(kind, error, traceback)
+            self._stopping.__exit__(kind, error, trace)
 
     def block_frames(self, number: int, given: int | None) -> int | None:
         """Frames in a block of a trajectory: those of the run that is resumed, or as given."""

@@ -10,7 +10,6 @@ import threading
 from abc import ABCMeta
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import MDAnalysis
@@ -97,12 +96,7 @@ class Registration:
         """Return this registration, which is in force already."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _remove(self)
 
 

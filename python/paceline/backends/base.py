@@ -1,7 +1,6 @@
 """Interfaces of backends."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from paceline._util.arguments import whole_number
@@ -73,12 +72,7 @@ class CollectiveRun(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None: ...
 
     def work(self) -> None:
         """Take part in the coordinator's run."""
@@ -95,12 +89,7 @@ class SingleProcessRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Do nothing."""
 
     def work(self) -> None:

@@ -6,7 +6,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from paceline import _core
@@ -535,14 +534,9 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Close the file; after an error that other ranks may not have, without them."""
-        if kind is None or self._errors.have_agreed(error):
+        if error is None or self._errors.have_agreed(error):
             self.close()
         elif not self._closed:
             self._end()

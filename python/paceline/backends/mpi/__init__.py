@@ -7,7 +7,6 @@ rank. MPI and what needs it are imported only where ranks meet.
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Self
 
 import cloudpickle
@@ -150,12 +149,7 @@ class RankCollectiveRun:
         self._errors = RankErrors(self.comm)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             if self._errors.agreed is None:
                 self._errors.agree(error)
