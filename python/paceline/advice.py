@@ -469,7 +469,8 @@ def _verdict(advice: Advice) -> Iterator[str]:
     """Say what bounds the run, and how many workers pay off."""
     costs, best = advice.costs, advice.n_workers
     share = costs.parts[advice.bound] / costs.seconds
-    yield f"- {percent(share)} of the time of {_each(best)} is {_ACTIVITIES[advice.bound]}."
+    whose = "the worker" if best == 1 else f"each of {best} workers"
+    yield f"- {percent(share)} of the time of {whose} is {_ACTIVITIES[advice.bound]}."
     if advice.waits and advice.bound == "compute":
         yield (
             "- The analysis waits for something other than a processor: more workers than the "
@@ -613,10 +614,6 @@ def _name(file: Recoded) -> str:
 
 def _workers(n: int) -> str:
     return "1 worker" if n == 1 else f"{n} workers"
-
-
-def _each(n: int) -> str:
-    return "the worker" if n == 1 else f"each of {n} workers"
 
 
 def _seconds(value: float) -> str:

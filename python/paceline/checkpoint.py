@@ -12,7 +12,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
@@ -451,7 +451,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
         indices = np.asarray(analysis.indices)
         atoms = f"{len(indices)}"
         yield _fact(f"atoms of {analysis.name}", atoms, indices, dict(half.attributes))
-        given = _parameters(analysis)
+        given = analysis.parameters() if hasattr(analysis, "parameters") else {}
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         yield _fact(f"parameters of {analysis.name}", shown, given)
         computed: list[Any] = [half.computation, list(analysis.fields)]
@@ -476,8 +476,3 @@ def _used_by_next_stage(analysis: Analysis) -> dict[str, Any]:
 
 def _describe(plan: Plan) -> str:
     return f"{len(plan.frames)} from {plan.frames[0]} to {plan.frames[-1]}"
-
-
-def _parameters(analysis: Analysis) -> Mapping[str, Any]:
-    """Get the parameters of an analysis, if it records them."""
-    return analysis.parameters() if hasattr(analysis, "parameters") else {}

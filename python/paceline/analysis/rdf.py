@@ -173,7 +173,11 @@ class InterRDF(AnalysisBase):
         self.exclusion_block, self.exclude_same = exclusion_block, exclude_same
         self.compound, self.center, self.unwrap = compound, center, unwrap
         self._found = follow_any((self.g1, self.g2), "InterRDF")
-        self._check_changing()
+        if self._found is not None and exclusion_block is not None:
+            raise UnsupportedError(
+                f"InterRDF: exclusion_block={exclusion_block!r} needs groups whose atoms do not "
+                "change from frame to frame: take exclude_same"
+            )
         self._sites = self._find_sites()
         self._labels = self._find_labels()
         self._centers: CompoundCenters | None = None
@@ -298,14 +302,6 @@ class InterRDF(AnalysisBase):
                 n_pairs -= self._n_sites[0] * self.exclusion_block[1]
             norms *= n_pairs / (value.volume / value.n_frames)
         return norms
-
-    def _check_changing(self) -> None:
-        """Raise `UnsupportedError` for what needs atoms that stay the same."""
-        if self._found is not None and self.exclusion_block is not None:
-            raise UnsupportedError(
-                f"InterRDF: exclusion_block={self.exclusion_block!r} needs groups whose atoms do "
-                "not change from frame to frame: take exclude_same"
-            )
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Label the atoms of both groups, if pairs of the same label are excluded."""

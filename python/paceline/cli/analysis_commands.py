@@ -242,17 +242,17 @@ def add_rmsd(commands: Any) -> CommandParser:
 def rmsd_of(args: argparse.Namespace) -> Any:
     """Open the Universe, and make the analysis that arguments ask for."""
     from paceline.analysis.rms import RMSD
-    from paceline.cli.analysis_steps import open_universe, reference_of
+    from paceline.cli.analysis_steps import open_universe, reference_and_frame
 
     universe = open_universe(args)
-    is_frame = args.ref.lstrip("-").isdigit()
+    reference, frame = reference_and_frame(universe, args.ref)
     return RMSD(
         universe,
-        None if is_frame else reference_of(universe, args.ref),
+        reference,
         select=args.select,
         groupselections=args.group,
         weights="mass" if args.mass else None,
-        ref_frame=int(args.ref) if is_frame else 0,
+        ref_frame=frame,
     )
 
 

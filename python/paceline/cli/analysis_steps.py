@@ -92,11 +92,18 @@ def reference_of(universe: "GroupUniverse", path: str) -> "GroupUniverse":
     return reference
 
 
+def reference_and_frame(universe: "GroupUniverse", ref: str) -> tuple["GroupUniverse | None", int]:
+    """Take a frame of the trajectory itself as the reference, or open a structure file."""
+    is_frame = ref.lstrip("-").isdigit()
+    return (None, int(ref)) if is_frame else (reference_of(universe, ref), 0)
+
+
 def reference_at(universe: "GroupUniverse", ref: str) -> "GroupUniverse":
     """Open a reference: a copy of the Universe at a frame, or a structure file."""
-    if not ref.lstrip("-").isdigit():
-        return reference_of(universe, ref)
-    frame, n_frames = int(ref), universe.trajectory.n_frames
+    reference, frame = reference_and_frame(universe, ref)
+    if reference is not None:
+        return reference
+    n_frames = universe.trajectory.n_frames
     if not -n_frames <= frame < n_frames:
         raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
     reference = universe.copy()
@@ -227,13 +234,14 @@ def _times(trajectory: Any) -> np.ndarray:
     return times() if callable(times) else times
 
 
+def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
+    """Open the checkpoint, if one is asked for, until results are saved: a disk may be full."""
+    return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
+
+
 def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
     """Run an analysis and write the results that were asked for."""
-    with contextlib.ExitStack() as stack:
-        kept = None
-        if args.checkpoint is not None:
-            # Until the results are where they were wanted: a disk may be full.
-            kept = stack.enter_context(Checkpoint(args.checkpoint))
+    with _checkpoint(args) as kept:
         run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
         further, failed = _further(args, analysis)
         with saved_together(kept.finish if kept else None):
@@ -278,10 +286,7 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
         if path.parent.exists():
             check_output(path, overwrite=args.overwrite)
     check_report(args)
-    with contextlib.ExitStack() as stack:
-        kept = None
-        if args.checkpoint is not None:
-            kept = stack.enter_context(Checkpoint(args.checkpoint))
+    with _checkpoint(args) as kept:
         run_analysis(args, battery, checkpoint=kept, max_memory=args.max_memory)
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite)

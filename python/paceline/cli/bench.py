@@ -392,7 +392,11 @@ def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
     Means over repeats and, in columns with ±, standard deviations.
     """
     columns = _WHOLE + _PARTS
-    titles = [title for one in columns for title in _titles(one)]
+    titles = [
+        title
+        for one in columns
+        for title in (one.title, *([f"{one.title} ±"] if one.with_sd else []))
+    ]
     yield "\t".join(("scaling", "workers", "frames", "runs", *titles))
     for mode, some in _by_mode(runs):
         for point in some:
@@ -427,10 +431,6 @@ def _counts(point: Point) -> tuple[str, str, str]:
     """Workers, frames and runs."""
     frames = point.columns["frames"]
     return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
-
-
-def _titles(column: _Column) -> list[str]:
-    return [column.title, *([f"{column.title} ±"] if column.with_sd else [])]
 
 
 def _cells(column: _Column, point: Point) -> list[str]:

@@ -21,9 +21,9 @@ from paceline.cli.analysis_commands import (
     rdf_of,
 )
 from paceline.cli.options import (
-    TABLE_ENDINGS,
     add_frame_arguments,
     add_json_argument,
+    add_output_arguments,
     add_system_arguments,
     add_transform_arguments,
     positive,
@@ -248,10 +248,7 @@ def add_predict(commands: Any) -> CommandParser:
     _add_job(parser)
     _add_workers(parser)
     _add_file_system(parser)
-    add = parser.section("output").add_argument
-    add("-o", "--output", type=Path, metavar="FILE", help=f"{TABLE_ENDINGS} [table to stdout]")
-    add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
-    add("--overwrite", action="store_true", help="replace files that exist")
+    add_output_arguments(parser)
     parser.set_defaults(run=run_predict)
     return parser
 

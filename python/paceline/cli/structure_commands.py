@@ -95,15 +95,11 @@ def _diffusion_map(universe: Any, args: argparse.Namespace, groups: list[Any], o
 
 def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis.align import AverageStructure
-    from paceline.cli.analysis_steps import reference_of
+    from paceline.cli.analysis_steps import reference_and_frame
 
-    ref, is_frame = args.ref, args.ref.lstrip("-").isdigit()
+    reference, frame = reference_and_frame(universe, args.ref)
     return AverageStructure(
-        universe,
-        None if is_frame else reference_of(universe, ref),
-        select=args.select,
-        weights=options["weights"],
-        ref_frame=int(ref) if is_frame else 0,
+        universe, reference, select=args.select, weights=options["weights"], ref_frame=frame
     )
 
 

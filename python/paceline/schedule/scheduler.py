@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from paceline.errors import WorkerError
 from paceline.performance.records import PARTS, BlockTiming, DuplicateAttempt
@@ -43,34 +43,8 @@ BATCH_BYTES = 256 * 2**20
 DEEPEST = 12
 
 
-class Schedulable(Protocol):
-    """A `Task`, a `FunctionTask`, or a `TaskBatch`: an aligned subtree of a job's blocks."""
-
-    @property
-    def job(self) -> int:
-        """Number of its job in the run."""
-
-    @property
-    def level(self) -> int:
-        """Level of the subtree."""
-
-    @property
-    def number(self) -> int:
-        """Number of the subtree among those of its level."""
-
-    @property
-    def what(self) -> str:
-        """Name in error messages."""
-
-    @property
-    def first_frame(self) -> int:
-        """Number of the first frame."""
-
-    @property
-    def n_frames(self) -> int:
-        """Number of frames."""
-
-
+#: A batch is an aligned subtree of a job's blocks, and a task one of level 0.
+Schedulable = AnyTask | TaskBatch
 T = TypeVar("T", bound=Schedulable)
 
 

@@ -162,7 +162,8 @@ class Reader(ReaderBase):
             )
         for name in _LAMMPS_OPTIONS:
             value = kwargs.get(name)
-            if value is not None and value is not False and not _is_auto(value):
+            is_auto = isinstance(value, str) and value == "auto"
+            if value is not None and value is not False and not is_auto:
                 raise UnsupportedError(
                     f"{self.filename}: {name}= is not supported; MDAnalysis.Universe has it, and "
                     "paceline's analyses take such a Universe"
@@ -500,10 +501,6 @@ def is_ours(filename: Any, format: Any = None) -> bool:
         is_packed = Path(filename).suffix.lower() in _COMPRESSED
         return isinstance(format, str) and format.upper() in ENDINGS and not is_packed
     return is_decoded(filename)
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 def is_name(given: Any) -> bool:
