@@ -69,6 +69,21 @@ examples:
 """
 
 
+def choice(text: str, choices: Sequence[str], default: str | None) -> dict[str, Any]:
+    """Make the option of one of some words, with its help."""
+    return {"choices": choices, "default": default, "help": text}
+
+
+def number(text: str, default: float | None, unit: str) -> dict[str, Any]:
+    """Make the option of a number, with its help, which has the unit too."""
+    return {"type": float, "default": default, "metavar": unit, "help": text}
+
+
+def count(text: str, default: int | None) -> dict[str, Any]:
+    """Make the option of a whole number, with its help."""
+    return {"type": positive, "default": default, "metavar": "N", "help": text}
+
+
 #: Options that several commands have.
 REF = {
     "default": "0",
@@ -89,24 +104,14 @@ MASS = {
     "default": None,
     "help": "weigh atoms by their masses",
 }
-TEMPERATURE = {
-    "type": float,
-    "default": 300.0,
-    "metavar": "K",
-    "help": "temperature of the simulation, K [%(default)g]",
-}
+TEMPERATURE = number("temperature of the simulation, K [%(default)g]", 300.0, "K")
 
 #: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
 Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
 
 
 #: Of the option --correlation, and its help.
-LAGS: dict[str, Any] = {
-    "type": positive,
-    "default": None,
-    "metavar": "N",
-    "help": "longest lag of --correlation, frames [20]",
-}
+LAGS = count("longest lag of --correlation, frames [20]", None)
 CORRELATION = (
     "write the fraction of {} that are there after a lag, too: again (intermittent), or without a "
     "break (continuous)"

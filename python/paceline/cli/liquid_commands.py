@@ -9,9 +9,11 @@ from paceline.cli.analysis_commands import (
     PBC,
     TEMPERATURE,
     Command,
+    choice,
     correlation_lags,
+    count,
+    number,
 )
-from paceline.cli.options import positive
 from paceline.errors import UnsupportedError
 
 
@@ -70,17 +72,10 @@ def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: 
 LONGEST_LAG = 20
 #: Options of commands that search neighbours.
 NEIGHBOURS: dict[str, dict[str, Any]] = {
-    "cutoff": {
-        "type": float,
-        "default": 4.5,
-        "metavar": "Å",
-        "help": "largest distance of neighbours, Å [%(default)s]",
-    },
-    "exclude_same": {
-        "choices": ("residue", "segment", "chain", "fragment"),
-        "default": None,
-        "help": "leave out atoms in the same one",
-    },
+    "cutoff": number("largest distance of neighbours, Å [%(default)s]", 4.5, "Å"),
+    "exclude_same": choice(
+        "leave out atoms in the same one", ("residue", "segment", "chain", "fragment"), None
+    ),
     "pbc": PBC,
 }
 
@@ -114,18 +109,10 @@ COMMANDS = (
             "--intermittency 2 --plot survival.png",
         ),
         {
-            "tau_max": {
-                "type": positive,
-                "default": None,
-                "metavar": "N",
-                "help": f"largest time, frames [{LONGEST_LAG}, or as many as there are]",
-            },
-            "window_step": {
-                "type": positive,
-                "default": 1,
-                "metavar": "N",
-                "help": "frames from one origin to the next [%(default)s]",
-            },
+            "tau_max": count(
+                f"largest time, frames [{LONGEST_LAG}, or as many as there are]", None
+            ),
+            "window_step": count("frames from one origin to the next [%(default)s]", 1),
             "intermittency": {
                 "type": int,
                 "default": 0,
@@ -182,18 +169,10 @@ COMMANDS = (
             "--size 60 60 60 -o water.mrc",
         ),
         {
-            "delta": {
-                "type": float,
-                "default": 1.0,
-                "metavar": "Å",
-                "help": "edge of the voxels, Å [%(default)s]",
-            },
-            "padding": {
-                "type": float,
-                "default": 2.0,
-                "metavar": "Å",
-                "help": "space around the atoms of the first frame, Å [%(default)s]",
-            },
+            "delta": number("edge of the voxels, Å [%(default)s]", 1.0, "Å"),
+            "padding": number(
+                "space around the atoms of the first frame, Å [%(default)s]", 2.0, "Å"
+            ),
             "gridcenter": {
                 "nargs": 3,
                 "type": float,
@@ -223,17 +202,12 @@ COMMANDS = (
             "md.tpr md.xtc --select POPC --binsize 0.5 --grouping residues --unwrap -o lipids.tsv",
         ),
         {
-            "grouping": {
-                "choices": ("atoms", "residues", "segments", "fragments"),
-                "default": "atoms",
-                "help": "count atoms, or parts at their centers of mass [%(default)s]",
-            },
-            "binsize": {
-                "type": float,
-                "default": 0.25,
-                "metavar": "Å",
-                "help": "width of the slices, Å [%(default)s]",
-            },
+            "grouping": choice(
+                "count atoms, or parts at their centers of mass [%(default)s]",
+                ("atoms", "residues", "segments", "fragments"),
+                "atoms",
+            ),
+            "binsize": number("width of the slices, Å [%(default)s]", 0.25, "Å"),
         },
     ),
     Command(
@@ -262,24 +236,23 @@ COMMANDS = (
             "--msd-type xy --fit-range 1000 10000 --plot msd.png",
         ),
         {
-            "msd_type": {
-                "choices": ("xyz", "xy", "yz", "xz", "x", "y", "z"),
-                "default": "xyz",
-                "help": "dimensions that count [%(default)s]",
-            },
-            "compound": {
-                "choices": ("atoms", "residues", "segments", "fragments"),
-                "default": "atoms",
-                "help": "atoms, or centers of mass of residues, segments or molecules "
-                "[%(default)s]",
-            },
-            "unwrap_particles": {
-                "choices": ("auto", "tor", "lattice", "none"),
-                "default": "auto",
-                "help": "undo their jumps across the cell: tor adds up shortest steps, right for "
+            "msd_type": choice(
+                "dimensions that count [%(default)s]",
+                ("xyz", "xy", "yz", "xz", "x", "y", "z"),
+                "xyz",
+            ),
+            "compound": choice(
+                "atoms, or centers of mass of residues, segments or molecules [%(default)s]",
+                ("atoms", "residues", "segments", "fragments"),
+                "atoms",
+            ),
+            "unwrap_particles": choice(
+                "undo their jumps across the cell: tor adds up shortest steps, right for "
                 "diffusion in a varying cell, lattice is as --nojump; auto is tor for centers, "
                 "none for atoms [%(default)s]",
-            },
+                ("auto", "tor", "lattice", "none"),
+                "auto",
+            ),
             "fit_range": {
                 "nargs": 2,
                 "type": float,
@@ -333,12 +306,9 @@ COMMANDS = (
             'martini.gro martini.xtc --select "name PO4 ROH" --cutoff 12 -o leaflets.npz',
         ),
         {
-            "cutoff": {
-                "type": float,
-                "default": 15.0,
-                "metavar": "Å",
-                "help": "headgroups as near are in the same leaflet, Å [%(default)s]",
-            },
+            "cutoff": number(
+                "headgroups as near are in the same leaflet, Å [%(default)s]", 15.0, "Å"
+            ),
             "pbc": PBC,
         },
     ),
@@ -366,11 +336,7 @@ COMMANDS = (
                 "metavar": "TEXT",
                 "help": "hydrogens [known by elements or masses]",
             },
-            "axis": {
-                "choices": ("x", "y", "z"),
-                "default": "z",
-                "help": "normal of the membrane [%(default)s]",
-            },
+            "axis": choice("normal of the membrane [%(default)s]", ("x", "y", "z"), "z"),
             "pbc": PBC,
         },
         make=_order,

@@ -10,9 +10,11 @@ from paceline.cli.analysis_commands import (
     PBC,
     REF,
     Command,
+    choice,
     correlation_lags,
+    count,
+    number,
 )
-from paceline.cli.options import positive
 from paceline.errors import SelectionError, UnsupportedError
 
 
@@ -124,12 +126,11 @@ COMMANDS = (
             "md.tpr md.xtc --select protein --unwrap --compound segments -o gyration.npz",
         ),
         {
-            "compound": {
-                "choices": ("group", "residues", "segments", "fragments"),
-                "default": "group",
-                "help": "all atoms together, or each residue, segment or molecule by itself "
-                "[%(default)s]",
-            },
+            "compound": choice(
+                "all atoms together, or each residue, segment or molecule by itself [%(default)s]",
+                ("group", "residues", "segments", "fragments"),
+                "group",
+            ),
         },
     ),
     Command(
@@ -160,11 +161,11 @@ COMMANDS = (
             "md.tpr md.xtc --variant dssp4 -o dssp.csv --plot dssp.png",
         ),
         {
-            "variant": {
-                "choices": ("dssp2", "dssp4"),
-                "default": None,
-                "help": "letters of DSSP 2.2 (H B E G I T S) or 4 (P, too) [H and E alone]",
-            },
+            "variant": choice(
+                "letters of DSSP 2.2 (H B E G I T S) or 4 (P, too) [H and E alone]",
+                ("dssp2", "dssp4"),
+                None,
+            ),
         },
     ),
     Command(
@@ -192,23 +193,17 @@ COMMANDS = (
             },
             "hydrogens_sel": {"default": None, "metavar": "SELECTION", "help": "hydrogens"},
             "acceptors_sel": {"default": None, "metavar": "SELECTION", "help": "acceptors"},
-            "d_a_cutoff": {
-                "type": float,
-                "default": 3.0,
-                "metavar": "Å",
-                "help": "largest distance from donor to acceptor, Å [%(default)s]",
-            },
-            "d_h_a_angle_cutoff": {
-                "type": float,
-                "default": 150.0,
-                "metavar": "DEGREES",
-                "help": "smallest angle at the hydrogen [%(default)s]",
-            },
-            "criterion": {
-                "choices": ("mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"),
-                "default": "mdanalysis",
-                "help": "another criterion, which has its own limits [%(default)s]",
-            },
+            "d_a_cutoff": number(
+                "largest distance from donor to acceptor, Å [%(default)s]", 3.0, "Å"
+            ),
+            "d_h_a_angle_cutoff": number(
+                "smallest angle at the hydrogen [%(default)s]", 150.0, "DEGREES"
+            ),
+            "criterion": choice(
+                "another criterion, which has its own limits [%(default)s]",
+                ("mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"),
+                "mdanalysis",
+            ),
             "tau_max": LAGS,
         },
         make=_hydrogen_bonds,
@@ -229,24 +224,13 @@ COMMANDS = (
             "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.npz",
         ),
         {
-            "n_points": {
-                "type": positive,
-                "default": 960,
-                "metavar": "N",
-                "help": "points on each sphere [%(default)s]",
-            },
-            "probe_radius": {
-                "type": float,
-                "default": 1.4,
-                "metavar": "Å",
-                "help": "radius of the solvent, Å [%(default)s]",
-            },
-            "compound": {
-                "choices": ("group", "residues", "atoms"),
-                "default": "group",
-                "help": "area of all atoms together, or as .npz also of each residue or atom "
-                "[%(default)s]",
-            },
+            "n_points": count("points on each sphere [%(default)s]", 960),
+            "probe_radius": number("radius of the solvent, Å [%(default)s]", 1.4, "Å"),
+            "compound": choice(
+                "area of all atoms together, or as .npz also of each residue or atom [%(default)s]",
+                ("group", "residues", "atoms"),
+                "group",
+            ),
         },
     ),
     Command(
@@ -265,18 +249,8 @@ COMMANDS = (
                 "default": False,
                 "help": "superpose each frame on the first one before",
             },
-            "n_components": {
-                "type": positive,
-                "default": None,
-                "metavar": "N",
-                "help": "components to keep [all]",
-            },
-            "n_projected": {
-                "type": positive,
-                "default": 0,
-                "metavar": "N",
-                "help": "components that all frames are projected on [none]",
-            },
+            "n_components": count("components to keep [all]", None),
+            "n_projected": count("components that all frames are projected on [none]", 0),
         },
     ),
     Command(
@@ -292,18 +266,15 @@ COMMANDS = (
             '--select-2 "resname LYS ARG and name NZ NH*" --method soft_cut --ref crystal.pdb',
         ),
         {
-            "radius": {
-                "type": float,
-                "default": 4.5,
-                "metavar": "Å",
-                "help": "pairs as near in the reference are contacts, Å [%(default)s]",
-            },
-            "method": {
-                "choices": ("hard_cut", "soft_cut", "radius_cut"),
-                "default": "hard_cut",
-                "help": "a contact counts if it is not longer than in the reference, by a smooth "
+            "radius": number(
+                "pairs as near in the reference are contacts, Å [%(default)s]", 4.5, "Å"
+            ),
+            "method": choice(
+                "a contact counts if it is not longer than in the reference, by a smooth "
                 "step, or if it is within the radius [%(default)s]",
-            },
+                ("hard_cut", "soft_cut", "radius_cut"),
+                "hard_cut",
+            ),
             "residues_apart": {
                 "type": int,
                 "default": 0,
@@ -328,17 +299,12 @@ COMMANDS = (
             "adk.psf adk.dcd --scheme ca --cutoff 8 --plot contacts.pdf",
         ),
         {
-            "cutoff": {
-                "type": float,
-                "default": 4.5,
-                "metavar": "Å",
-                "help": "longest distance of a contact, Å [%(default)s]",
-            },
-            "scheme": {
-                "choices": ("ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"),
-                "default": "closest-heavy",
-                "help": "atoms of a residue that count, as in MDTraj [%(default)s]",
-            },
+            "cutoff": number("longest distance of a contact, Å [%(default)s]", 4.5, "Å"),
+            "scheme": choice(
+                "atoms of a residue that count, as in MDTraj [%(default)s]",
+                ("ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"),
+                "closest-heavy",
+            ),
             "pbc": PBC,
         },
     ),
@@ -356,16 +322,14 @@ COMMANDS = (
             'adk.psf adk.dcd --select "resid 1-29" --select-2 "resid 122-159" --between minimum',
         ),
         {
-            "between": {
-                "choices": ("pairs", "centers", "minimum", "all"),
-                "default": "pairs",
-                "help": "distances to compute [%(default)s]; of all pairs only as .npz",
-            },
-            "weights": {
-                "choices": ("mass", "none"),
-                "default": "mass",
-                "help": "centers of mass, or of geometry [%(default)s]",
-            },
+            "between": choice(
+                "distances to compute [%(default)s]; of all pairs only as .npz",
+                ("pairs", "centers", "minimum", "all"),
+                "pairs",
+            ),
+            "weights": choice(
+                "centers of mass, or of geometry [%(default)s]", ("mass", "none"), "mass"
+            ),
             "pbc": PBC,
         },
         groups=("atoms of the second group",),
@@ -464,24 +428,13 @@ COMMANDS = (
             "md.tpr md.xtc --unwrap --select backbone --step 10 --epsilon 2 -o map.npz",
         ),
         {
-            "epsilon": {
-                "type": float,
-                "default": 1.0,
-                "metavar": "Å²",
-                "help": "scale of the kernel exp(-RMSD² / epsilon), Å² [%(default)g]",
-            },
-            "n_eigenvectors": {
-                "type": positive,
-                "default": None,
-                "metavar": "N",
-                "help": "coordinates of each frame [10, or as many as there are]",
-            },
-            "time": {
-                "type": float,
-                "default": 1.0,
-                "metavar": "T",
-                "help": "exponent of the eigenvalues [%(default)g]",
-            },
+            "epsilon": number(
+                "scale of the kernel exp(-RMSD² / epsilon), Å² [%(default)g]", 1.0, "Å²"
+            ),
+            "n_eigenvectors": count(
+                "coordinates of each frame [10, or as many as there are]", None
+            ),
+            "time": number("exponent of the eigenvalues [%(default)g]", 1.0, "T"),
             "superposition": SUPERPOSITION,
             "weights": MASS,
         },
@@ -501,24 +454,13 @@ COMMANDS = (
             "--structures medoids.pdb",
         ),
         {
-            "method": {
-                "choices": ("gromos", "leader", "k-medoids"),
-                "default": "gromos",
-                "help": "method; gromos and leader need --cutoff, k-medoids --n-clusters "
-                "[%(default)s]",
-            },
-            "cutoff": {
-                "type": float,
-                "default": None,
-                "metavar": "Å",
-                "help": "frames with a smaller RMSD are neighbours, Å",
-            },
-            "n_clusters": {
-                "type": positive,
-                "default": None,
-                "metavar": "N",
-                "help": "number of clusters",
-            },
+            "method": choice(
+                "method; gromos and leader need --cutoff, k-medoids --n-clusters [%(default)s]",
+                ("gromos", "leader", "k-medoids"),
+                "gromos",
+            ),
+            "cutoff": number("frames with a smaller RMSD are neighbours, Å", None, "Å"),
+            "n_clusters": count("number of clusters", None),
             "weights": MASS,
         },
         structures="write the selected atoms of the frame at the center of each cluster",
