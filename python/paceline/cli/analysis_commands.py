@@ -30,14 +30,6 @@ examples:
   paceline rmsd md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10
 """
 
-RMSF_EXAMPLES = """\
-examples:
-  paceline rmsf adk.psf fitted.dcd
-  paceline rmsf md.tpr md.xtc --unwrap --align
-  paceline rmsf md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv
-  paceline rmsf md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png
-"""
-
 RDF_EXAMPLES = """\
 examples:
   paceline rdf md.tpr md.xtc -o rdf.csv --plot rdf.png
@@ -261,36 +253,29 @@ def rmsd_of(args: argparse.Namespace) -> Any:
     )
 
 
-def add_rmsf(commands: Any) -> CommandParser:
-    """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
-        "rmsf",
-        help="root mean square fluctuation of each atom",
-        description="RMSF (Å) of each atom about its mean position. Nothing is superimposed "
-        "unless you say --align or --fit, and no molecule made whole unless you say --unwrap.",
-        epilog=RMSF_EXAMPLES,
-    )
-    add_analysis_arguments(parser, select="protein and name CA")
-    parser.section("calculation").add_argument(
-        "--align",
-        nargs="?",
-        const=True,
-        default=False,
-        metavar="TEXT",
-        help="superpose each frame on the average structure, which a first pass finds, by these "
-        "atoms [those of --select]",
-    )
-    parser.set_defaults(run=run_analysis_command, analysis_of=rmsf_of)
-    return parser
-
-
-def rmsf_of(args: argparse.Namespace) -> Any:
-    """Open the Universe, and make the analysis that arguments ask for."""
-    from paceline.analysis.rms import RMSF
-    from paceline.cli.analysis_steps import open_universe, selected
-
-    universe = open_universe(args)
-    return RMSF(selected(universe, args.select), align=args.align)
+RMSF_COMMAND = Command(
+    "rmsf",
+    "protein and name CA",
+    "root mean square fluctuation of each atom",
+    "RMSF (Å) of each atom about its mean position. Nothing is superimposed unless you say --align "
+    "or --fit, and no molecule made whole unless you say --unwrap.",
+    (
+        "adk.psf fitted.dcd",
+        "md.tpr md.xtc --unwrap --align",
+        "md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv",
+        'md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png',
+    ),
+    {
+        "align": {
+            "nargs": "?",
+            "const": True,
+            "default": False,
+            "metavar": "TEXT",
+            "help": "superpose each frame on the average structure, which a first pass finds, by "
+            "these atoms [those of --select]",
+        },
+    },
+)
 
 
 def add_rdf(commands: Any) -> CommandParser:

@@ -14,7 +14,7 @@ from typing import Any
 from paceline._core import __version__
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline.cli import liquid_commands, structure_commands
-from paceline.cli.analysis_commands import add_align, add_rdf, add_rmsd, add_rmsf, add_surface
+from paceline.cli.analysis_commands import RMSF_COMMAND, add_align, add_rdf, add_rmsd, add_surface
 from paceline.cli.battery_commands import add_battery, add_run
 from paceline.cli.file_commands import (
     add_convert,
@@ -40,7 +40,7 @@ COMMANDS = (
     add_info,
     add_advise,
     add_rmsd,
-    add_rmsf,
+    RMSF_COMMAND.add,
     add_rdf,
     *(command.add for command in (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)),
     add_align,

@@ -14,10 +14,10 @@ from typing import Any
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.analysis_commands import (
     RDF_SELECT,
+    RMSF_COMMAND,
     add_pair_arguments,
     add_rdf,
     add_rmsd,
-    add_rmsf,
     rdf_of,
 )
 from paceline.cli.options import (
@@ -82,7 +82,7 @@ the machine disturbs all alike. Ctrl-C ends it; what was measured until then is 
 """
 
 #: Analyses of the command line that can be measured.
-ANALYSES = (add_rmsd, add_rmsf, add_rdf)
+ANALYSES = (add_rmsd, RMSF_COMMAND.add, add_rdf)
 
 #: Atoms that each analysis takes by default, as its own command does.
 ADVISE_SELECT = {
