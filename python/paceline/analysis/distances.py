@@ -148,7 +148,19 @@ class AtomicDistances(GroupsAnalysis):
         self._series("distances", titles, value, "distance (Å)")
 
 
-class DistanceMatrixSeries(GroupsAnalysis):
+class _AllDistances(GroupsAnalysis):
+    """Distances between all atoms of two groups, or of one."""
+
+    def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
+        super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
+        if ag2 is None and len(self.atomgroup) < 2:
+            raise SelectionError(
+                f"{self.name}: ag1 holds one atom, which has no distances: give more, or another "
+                "group as ag2"
+            )
+
+
+class DistanceMatrixSeries(_AllDistances):
     """Distances between all atoms of two groups, or of one, in each frame.
 
     The order is that of `MDAnalysis.lib.distances.self_distance_array` and `distance_array`. Large
@@ -192,13 +204,7 @@ class DistanceMatrixSeries(GroupsAnalysis):
     """
 
     def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
-        groups = {"ag1": ag1} if ag2 is None else {"ag1": ag1, "ag2": ag2}
-        super().__init__(groups, pbc, verbose)
-        if ag2 is None and len(self.atomgroup) < 2:
-            raise SelectionError(
-                "DistanceMatrixSeries: ag1 holds one atom, which has no distances: give more, "
-                "or another group as ag2"
-            )
+        super().__init__(ag1, ag2, pbc=pbc, verbose=verbose)
         first, *rest = self._sizes
         self.row_bytes = 8 * (first * rest[0] if rest else first * (first - 1) // 2)
 
@@ -217,7 +223,7 @@ class DistanceMatrixSeries(GroupsAnalysis):
         self.results = results.with_series("distances", "distance (Å)")
 
 
-class DistanceMap(GroupsAnalysis):
+class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
     """Mean distance of each pair of atoms, and its standard deviation, over frames.
 
     Parameters
@@ -253,15 +259,6 @@ class DistanceMap(GroupsAnalysis):
     >>> DistanceMap(ca).run().results.mean[0, :4].round(2)
     array([0.  , 3.85, 6.09, 9.95])
     """
-
-    def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
-        groups = {"ag1": ag1} if ag2 is None else {"ag1": ag1, "ag2": ag2}
-        super().__init__(groups, pbc, verbose)
-        if ag2 is None and len(self.atomgroup) < 2:
-            raise SelectionError(
-                "DistanceMap: ag1 holds one atom, which has no distances: give more, or another "
-                "group as ag2"
-            )
 
     def prepare(self) -> Reduction:
         """The kernel needs the groups' sizes; rows of all pairs are long."""

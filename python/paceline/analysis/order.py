@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.base import describe_atoms, table_in_time
+from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
@@ -18,7 +19,7 @@ from paceline.transform.compounds import bonds_of
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 
-class OrderParameter(AnalysisBase):
+class OrderParameter(GroupsAnalysis):
     r"""Order parameter of vectors between atoms, about an axis.
 
     $$S = \left\langle \tfrac{3}{2} \cos^2 \theta - \tfrac{1}{2} \right\rangle$$
@@ -91,16 +92,9 @@ class OrderParameter(AnalysisBase):
         pbc: bool = True,
         verbose: bool = False,
     ):
-        super().__init__(ag1, verbose=verbose)
-        check_static(ag2, "ag2")
-        ends = [ag1.atoms, ag2.atoms]
-        if ends[0].universe is not ends[1].universe:
-            raise UnsupportedError(f"{self.name}: both groups must be atoms of the same Universe")
-        if len(ends[0]) != len(ends[1]) or len(ends[0]) == 0:
-            raise SelectionError(
-                f"{self.name}: vectors need as many atoms at either end, and at least one, not "
-                f"{len(ends[0])} and {len(ends[1])}"
-            )
+        super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
+        self._check_equal_numbers()
+        ends = list(self._groups.values())
         same = np.flatnonzero(ends[0].indices == ends[1].indices)
         if len(same):
             atom = ends[0].indices[same[0]]
@@ -114,26 +108,20 @@ class OrderParameter(AnalysisBase):
             raise ValueError(
                 f"{self.name}: expected {len(ends[0])} labels, one a vector, found {len(labels)}"
             )
-        self.axis, self.pbc = axis, bool(pbc)
-        self._axis = _direction(axis)
-        self._labels, order, self._sizes = _sorted_by_label(labels)
-        self._ends = [group[order] for group in ends]
-
-    @property
-    def indices(self) -> np.ndarray:
-        """Atoms from which vectors are, then those to which they are."""
-        return np.concatenate([group.indices for group in self._ends])
+        self.axis, self._axis = axis, _direction(axis)
+        self._labels, order, self._counts = _sorted_by_label(labels)
+        self._groups = {name: group[order] for name, group in self._groups.items()}
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
-        first, second = self._ends
+        first, second = self._groups.values()
         given = {"from": describe_atoms(first), "to": describe_atoms(second)}
         axis = self.axis if isinstance(self.axis, str) else " ".join(f"{x:g}" for x in self.axis)
         return {**given, "axis": axis, "pbc": self.pbc}
 
     def prepare(self) -> PerFrame:
         """The kernel needs the numbers of vectors, and the axis."""
-        return CoreRows("order", self._sizes, self._axis, self.pbc)
+        return CoreRows("order", self._counts, self._axis, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
         """Take means over frames."""
