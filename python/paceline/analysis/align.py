@@ -192,26 +192,7 @@ class AlignTraj(AnalysisBase):
         transforms: Sequence[Transform] = (),
         **options: Any,
     ) -> Self:
-        """Superpose and write.
-
-        Arguments are those of `AnalysisBase.run`.
-
-        Parameters
-        ----------
-        start, stop, step, frames, verbose, n_workers, n_parts, backend : optional
-            As there.
-        unsupported_backend, progressbar_kwargs : optional
-            As there.
-        transforms : sequence of Transform
-            Applied before the superposition.
-        **options
-            The other options of `paceline.run`.
-
-        Returns
-        -------
-        AlignTraj
-            This analysis, with its results.
-        """
+        """Superpose and write, after the transformations; others are as for `AnalysisBase.run`."""
         chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
         self._keep_bounds(**chosen)
         if self._theirs is not None:

@@ -12,23 +12,16 @@ from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResul
 class Backend(Protocol):
     """Workers that compute blocks.
 
-    Attributes
-    ----------
-    name : str
-        Name in the timings.
-    n_workers : int
-        Number of blocks that are computed at the same time.
-    keeps_frames : bool, optional
-        True if a later stage finds most blocks in the process that computed them before, so that
-        decoded frames are kept there.
-    hands_on : bool, optional
-        True if all workers are threads of this process, and each begins the first task that none
-        has begun: a block may then wait for what another one hands on.
-    reads_files_of_caller : bool, optional
-        True if workers are other processes of this machine, which can open files of the caller.
+    It may have `keeps_frames`, true if a later stage finds most blocks in the process that computed
+    them before, so that decoded frames are kept there; `hands_on`, true if all workers are threads
+    of this process, and each begins the first task that none has begun: a block may then wait for
+    what another one hands on; and `reads_files_of_caller`, true if workers are other processes of
+    this machine, which can open files of the caller.
     """
 
+    #: Name in the timings.
     name: str
+    #: Number of blocks that are computed at the same time.
     n_workers: int
 
     def run(
@@ -36,18 +29,8 @@ class Backend(Protocol):
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
         """Run every task; yield results as they come. Closing the generator stops the work.
 
-        Parameters
-        ----------
-        jobs : sequence of Job or FunctionJob
-            One per trajectory.
-        tasks : iterable of Task or FunctionTask
-            Taken from it as workers come free.
-
-        Yields
-        ------
-        BlockResult, CollectedResult or DuplicateAttempt
-            Results of blocks, in any order; at the end, results that workers kept until then; and,
-            at any time, attempts that do not count.
+        Tasks are taken as workers come free. Results of blocks come in any order, at the end those
+        that workers kept until then, and, at any time, attempts that do not count.
         """
 
 

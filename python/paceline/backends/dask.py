@@ -107,14 +107,7 @@ class Dask(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results of batches as they come.
-
-        Raises
-        ------
-        WorkerError
-            An analysis cannot be sent, workers die again and again at the same frames, or the
-            client was closed.
-        """
+        """Run every task; yield results of batches as they come, as `DaskRun.run`."""
         if not jobs:
             return
         if self._client is not None:
@@ -164,22 +157,10 @@ class DaskRun:
     def run(
         self, tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, bool]:
-        """Run every task.
+        """Run every task; return whether workers still hang at batches that others have done.
 
-        Returns
-        -------
-        bool
-            True if workers still hang at batches that others have done.
-
-        Yields
-        ------
-        BlockResult or DuplicateAttempt
-
-        Raises
-        ------
-        WorkerError
-            The jobs cannot be sent, workers die again and again at the same frames, or the
-            client was closed.
+        Raises `WorkerError` if the jobs cannot be sent, workers die again and again at the same
+        frames, or the client was closed.
         """
         self._batches = TaskBatcher(self._jobs, tasks, self._n_workers)
         self._scheduler = Scheduler(self._batches)

@@ -69,10 +69,8 @@ class Processes(ForMDAnalysis):
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Run every task; yield results as they come. Dead processes are replaced.
 
-        Raises
-        ------
-        WorkerError
-            An analysis cannot be sent, or processes die again and again at the same frames.
+        Raises `WorkerError` if an analysis cannot be sent, or processes die again and again at the
+        same frames.
         """
         from loky import get_reusable_executor
 
@@ -148,17 +146,7 @@ class Adaptive(ForMDAnalysis):
     Each part is computed by a copy of the analysis, here as in a process, so that results have the
     same bits whatever is decided. An analysis that cannot be copied, or whose function keeps
     something from frame to frame, is computed as MDAnalysis does; one of a program that has changed
-    MDAnalysis stays here.
-
-    Parameters
-    ----------
-    n_workers : int, optional
-        Number of processes; by default the CPUs that this process may use.
-
-    Attributes
-    ----------
-    description : str
-        How the last analysis was computed.
+    MDAnalysis stays here. `description` says how the last one was computed.
     """
 
     name = "adaptive"

@@ -202,15 +202,7 @@ _NUMBERS = tuple(column.name for column in fields(BlockTiming) if column.name !=
 
 
 class Columns:
-    """Attributes of blocks as arrays.
-
-    Attributes
-    ----------
-    workers : list of str
-        Names, in order.
-    worker : numpy.ndarray of int64, shape (n_blocks,)
-        Of each row the number of its name.
-    """
+    """Attributes of blocks as arrays; `worker` numbers the names in `workers`, which are sorted."""
 
     def __init__(self, timings: Sequence[BlockTiming]):
         names = [timing.worker for timing in timings]

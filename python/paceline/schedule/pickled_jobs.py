@@ -37,13 +37,7 @@ class PickledJob:
         return other
 
     def open(self) -> AnyJob:
-        """Unpickle the job.
-
-        Raises
-        ------
-        WorkerError
-            It cannot be unpickled here.
-        """
+        """Unpickle the job; `WorkerError` if that is impossible here."""
         return unpickle(self.data)
 
 

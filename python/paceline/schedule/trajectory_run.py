@@ -147,35 +147,20 @@ class FramePass:
 
 
 class TrajectoryRun(FramePass):
-    """One pass of several analyses over one trajectory.
-
-    Parameters
-    ----------
-    analyses : sequence of Analysis
-        Of one Universe.
-    transforms : sequence of Transform
-        Applied to positions before any analysis sees them, in this order.
-
-    Attributes
-    ----------
-    plan, job : Plan and Job
-        Set by `prepare`.
-    stage : int
-        Number of the pass: analyses may need several, each with what the last one found.
-    transform_states : TransformStates or None
-        Of a transformation that follows atoms from frame to frame.
-    """
+    """One pass of several analyses over one trajectory; `plan` and `job` are set by `prepare`."""
 
     def __init__(self, analyses: Sequence[Analysis], transforms: Sequence[Transform]):
         self.analyses = analyses
         self.transforms = transforms
         self.trajectory = _open([analysis.atomgroup for analysis in analyses], transforms)
+        #: Number of the pass: analyses may need several, each with what the last one found.
         self.stage = 0
         #: None here: a reference to itself would keep all rows until garbage is collected.
         self._planned: TrajectoryRun | None = None
         self._damaged: list[tuple[int, str]] = []
         #: True if a pass before this one has told of bonds that are longer than half the cell.
         self._told_of_bonds = False
+        #: Of a transformation that follows atoms from frame to frame.
         self.transform_states: TransformStates | None = None
         #: Frames that blocks hold for each one that is analysed, if these are all frames.
         self._per_row: int | None = None

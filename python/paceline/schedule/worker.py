@@ -130,14 +130,9 @@ class Worker:
     def run(self, task: AnyTask) -> BlockResult:
         """Read, decode and compute one block, or call the job's function.
 
-        Raises
-        ------
-        DamagedFileError
-            A frame cannot be read and is not to be skipped.
-        TransformError
-            Positions of a frame cannot be transformed, and it is not to be skipped.
-        AnalysisError
-            An analysis raised, or returned rows of a wrong shape.
+        Raises `DamagedFileError` or `TransformError` for a frame that cannot be read or
+        transformed, and is not to be skipped; `AnalysisError` where an analysis raised, or returned
+        rows of a wrong shape.
         """
         start, free_since = time.monotonic_ns(), self._free_since
         self._open_job(task.job)

@@ -80,16 +80,10 @@ class Container(ABC):
 
     For every frame `place` is called, then ranks write their atoms, then `commit`; after an error
     in between, `cut_back`. A frame counts from `commit` on: when the job is killed before, the
-    file has the frames before it.
-
-    Attributes
-    ----------
-    n_frames : int
-        Whole frames.
-    double : bool
-        Whether its numbers have 64 bits, where there is a choice.
+    file has the `n_frames` before it.
     """
 
+    #: True where its numbers have 64 bits, and there is a choice.
     double = False
 
     def __init__(self, settings: Settings):

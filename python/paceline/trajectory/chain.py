@@ -25,40 +25,14 @@ _NAMED = 3
 class Chain:
     """Files one after another, each with its frame index; none of them is held open.
 
-    Parameters
-    ----------
-    names : sequence of path-like
-        The files.
-    n_atoms : int, optional
-        Atoms that each must have; by default as many as the first.
-    options : Hdf5Options
-        For HDF5 files.
-    refresh : bool
-        Make the frame indexes anew.
-    continuous : bool
-        Order the files by time, and leave out of each the frames that a later one repeats.
-    quiet : bool
-        Do not report repeated frames.
-    opener : callable
-        Opens the files: `paceline.trajectory.open.open_files`, or a function in its place.
+    Each must have `n_atoms`, by default as many as the first. With `refresh`, indexes are made
+    anew; with `continuous`, files are ordered by time, without the frames that a later one repeats,
+    which are reported unless `quiet`. `opener` takes the place of
+    `paceline.trajectory.open.open_files`.
 
-    Attributes
-    ----------
-    names : list of str
-        Files that have frames of the trajectory, as they were called, in its order.
-    files : list of TrajectoryFile
-        The same files and their frame indexes.
-
-    Raises
-    ------
-    AtomCountError
-        A file has another number of atoms.
-    FileNotFoundError
-        A file is missing.
-    UnsupportedError
-        A file is of no format that we decode, or none has a whole frame.
-    DamagedFileError
-        The first frame of a file or its header is damaged.
+    Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for one of
+    no format that we decode, or where none has a whole frame, and `DamagedFileError` where the
+    first frame of one or its header is damaged.
     """
 
     def __init__(

@@ -122,27 +122,17 @@ def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -
 
 
 class Trajectory(ABC):
-    """A trajectory that is open in the user's process: all that a run asks of it.
+    """A trajectory that is open in the user's process: all that a run asks of it."""
 
-    Attributes
-    ----------
-    n_atoms, n_frames : int
-        Atoms of a frame, and frames.
-    shareable : bool
-        Workers other than the calling thread can read it.
-    chain : Chain or None
-        Its files, where the core decodes them.
-    chunk_frames : int
-        Neighbours that are stored as one, and cost together what one of them costs.
-    t_init_top, t_init_traj : float
-        Parsing the topology and opening the trajectory, s; NaN where that was not ours to do.
-    """
-
+    #: Workers other than the calling thread can read it.
     shareable: bool
     n_atoms: int
     n_frames: int
+    #: Its files, where the core decodes them.
     chain: Chain | None = None
+    #: Neighbours that are stored as one, and cost together what one of them costs.
     chunk_frames = 1
+    #: Parsing the topology and opening the trajectory, s; NaN where that was not ours to do.
     t_init_top = t_init_traj = math.nan
 
     @abstractmethod

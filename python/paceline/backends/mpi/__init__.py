@@ -111,10 +111,7 @@ class MPI(ForMDAnalysis):
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
         """Compute every block; yield results as they come. Called on the first rank alone.
 
-        Raises
-        ------
-        WorkerError
-            An analysis cannot be sent.
+        Raises `WorkerError` if an analysis cannot be sent.
         """
         from paceline.backends.mpi.coordinator import coordinate
         from paceline.backends.mpi.worker import RunRequest
