@@ -549,7 +549,7 @@ def test_limits_that_make_no_sense(limits, words, universe):
 
 
 def test_bad_input_is_named(universe, adk_in_water):
-    with pytest.raises(ValueError, match="criterion must be one of mdanalysis, baker_hubbard"):
+    with pytest.raises(ValueError, match="criterion must be 'mdanalysis', 'baker_hubbard'"):
         HydrogenBondAnalysis(universe, criterion="luzar")
     for between in ([], "protein", ["protein"], [["protein"]], ["protein", "name O", "all"]):
         with pytest.raises(ValueError, match=r"between must be a pair .*, not "):

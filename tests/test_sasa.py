@@ -159,7 +159,7 @@ def test_what_is_wrong_is_named(universe, adk, tmp_path):
         ({"n_points": 9.5}, "whole number"),
         ({"probe_radius": -1}, "at least 0"),
         ({"probe_radius": np.nan}, "at least 0"),
-        ({"compound": "segments"}, "group, residues, atoms"),
+        ({"compound": "segments"}, "'group', 'residues' or 'atoms'"),
         ({"radii": "none"}, "bondi, rowland"),
         ({"radii": [1.7]}, "each of 3341 atoms"),
         ({"radii": np.zeros(3341)}, "above 0"),

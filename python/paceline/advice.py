@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import one_of
 from paceline._util.files import format_size
 from paceline._util.machine import available_cpus
 from paceline.errors import UnsupportedError
@@ -182,8 +183,7 @@ class Advice:
             return [(memory, 1.0)]
         if file == "disk":
             return [(disk, 1.0)]
-        if file != "now":
-            raise ValueError(f"file must be 'now', 'memory' or 'disk', not {file!r}")
+        one_of("file", file, "now", "memory", "disk")
         return [(memory, self._share), (disk, 1 - self._share)]
 
     @property
@@ -329,8 +329,7 @@ def advise(
     (98, 'DCD', (1, 2))
     """
     begun = time.perf_counter()
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+    one_of("on_error", on_error, "raise", "skip")
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     if backend not in (None, *MAKERS):

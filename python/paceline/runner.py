@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from paceline._core import __version__
+from paceline._util.arguments import one_of
 from paceline._util.files import check_distinct, parse_size
 from paceline._util.machine import MemoryLimit
 from paceline._util.progress import Progress
@@ -152,8 +153,7 @@ def run(
     >>> [one.results.rmsd.shape for one in runs]
     [(10, 3), (10, 3), (10, 3)]
     """
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+    one_of("on_error", on_error, "raise", "skip")
     workers = make_backend(backend, n_workers)
     limit = parse_size(max_memory) if isinstance(max_memory, str) else max_memory
     if limit is not None and limit < 0:

@@ -48,6 +48,20 @@ def length(name: str, value: Any) -> float:
     return float(value)
 
 
+def one_of(name: str, value: Any, *choices: Any) -> None:
+    """Check that the argument `name` is one of some values. Raises `ValueError`.
+
+    Examples
+    --------
+    >>> one_of("compound", "atom", "atoms", "residues", None)
+    Traceback (most recent call last):
+    ValueError: compound must be 'atoms', 'residues' or None, not 'atom'
+    """
+    if value not in choices:
+        *most, last = map(repr, choices)
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}, not {value!r}")
+
+
 def slice_of(start: Any, stop: Any, step: Any) -> slice:
     """Check the bounds of a slice of frames, and return it.
 

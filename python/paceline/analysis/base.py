@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._core import __version__
+from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.interfaces import (
     OverParts,
@@ -405,10 +406,7 @@ def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int
 
 def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
     """Label atoms, those of one residue, segment, chain or fragment alike, for `exclude_same`."""
-    if kind not in (*SHARED, "fragment"):
-        raise ValueError(
-            f"exclude_same must be None, 'residue', 'segment', 'chain' or 'fragment', not {kind!r}"
-        )
+    one_of("exclude_same", kind, None, *SHARED, "fragment")
     if kind == "fragment":
         return fragindices_of(atomgroup, "exclude_same='fragment'")
     try:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
-from paceline._util.arguments import length, whole_number
+from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, function_name, table_in_time
 from paceline.analysis.interfaces import PerFrame, Reduction
@@ -411,8 +411,7 @@ class ContactMap(AnalysisBase):
     ):
         super().__init__(atomgroup, verbose=verbose)
         self.cutoff, self.scheme, self.pbc = length("cutoff", cutoff), scheme, pbc
-        if scheme not in SCHEMES:
-            raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
+        one_of("scheme", scheme, *SCHEMES)
         chosen = self.atomgroup.unique
         self.residues = chosen.residues
         if len(self.residues) < 2:

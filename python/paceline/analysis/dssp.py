@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame
@@ -138,8 +139,7 @@ class DSSP(AnalysisBase):
         variant: str | None = None,
     ):
         check_static(atoms, "DSSP")
-        if variant is not None and variant not in VARIANTS:
-            raise ValueError(f"variant must be None, 'dssp2' or 'dssp4', not {variant!r}")
+        one_of("variant", variant, None, *VARIANTS)
         if variant is not None and not guess_hydrogens:
             raise UnsupportedError(
                 f"variant={variant!r} places hydrogens as DSSP does: leave guess_hydrogens out"

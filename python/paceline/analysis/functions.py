@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import one_of, whole_number
 from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.interfaces import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.analysis.results import Results
@@ -43,8 +43,7 @@ class _FunctionAnalysis(AnalysisBase):
         self.fields = fields
         if not callable(function):
             raise TypeError(f"expected a function of a block, found {type(function).__name__}")
-        if block not in ("paceline", "mdtraj"):
-            raise ValueError(f"expected block to be 'paceline' or 'mdtraj', found {block!r}")
+        one_of("block", block, "paceline", "mdtraj")
         if block == "mdtraj" and tuple(fields) != ("positions",):
             raise UnsupportedError(
                 f"trajectories of MDTraj hold positions alone, and {', '.join(fields)} are asked "

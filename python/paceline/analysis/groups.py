@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import one_of, whole_number
 from paceline.analysis.base import AnalysisBase, check_times, describe_frames, table_of_counts
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
@@ -279,8 +279,7 @@ def presence_correlation(
 
     `keys` say what is there, of all frames; `offsets` are as `AnalysisBase.finish` gets them.
     """
-    if function not in FUNCTIONS:
-        raise ValueError(f"function must be 'intermittent' or 'continuous', not {function!r}")
+    one_of("function", function, *FUNCTIONS)
     check_presence(analysis, what)
     n_frames = analysis.n_frames
     tau_max = whole_number("tau_max", tau_max, 0, n_frames - 1, "frames")

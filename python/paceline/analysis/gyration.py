@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import one_of
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows, fill_row
@@ -207,11 +208,7 @@ class Gyration(AnalysisBase):
         """Find the number of each atom's compound."""
         if self.compound == "group":
             return np.zeros(len(self.atomgroup), dtype=np.int64)
-        if self.compound not in COMPOUNDS:
-            raise ValueError(
-                "compound must be 'group', 'residues', 'segments' or 'fragments', not "
-                f"{self.compound!r}"
-            )
+        one_of("compound", self.compound, "group", *COMPOUNDS)
         numbers = compound_of_atoms(self.atomgroup, self.compound, "Gyration")
         return np.asarray(numbers, dtype=np.int64)
 

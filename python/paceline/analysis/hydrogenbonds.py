@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import length, whole_number
+from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
 from paceline.analysis.groups import (
@@ -153,9 +153,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         verbose: bool = False,
     ):
         super().__init__(universe, verbose=verbose)
-        if criterion != "mdanalysis" and criterion not in CRITERIA:
-            names = ", ".join(["mdanalysis", *CRITERIA])
-            raise ValueError(f"criterion must be one of {names}, not {criterion!r}")
+        one_of("criterion", criterion, "mdanalysis", *CRITERIA)
         self.u, self.criterion = universe.universe, criterion
         self.d_h_cutoff, self.d_a_cutoff = d_h_cutoff, d_a_cutoff
         self.d_h_a_angle, self._update_selections = d_h_a_angle_cutoff, update_selections

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times
 from paceline.analysis.correlation import LAG, SeriesParts, results_bytes
@@ -178,8 +179,7 @@ class EinsteinMSD(AnalysisBase):
             raise ValueError(
                 f"Invalid msd_type {msd_type!r}, must be a string and one of: {', '.join(AXES)}"
             )
-        if unwrap not in (None, "auto", "tor", "lattice"):
-            raise ValueError(f"unwrap must be 'auto', 'tor', 'lattice' or None, not {unwrap!r}")
+        one_of("unwrap", unwrap, "auto", "tor", "lattice", None)
         if non_linear:
             raise UnsupportedError(
                 "frames at unequal distances in time are not supported: "
@@ -486,10 +486,7 @@ class _Particles:
 
 def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the columns of the atoms of each compound, their parts of its mass, and the firsts."""
-    if compound not in COMPOUNDS:
-        raise ValueError(
-            f"compound must be 'atoms', 'residues', 'segments' or 'fragments', not {compound!r}"
-        )
+    one_of("compound", compound, "atoms", *COMPOUNDS)
     of_atoms = compound_of_atoms(atoms, compound, "EinsteinMSD")
     order = np.argsort(of_atoms, kind="stable")
     _, firsts, numbers = np.unique(of_atoms[order], return_index=True, return_inverse=True)

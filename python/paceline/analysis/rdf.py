@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import one_of, whole_number
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
@@ -166,8 +166,7 @@ class InterRDF(AnalysisBase):
             if len(group) == 0 and not updates_itself(group):
                 raise SelectionError(f"InterRDF: {name} holds no atoms")
         self.norm = str(norm).lower()
-        if self.norm not in TITLES:
-            raise ValueError(f"norm must be 'rdf', 'density' or 'none', not {norm!r}")
+        one_of("norm", self.norm, *TITLES)
         self.nbins, self.range = whole_number("nbins", nbins, 1), range
         self._edges = _edges(self.nbins, range)
         self.exclusion_block, self.exclude_same = exclusion_block, exclude_same
@@ -351,8 +350,7 @@ class InterRDF(AnalysisBase):
                 "compound must be 'residues', 'segments', 'molecules' or 'fragments', or two of "
                 f"these or None, not {self.compound!r}"
             )
-        if self.center not in ("mass", "geometry"):
-            raise ValueError(f"center must be 'mass' or 'geometry', not {self.center!r}")
+        one_of("center", self.center, "mass", "geometry")
         groups = [self.g1, self.g2]
         if self._found is not None:
             groups = [self.g1.universe.atoms[one.read[one.may_choose]] for one in self._found]
@@ -499,8 +497,7 @@ class InterRDF_s(AnalysisBase):
                     raise SelectionError(f"InterRDF_s: a group of ags[{number}] holds no atoms")
         self.ags = [[group.atoms for group in pair] for pair in ags]
         self.norm = "density" if density else str(norm).lower()
-        if self.norm not in TITLES:
-            raise ValueError(f"norm must be 'rdf', 'density' or 'none', not {norm!r}")
+        one_of("norm", self.norm, *TITLES)
         self.nbins, self.range = whole_number("nbins", nbins, 1), range
         self._edges = _edges(self.nbins, range)
         self.exclude_same = exclude_same

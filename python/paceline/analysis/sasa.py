@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import one_of, whole_number
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
@@ -117,8 +117,7 @@ class SASA(AnalysisBase):
                 f"SASA: {len(outside) or 'all'} atoms of the group are not in surface: it must be "
                 "of the same Universe, and include them"
             )
-        if compound not in COMPOUNDS:
-            raise ValueError(f"compound must be one of {', '.join(COMPOUNDS)}, not {compound!r}")
+        one_of("compound", compound, *COMPOUNDS)
         self.n_points = whole_number("n_points", n_points, 1, 2**16)
         if not 0 <= probe_radius < 1000:
             raise ValueError(f"probe_radius must be at least 0 Å, not {probe_radius!r}")

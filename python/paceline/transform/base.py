@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import one_of
 from paceline.block import Block
 from paceline.errors import (
     DamagedFileError,
@@ -283,8 +284,7 @@ def check_static(atomgroup: Any, name: str, instead: str = "") -> None:
 
 def known_weights(weights: str | None) -> str | None:
     """Raise `ValueError` unless weights are None or "mass"."""
-    if weights not in (None, "mass"):
-        raise ValueError(f"weights must be None or 'mass', not {weights!r}")
+    one_of("weights", weights, None, "mass")
     return weights
 
 

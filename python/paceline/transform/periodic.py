@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import one_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import (
     CoreTransform,
@@ -108,8 +109,7 @@ def wrap(atomgroup: Any = None, *, compound: str = "atoms") -> Transform:
     >>> wrap(compound="residues").parameters()
     'wrap(compound=residues)'
     """
-    if compound not in _COMPOUNDS:
-        raise ValueError(f"compound must be one of {', '.join(_COMPOUNDS)}, not {compound!r}")
+    one_of("compound", compound, *_COMPOUNDS)
     return _Wrap(atomgroup, compound)
 
 
@@ -163,8 +163,7 @@ def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
     >>> nojump(scheme="tor").parameters()
     'nojump(scheme=tor)'
     """
-    if scheme not in ("lattice", "tor"):
-        raise ValueError(f"scheme must be 'lattice' or 'tor', not {scheme!r}")
+    one_of("scheme", scheme, "lattice", "tor")
     return _NoJump(atomgroup) if scheme == "lattice" else _NoJumpOfMolecules(atomgroup)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.arguments import one_of
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     CoreTransform,
@@ -76,8 +77,7 @@ def fit(
     >>> fit("name CA", weights="mass").parameters()
     "fit('name CA', reference=frame 0, weights=mass)"
     """
-    if plane not in _NORMALS:
-        raise ValueError(f"plane must be 'xy', 'yz' or 'xz', not {plane!r}")
+    one_of("plane", plane, *_NORMALS)
     if not isinstance(weights, np.ndarray | list | tuple):
         weights = known_weights(weights)
     return _Fit(atomgroup, reference, weights, rotation, plane, tol_mass)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, Self
 
 import cloudpickle
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import one_of, whole_number
 from paceline._util.launcher import launched, threads_a_rank, world
 from paceline._util.signals import deaf
 from paceline._util.system import end_after
@@ -79,12 +79,8 @@ class MPI(ForMDAnalysis):
         collect: str = "gather",
         n_workers: int | None = None,
     ):
-        for name, value, known in (
-            ("schedule", schedule, SCHEDULES),
-            ("collect", collect, COLLECTS),
-        ):
-            if value not in known:
-                raise ValueError(f"{name} must be {known[0]!r} or {known[1]!r}, not {value!r}")
+        one_of("schedule", schedule, *SCHEDULES)
+        one_of("collect", collect, *COLLECTS)
         if n_workers is not None:
             n_workers = whole_number("n_workers", n_workers, 1)
         self._session = active_session()
