@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.table import MANY_POINTS, NAMED, WINDOWS, Table, running_mean
+from paceline.analysis.table import MANY_POINTS, NAMED, WINDOWS, Table, legend_above, running_mean
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,
@@ -164,13 +164,6 @@ def _panels(n_panels: int, width: float, **options: Any) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _legend(ax: Any, **options: Any) -> None:
-    """Name groups above the axes, where no data are."""
-    ax.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0, ncols=1, **options
-    )
-
-
 def draw_series(
     tables: Mapping[str, Sequence[Table | None]],
     means: Mapping[str, Mapping[str, ReplicaMean]],
@@ -204,7 +197,7 @@ def draw_series(
         beside.set_xticks(range(len(tables)), list(tables), rotation=45, ha="right")
         beside.set_xlim(-0.6, len(tables) - 0.4)
         beside.set_title("mean", fontsize="medium", fontweight="normal", loc="center")
-        _legend(ax)
+        legend_above(ax)
     return figure
 
 
@@ -247,7 +240,7 @@ def draw_profile(profile: Profile, width: float) -> Any:
         label = profile.label if len(titles) == 1 else title
         ax.set_ylabel(label)
         if title == titles[0]:
-            _legend(ax)
+            legend_above(ax)
         if n_groups < 2:
             continue
         ax = next(panels)
@@ -257,7 +250,7 @@ def draw_profile(profile: Profile, width: float) -> Any:
         unit = re.search(r" \([^()]+\)$", label)  # not of g(r)
         ax.set_ylabel(f"difference{unit[0] if unit else ''}")
         if title == titles[0]:
-            _legend(ax)
+            legend_above(ax)
     axes[-1, 0].set_xlabel(key)
     return figure
 

@@ -269,20 +269,22 @@ def draw(table: Table, ax: Any) -> Any:
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if len(table.y) > 1 or has_mean or means:
-        # Above the axes: nowhere else is sure to be free of lines.
         longest = max(len(text) for text in ax.get_legend_handles_labels()[1])
-        ax.legend(
+        legend_above(
+            ax,
             fontsize="small" if longest > LONG else None,
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            frameon=False,
-            borderaxespad=0,
             ncols=2 if len(table.y) > NAMED else 1,
             markerscale=5 if points else None,
             title=f"running mean of {width} frames" if has_mean else None,
             alignment="left",
         )
     return ax
+
+
+def legend_above(ax: Any, **options: Any) -> None:
+    """Put the legend above the axes: nowhere else is sure to be free of lines."""
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+    ax.legend(frameon=False, **place, **options)
 
 
 def _draw_bars(table: Table, ax: Any) -> Any:
@@ -327,16 +329,8 @@ def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
     ax.set_ylabel(states.label)
     ax.locator_params(axis="x", nbins=6)
     number_parts(ax.yaxis, states.parts)
-    ax.legend(
-        handles=[Patch(color=colour, label=name) for name, colour in states.names],
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        frameon=False,
-        borderaxespad=0,
-        ncols=STATES_IN_A_ROW,
-        columnspacing=1.0,
-        handlelength=1.2,
-    )
+    handles = [Patch(color=colour, label=name) for name, colour in states.names]
+    legend_above(ax, handles=handles, ncols=STATES_IN_A_ROW, columnspacing=1.0, handlelength=1.2)
     return ax
 
 
