@@ -24,7 +24,7 @@ from paceline._util.machine import available_cpus
 from paceline.backends.dask_cluster import keep_cluster, take_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
-from paceline.performance.records import DuplicateAttempt, host_of
+from paceline.performance.records import DuplicateAttempt, host_of, moved
 from paceline.schedule.pickled_jobs import PickledJob, pickle_jobs
 from paceline.schedule.scheduler import (
     Scheduler,
@@ -429,11 +429,7 @@ class HostClocks:
         latest = max(timing.end for timing in result.timings)
         offset = time.monotonic_ns() - latest
         offset = self._offsets[host] = min(offset, self._offsets.get(host, offset))
-        timings = [
-            replace(timing, start=timing.start + offset, end=timing.end + offset)
-            for timing in result.timings
-        ]
-        return replace(result, timings=timings)
+        return replace(result, timings=[moved(timing, offset) for timing in result.timings])
 
 
 class ThreadNames:

@@ -11,11 +11,11 @@ from typing import Any
 
 from paceline.performance.components import COMM, WALL_TIME
 from paceline.performance.records import (
-    BlockTiming,
     DuplicateAttempt,
     RunTimings,
     WorkerTiming,
     host_of,
+    moved,
 )
 from paceline.performance.stragglers import Straggler, find_stragglers
 
@@ -245,16 +245,12 @@ def on_one_clock(timings: RunTimings) -> tuple[RunTimings, list[str]]:
     }
     if not shifts:
         return timings, []
-    blocks = [_moved(block, shifts.get(hosts[block.worker], 0)) for block in timings.blocks]
+    blocks = [moved(block, shifts.get(hosts[block.worker], 0)) for block in timings.blocks]
     abandoned = [
-        replace(one, timing=_moved(one.timing, shifts.get(host_of(one.timing.worker), 0)))
+        replace(one, timing=moved(one.timing, shifts.get(host_of(one.timing.worker), 0)))
         for one in timings.abandoned
     ]
     return replace(timings, end=end, blocks=blocks, abandoned=abandoned), list(shifts)
-
-
-def _moved(block: BlockTiming, shift: int) -> BlockTiming:
-    return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
 
 
 def _spread(values: Iterable[float]) -> Spread:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 
 import numpy as np
@@ -53,6 +53,11 @@ class BlockTiming:
     comm: int
     bytes: int
     calls: int
+
+
+def moved(block: BlockTiming, shift: int) -> BlockTiming:
+    """Move a block by `shift` ns, to another clock."""
+    return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import IO, Any, Self
 
 from paceline._util.files import new_file
@@ -21,7 +21,13 @@ from paceline.performance.components import (
     WAIT,
 )
 from paceline.performance.number_format import aligned
-from paceline.performance.records import PARTS, BlockTiming, DuplicateAttempt, RunTimings
+from paceline.performance.records import (
+    PARTS,
+    BlockTiming,
+    DuplicateAttempt,
+    RunTimings,
+    moved,
+)
 from paceline.performance.stragglers import Straggler, find_stragglers
 
 
@@ -77,10 +83,7 @@ class Timings(RunTimings):
 
     def shift_blocks(self, first: int, shift: int) -> None:
         """Move the blocks from `first` on by `shift` ns: they are of an earlier part's clock."""
-        self.blocks[first:] = [
-            replace(block, start=block.start + shift, end=block.end + shift)
-            for block in self.blocks[first:]
-        ]
+        self.blocks[first:] = [moved(block, shift) for block in self.blocks[first:]]
 
     def stragglers(self) -> list[Straggler]:
         """Workers that are slow for their frames, those first that lost most time.

@@ -25,6 +25,7 @@ from mpi4py import MPI
 from paceline._util.system import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
+from paceline.performance.records import moved
 from paceline.schedule.collect import RecordLog
 from paceline.schedule.reduce import TreeReduction, joined
 from paceline.schedule.result_arrays import allocate, are_unread, like_others
@@ -66,14 +67,7 @@ class LocalResults:
     def hold(self, result: BlockResult) -> BlockResult:
         """Hold a result; return what of it is sent, with values where they are wanted at once."""
         self._held.append(result)
-        timings = [
-            replace(
-                timing,
-                start=timing.start + self._clock_offset,
-                end=timing.end + self._clock_offset,
-            )
-            for timing in result.timings
-        ]
+        timings = [moved(timing, self._clock_offset) for timing in result.timings]
         if self._jobs[result.job].streamed:
             return replace(result, timings=timings)
         return replace(result, values=None, times=None, timings=timings)
