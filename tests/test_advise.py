@@ -106,7 +106,7 @@ def test_numbers_of_an_rmsd(rmsd_advice):
 
 def test_words_of_an_rmsd(rmsd_advice):
     text = str(rmsd_advice)
-    assert text.startswith("RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.9 MB)")
+    assert text.startswith("RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.93 MB)")
     for part in (
         "of what it reads is in memory now",
         "µs a frame",

@@ -125,17 +125,17 @@ def test_long_runs_of_floats_are_read_without_what_is_between():
         (made_up((9, 5000, 3), None, "f4"), "contiguous", "does not pay"),
         (
             made_up((9, 5000, 3), (1, 5000, 3), "f4"),
-            "one frame a chunk (60.0 kB)",
+            "one frame a chunk (60 kB)",
             "does not pay",
         ),
         (
             made_up((9, 5000, 3), (1, 5000, 3), "f4", (SHUFFLE, GZIP)),
-            "one frame a chunk (60.0 kB, shuffle + gzip 4)",
+            "one frame a chunk (60 kB, shuffle + gzip 4)",
             "does not pay",
         ),
         (
             made_up((9, 5000, 3), (3, 500, 1), "f4"),
-            "3 frames × 500 atoms a chunk, one of 3 parts of each (6.0 kB)",
+            "3 frames × 500 atoms a chunk, one of 3 parts of each (6 kB)",
             "does not pay",
         ),
         (made_up((8, 600), (2, 60)), "2 frames × 20 atoms a chunk (960 bytes)", "does not pay"),

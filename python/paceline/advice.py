@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import one_of
-from paceline._util.files import format_size
 from paceline._util.machine import available_cpus
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
-from paceline.performance.number_format import aligned, percent
+from paceline.performance.number_format import aligned, amount, percent
 from paceline.runner import analyses_of
 from paceline.scaling.sample_forecast import (
     MAKERS,
@@ -405,7 +404,7 @@ def _subject(advice: Advice) -> Iterator[str]:
     first, *more = map(os.path.basename, advice.files)
     names = f"{first} and {len(more)} more" if more else first
     about = "about " if advice.is_sample else ""
-    size = f", {format_size(advice.size)}" if advice.size else ""
+    size = f", {amount(advice.size)}" if advice.size else ""
     yield (
         f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
         f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
@@ -448,7 +447,7 @@ def _frame(advice: Advice) -> Iterator[str]:
     rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
     rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
     yield from aligned([("µs a frame, from, × workers", *heads), *rows])
-    yield f"{format_size(round(advice.findings.in_memory.one.n_bytes))} are read of a frame"
+    yield f"{amount(advice.findings.in_memory.one.n_bytes)} are read of a frame"
     if advice.rates is not None:
         one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
         yield f"one reader gets {one} from the disk, two together {two}"
@@ -542,8 +541,8 @@ def _other_files(advice: Advice) -> Iterator[str]:
     heads = (f"with {_workers(best)}", "size", "read a frame", "from memory")
     here = (
         f"this file ({advice.format})",
-        format_size(advice.size),
-        format_size(round(advice.findings.in_memory.one.n_bytes)),
+        amount(advice.size),
+        amount(advice.findings.in_memory.one.n_bytes),
         _seconds(advice.t_total(best, "memory")),
         _seconds(advice.t_total(best, "disk")),
         "-",
@@ -551,8 +550,8 @@ def _other_files(advice: Advice) -> Iterator[str]:
     rows = [
         (
             _name(file),
-            format_size(round(file.frame_bytes * advice.n_frames)),
-            format_size(round(file.n_bytes)),
+            amount(file.frame_bytes * advice.n_frames),
+            amount(file.n_bytes),
             _seconds(advice.t_other(file, "memory")),
             _seconds(advice.t_other(file, "disk")),
             _seconds(advice.t_convert(file)),

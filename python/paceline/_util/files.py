@@ -375,17 +375,3 @@ def parse_size(text: str) -> int:
     if n_bytes < 1:
         raise ValueError(f"expected a number of bytes such as 500MB or 2GiB, found {text!r}")
     return n_bytes
-
-
-def format_size(n_bytes: int) -> str:
-    """Write a size in the largest unit of which there is one.
-
-    Examples
-    --------
-    >>> format_size(1_234_567_890), format_size(580)
-    ('1.2 GB', '580 bytes')
-    """
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:.1f} {unit}"
-    return f"{n_bytes} bytes"

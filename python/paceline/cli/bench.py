@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from paceline._core import __version__
 from paceline._util.digest import digest
-from paceline._util.files import check_distinct, check_output, format_size
+from paceline._util.files import check_distinct, check_output
 from paceline._util.launcher import launched
 from paceline._util.machine import (
     available_cpus,
@@ -27,7 +27,7 @@ from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT
-from paceline.performance.number_format import aligned
+from paceline.performance.number_format import aligned, amount
 from paceline.scaling.measure import (
     COMMAND,
     TOTAL,
@@ -374,7 +374,7 @@ def _workers(n: int, backend: str) -> str:
 
 
 def _size(files: Sequence[str]) -> str:
-    size = format_size(sum(os.path.getsize(file) for file in files))
+    size = amount(sum(os.path.getsize(file) for file in files))
     return f"{files[0]}, {size}" if len(files) == 1 else f"{len(files)} files, {size}"
 
 
@@ -455,7 +455,7 @@ def notes_of(bench: "Bench") -> Iterator[str]:
     if bench.launcher:
         threads = first["n_workers"] // bench.counts[-1]
         yield f"MPI: {first['mpi']}; started by {bench.launcher}; threads a rank: {threads}"
-    yield from (f"trajectory: {path}, {format_size(os.path.getsize(path))}" for path in bench.files)
+    yield from (f"trajectory: {path}, {amount(os.path.getsize(path))}" for path in bench.files)
     yield (
         f"atoms: {first['n_atoms']}, of which {first['n_selected']} analysed; frames: "
         f"{first['values']['frames']:.0f} of {first['n_frames']}"

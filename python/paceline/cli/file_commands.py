@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING, Any
 from paceline._util.files import (
     check_distinct,
     check_output,
-    format_size,
     new_file,
     saved_together,
 )
@@ -36,7 +35,7 @@ from paceline.cli.options import (
 )
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
-from paceline.performance.number_format import many
+from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
@@ -375,7 +374,7 @@ def _summary(verdict: "Verdict") -> str:
     remarks = len(verdict.remarks)
     return (
         f"{verdict.path}: {many(verdict.n_frames, 'frame')}, {len(verdict.bad)} bad, "
-        f"{many(remarks, 'remark')}, {format_size(verdict.size)} "
+        f"{many(remarks, 'remark')}, {amount(verdict.size)} "
         f"in {verdict.seconds:.1f} s"
     )
 
@@ -511,7 +510,7 @@ def run_convert(args: argparse.Namespace) -> None:
     results = analysis.results
     print(
         f"{args.output}: {many(results.n_written, 'frame')} of {len(atoms)} atoms, "
-        f"{format_size(results.n_bytes)}",
+        f"{amount(results.n_bytes)}",
         file=sys.stderr,
     )
 
@@ -600,4 +599,4 @@ def run_repack(args: argparse.Namespace) -> None:
                 )
     made = args.output or file
     after = os.path.getsize(made)
-    print(f"{made}: {format_size(size)}, now {format_size(after)}", file=sys.stderr)
+    print(f"{made}: {amount(size)}, now {amount(after)}", file=sys.stderr)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline._core import BEGINNING_SHARE, BEGINNING_SPARE, GAP_BYTES, KEPT_BYTES
-from paceline._util.files import format_size
 from paceline.hdf5.chunk_index import (
     ABSENT,
     DEFLATE,
@@ -21,6 +20,7 @@ from paceline.hdf5.chunk_index import (
     Element,
     Filter,
 )
+from paceline.performance.number_format import amount
 
 #: The sample selection has one atom in so many.
 ONE_IN = 20
@@ -131,7 +131,7 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
         words = f"{frames} frame{'s' * (frames != 1)} × {atoms:,} atoms a chunk"
         words += "" if part == 1 else f", one of {part} parts of each"
     stages = " + ".join(map(_describe_stage, dataset.filters))
-    return f"{words} ({format_size(dataset.chunk_bytes)}{f', {stages}' if stages else ''})"
+    return f"{words} ({amount(dataset.chunk_bytes)}{f', {stages}' if stages else ''})"
 
 
 def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:

@@ -25,17 +25,17 @@ def number(value: float) -> str:
 
 
 def amount(n_bytes: float) -> str:
-    """Format bytes in the largest unit of which there is one.
+    """Format bytes in the largest unit of which there is one, with three digits.
 
     Examples
     --------
-    >>> amount(1_234_567_890), amount(12)
-    ('1.23 GB', '12 bytes')
+    >>> amount(1_234_567_890), amount(999_999), amount(12)
+    ('1.23 GB', '1 MB', '12 bytes')
     """
     if not math.isfinite(n_bytes):
         return _not_finite(n_bytes)
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= size:
+        if n_bytes >= 0.9995 * size:
             return f"{n_bytes / size:.3g} {unit}"
     return f"{n_bytes:.0f} bytes"
 
