@@ -44,7 +44,6 @@ class Config(Container):
                 "it say overwrite=True"
             )
         check_output(settings.path, overwrite=settings.overwrite)
-        self._output: Output | None = None
         self._head = b""
 
     def place(self, contents: Contents, heading: Heading) -> Place:
@@ -64,21 +63,12 @@ class Config(Container):
         """Replace the file before."""
         assert self._output is not None
         self._output.write(0, self._head)
-        if self._settings.sync:
-            self._output.sync()
-        self._output.publish(overwrite=self._settings.overwrite or self.n_frames > 0)
-        self.n_frames += 1
+        self._publish()
         self.close()
 
     def cut_back(self) -> None:
         """Keep the file before."""
         self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._output is not None:
-            output, self._output = self._output, None
-            output.close()
 
 
 class History(FrameSeries):

@@ -58,7 +58,6 @@ class H5MD(Container):
         self._contents: Contents | None = None
         self._heading: Heading | None = None
         self._last_step: int | None = None
-        self._output: Output | None = None
         self._file_bytes: CrashSafeFile
         self._rows: list[RowCount] = []
         self._file: Any = None
@@ -171,10 +170,7 @@ class H5MD(Container):
             self._file_bytes.seek(one.offset)
             self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
         self._file_bytes.apply([one.offset for one in self._rows])
-        if self._settings.sync:
-            self._output.sync()
-        self._output.publish(overwrite=self._settings.overwrite)
-        self.n_frames += 1
+        self._publish()
         self._last_step, self._heading = frame.step, None
 
     def cut_back(self) -> None:
@@ -223,9 +219,7 @@ class H5MD(Container):
     def _let_go(self) -> None:
         """Close the file without writing to it."""
         self._forget()
-        if self._output is not None:
-            output, self._output = self._output, None
-            output.close()
+        super().close()
 
 
 class _Existing(NamedTuple):

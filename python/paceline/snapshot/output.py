@@ -88,6 +88,7 @@ class Container(ABC):
 
     def __init__(self, settings: Settings):
         self._settings = settings
+        self._output: Output | None = None
         self.n_frames = 0
 
     @abstractmethod
@@ -116,9 +117,19 @@ class Container(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def close(self) -> None:
         """Close the file."""
+        if self._output is not None:
+            output, self._output = self._output, None
+            output.close()
+
+    def _publish(self) -> None:
+        """Count a frame that is written, after the file has its name."""
+        assert self._output is not None
+        if self._settings.sync:
+            self._output.sync()
+        self._output.publish(overwrite=self._settings.overwrite or self.n_frames > 0)
+        self.n_frames += 1
 
 
 def check_contents(path: str, found: Contents, expected: Contents) -> None:
@@ -300,7 +311,6 @@ class FrameSeries(Container):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        self._output: Output | None = None
         self._contents: Contents | None = None
         self._frame: FrameOffsets | None = None
         self._end = 0
@@ -371,10 +381,7 @@ class FrameSeries(Container):
         assert self._frame is not None
         for offset, data in (*self._frame.framing, *self._counts(self.n_frames + 1)):
             self._output.write(offset, data)
-        if self._settings.sync:
-            self._output.sync()
-        self._output.publish(overwrite=self._settings.overwrite)
-        self.n_frames += 1
+        self._publish()
         self._end = self._frame.end
 
     def cut_back(self) -> None:
@@ -388,9 +395,3 @@ class FrameSeries(Container):
         for offset, data in self._counts(self.n_frames):
             self._output.write(offset, data)
         self._output.cut(self._end)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._output is not None:
-            output, self._output = self._output, None
-            output.close()
