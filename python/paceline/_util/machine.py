@@ -155,13 +155,7 @@ def free_memory_fraction(
     >>> 0 <= free_memory_fraction() <= 1
     True
     """
-    sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(meminfo))}
-    if "MemAvailable" not in sizes:
-        return 0.0
-    every = 1024 * sizes["MemTotal"]
-    parts = [1024 * sizes["MemAvailable"] / every]
-    parts += [free / most for most, free in _cgroup_memory(root, own) if 0 < most < every]
-    return max(0.0, min(parts))
+    return max(0.0, min((free / most for most, free in _memory(meminfo, root, own)), default=0.0))
 
 
 def free_memory() -> int | None:
@@ -172,12 +166,21 @@ def free_memory() -> int | None:
     >>> free_memory() is None or free_memory() > 0
     True
     """
-    sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(MEMINFO))}
+    free = [free for _, free in _memory(MEMINFO, CGROUPS, OWN_CGROUP)]
+    return max(0, min(free)) if free else None
+
+
+def _memory(meminfo: Path, root: Path, own: Path) -> list[tuple[int, int]]:
+    """Memory of the machine and of its cgroups that have less, and what is free, bytes.
+
+    None of them where the system does not tell.
+    """
+    sizes = {name: 1024 * int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(meminfo))}
     if "MemAvailable" not in sizes:
-        return None
-    every = 1024 * sizes["MemTotal"]
-    free = [free for most, free in _cgroup_memory(CGROUPS, OWN_CGROUP) if 0 < most < every]
-    return max(0, min([1024 * sizes["MemAvailable"], *free]))
+        return []
+    every = sizes["MemTotal"]
+    limited = [one for one in _cgroup_memory(root, own) if 0 < one[0] < every]
+    return [(every, sizes["MemAvailable"]), *limited]
 
 
 class OtherWork:
