@@ -212,23 +212,23 @@ class FileForm:
     @property
     def by_place(self) -> str:
         """Files as they are named by their place."""
-        dots = "..." if self.several else ""
-        files = ((self.topology, "TOPOLOGY"), (self.trajectory, f"TRAJECTORY{dots}"))
-        return _form((*files, (self.output, "OUTPUT")))
+        return self._usage("", "", "")
 
     @property
     def by_option(self) -> str:
         """Files as they are named by options."""
-        dots = "..." if self.several else ""
-        files = ((self.topology, "-s TOPOLOGY"), (self.trajectory, f"-f TRAJECTORY{dots}"))
-        return _form((*files, (self.output, "-o OUTPUT")))
+        return self._usage("-s ", "-f ", "-o ")
 
-
-def _form(files: Sequence[tuple[str, str]]) -> str:
-    """Join the names of files, optional ones in brackets."""
-    return " ".join(
-        name if needed == "required" else f"[{name}]" for needed, name in files if needed
-    )
+    def _usage(self, s: str, f: str, o: str) -> str:
+        """Join the names of files behind their options, optional ones in brackets."""
+        files = (
+            (self.topology, f"{s}TOPOLOGY"),
+            (self.trajectory, f"{f}TRAJECTORY{'...' * self.several}"),
+            (self.output, f"{o}OUTPUT"),
+        )
+        return " ".join(
+            name if needed == "required" else f"[{name}]" for needed, name in files if needed
+        )
 
 
 def add_file_arguments(
