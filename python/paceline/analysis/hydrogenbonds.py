@@ -550,10 +550,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             nameless = len(atoms) * ["None"]
             columns += [getattr(atoms, "resnames", nameless), atoms.types]
         names = np.array(columns, dtype=str).T
-        kinds, number = np.unique(names, axis=0, return_inverse=True)
-        total = np.zeros(len(kinds), dtype=np.int64)
-        np.add.at(total, number.reshape(-1), counts)
-        rows = zip(kinds, total, strict=True)
+        rows = zip(*_summed(names, counts), strict=True)
         counted = [[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows]
         return np.array(counted, dtype=str).reshape(-1, 3)
 
@@ -566,10 +563,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             Ids (not indices) of the atoms, and the number; the most frequent first.
         """
         atoms, counts = self._unique([1, 2, 3])
-        ids = self.u.atoms.ids[atoms]
-        rows, number = np.unique(ids, axis=0, return_inverse=True)
-        total = np.zeros(len(rows), dtype=np.int64)
-        np.add.at(total, number.reshape(-1), counts)
+        rows, total = _summed(self.u.atoms.ids[atoms], counts)
         unique = np.concatenate([rows, total[:, None]], axis=1)
         return unique[unique[:, 3].argsort()[::-1]]
 
@@ -694,6 +688,14 @@ def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
             f"between must be a pair of selections, or a list of pairs, not {between!r}"
         )
     return [[universe.select_atoms(one) for one in (first, second)] for first, second in pairs]
+
+
+def _summed(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum up the counts of equal rows."""
+    unique, number = np.unique(rows, axis=0, return_inverse=True)
+    total = np.zeros(len(unique), dtype=np.int64)
+    np.add.at(total, number.reshape(-1), counts)
+    return unique, total
 
 
 def _theirs() -> Any:
