@@ -16,7 +16,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError, warn
-from paceline.transform.base import check_static
+from paceline.transform.base import check_not_empty, check_static
 
 
 class Contacts(AnalysisBase):
@@ -176,8 +176,7 @@ class Contacts(AnalysisBase):
         """Raise errors for groups and references that make no contacts."""
         shape = len(self.grA), len(self.grB)
         for group in (self.grA, self.grB):
-            if len(group) == 0:
-                raise SelectionError("Contacts: a group of select holds no atoms")
+            check_not_empty(group, "Contacts: a group of select")
             if group.universe is not self.u.universe:
                 raise UnsupportedError("Contacts: the groups of select must be atoms of u")
         for k, (r0, contacts) in enumerate(zip(self.r0, self.initial_contacts, strict=True)):

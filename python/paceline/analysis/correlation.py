@@ -15,9 +15,10 @@ from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import UnsupportedError, warn
 from paceline.schedule.parts import allocate_results
 from paceline.schedule.result_arrays import put_rows
+from paceline.transform.base import check_not_empty
 from paceline.transform.jumps import unwrapped
 
 #: Times between frames that figures of velocities and currents have at least, if there are as many.
@@ -361,8 +362,7 @@ class VelocityAutocorrelation(AnalysisBase):
 
     def __init__(self, atomgroup: Any, *, fft: bool = True, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError("VelocityAutocorrelation: the group has no atoms")
+        check_not_empty(self.atomgroup, "VelocityAutocorrelation: the group")
         self.fft = fft
         self.row_bytes = 12 * len(self.atomgroup)
 
@@ -488,8 +488,7 @@ class CurrentAutocorrelation(AnalysisBase):
     ):
         check_temperature(temperature)
         super().__init__(atomgroup, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError("CurrentAutocorrelation: the group has no atoms")
+        check_not_empty(self.atomgroup, "CurrentAutocorrelation: the group")
         if not hasattr(self.atomgroup, "charges"):
             raise UnsupportedError(
                 "CurrentAutocorrelation needs charges, and the topology has none; load a topology "

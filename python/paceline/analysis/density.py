@@ -14,7 +14,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import UnsupportedError
+from paceline.transform.base import check_not_empty
 
 
 class DensityAnalysis(AnalysisBase):
@@ -92,8 +93,7 @@ class DensityAnalysis(AnalysisBase):
         verbose: bool = False,
     ):
         self._follow(atomgroup, verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError("DensityAnalysis: atomgroup holds no atoms")
+        check_not_empty(self.atomgroup, "DensityAnalysis: atomgroup")
         if not 0 < delta < np.inf:
             raise ValueError(f"delta must be a finite number above 0, not {delta!r}")
         from MDAnalysis.analysis import density as theirs

@@ -20,8 +20,8 @@ from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import CoreTransform
+from paceline.errors import UnsupportedError
+from paceline.transform.base import CoreTransform, check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
 
 #: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
@@ -33,8 +33,7 @@ class _DipoleAnalysis(AnalysisBase):
 
     def __init__(self, atomgroup: Any, make_whole: bool, verbose: bool):
         super().__init__(atomgroup, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError(f"{self.name}: atomgroup holds no atoms")
+        check_not_empty(self.atomgroup, f"{self.name}: atomgroup")
         self.make_whole = make_whole
         if not hasattr(self.atomgroup, "charges"):
             raise UnsupportedError(

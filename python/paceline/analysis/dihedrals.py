@@ -14,7 +14,7 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import check_static
+from paceline.transform.base import check_not_empty, check_static
 
 #: Side chains' angles: the atoms of each, in the order in which a residue is searched for them.
 CHI_ATOMS = (
@@ -229,8 +229,7 @@ class Ramachandran(_Dihedrals):
         from MDAnalysis.analysis import dihedrals
 
         AnalysisBase.__init__(self, atomgroup, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError(f"{self.name}: the group holds no atoms")
+        check_not_empty(self.atomgroup, f"{self.name}: the group")
         try:
             theirs = getattr(dihedrals, self._KIND)(atomgroup, **options)
         except TypeError as error:  # MDAnalysis's, where nothing is left

@@ -12,7 +12,7 @@ from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import check_static, known_weights, masses_of
+from paceline.transform.base import check_not_empty, check_static, known_weights, masses_of
 
 #: Lines that a figure of many distances shows.
 LINES = 8
@@ -36,8 +36,7 @@ class GroupsAnalysis(AnalysisBase):
                 raise UnsupportedError(
                     f"{name}: {parameter} must be atoms of the same Universe as the first group"
                 )
-            if len(group.atoms) == 0:
-                raise SelectionError(f"{name}: {parameter} holds no atoms")
+            check_not_empty(group.atoms, f"{name}: {parameter}")
         self._groups = {parameter: group.atoms for parameter, group in groups.items()}
         self.pbc = bool(pbc)
 

@@ -14,7 +14,7 @@ from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import known_weights, masses_of
+from paceline.transform.base import check_not_empty, known_weights, masses_of
 from paceline.transform.compounds import compound_of_atoms
 
 #: Compounds that are measured each by itself.
@@ -110,8 +110,7 @@ class Gyration(AnalysisBase):
     ):
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "Gyration")
         super().__init__(atoms, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError("Gyration: the group holds no atoms")
+        check_not_empty(self.atomgroup, "Gyration: the group")
         # A changing group also reads atoms that decide who is in it.
         self.needs_whole = self._finder is None
         self.compound, self.weights = compound, known_weights(weights)

@@ -15,7 +15,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
-from paceline.errors import SelectionError, UnsupportedError, with_script_advice
+from paceline.errors import UnsupportedError, with_script_advice
+from paceline.transform.base import check_not_empty
 from paceline.transform.compounds import compound_of_atoms
 
 #: Names of results that MDAnalysis deprecated, and their new ones.
@@ -119,8 +120,7 @@ class LinearDensity(AnalysisBase):
     ):
         atoms, self._finder, self._described = follow_if_changing(select, "LinearDensity")
         super().__init__(atoms, verbose=verbose)
-        if len(self.atomgroup) == 0:
-            raise SelectionError("LinearDensity: select holds no atoms")
+        check_not_empty(self.atomgroup, "LinearDensity: select")
         if grouping != "atoms" and grouping not in COMPOUNDS:
             raise ValueError(
                 f"{grouping!r} is not a valid value for grouping: expected 'atoms', 'residues', "

@@ -27,7 +27,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
-from paceline.transform.base import check_static, updates_itself
+from paceline.transform.base import check_not_empty, check_static, updates_itself
 from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
 
 #: Titles of `rdf` in tables and figures, by its norm.
@@ -163,8 +163,8 @@ class InterRDF(AnalysisBase):
         if self.g1.universe is not self.g2.universe:
             raise UnsupportedError("InterRDF: g1 and g2 must be atoms of the same Universe")
         for name, group in (("g1", self.g1), ("g2", self.g2)):
-            if len(group) == 0 and not updates_itself(group):
-                raise SelectionError(f"InterRDF: {name} holds no atoms")
+            if not updates_itself(group):
+                check_not_empty(group, f"InterRDF: {name}")
         self.norm = str(norm).lower()
         one_of("norm", self.norm, *TITLES)
         self.nbins, self.range = whole_number("nbins", nbins, 1), range
@@ -493,8 +493,7 @@ class InterRDF_s(AnalysisBase):
             for group in pair:
                 if group.universe is not self.atomgroup.universe:
                     raise UnsupportedError("InterRDF_s: all groups must be of the same Universe")
-                if len(group.atoms) == 0:
-                    raise SelectionError(f"InterRDF_s: a group of ags[{number}] holds no atoms")
+                check_not_empty(group.atoms, f"InterRDF_s: a group of ags[{number}]")
         self.ags = [[group.atoms for group in pair] for pair in ags]
         self.norm = "density" if density else str(norm).lower()
         one_of("norm", self.norm, *TITLES)

@@ -13,7 +13,7 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues
 from paceline.errors import SelectionError
-from paceline.transform.base import check_static
+from paceline.transform.base import check_not_empty, check_static
 
 #: Van der Waals radii of elements, Å.
 RADII: dict[str, dict[str, float]] = {
@@ -109,8 +109,7 @@ class SASA(AnalysisBase):
             check_static(surface, "surface")
         super().__init__(atomgroup, verbose=verbose)
         self.surface = self.atomgroup.unique if surface is None else surface.atoms.unique
-        if len(self.atomgroup) == 0:
-            raise SelectionError("SASA: the group has no atoms")
+        check_not_empty(self.atomgroup, "SASA: the group")
         outside = np.setdiff1d(self.atomgroup.indices, self.surface.indices)
         if len(outside) or self.surface.universe is not self.atomgroup.universe:
             raise SelectionError(

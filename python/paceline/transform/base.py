@@ -282,6 +282,12 @@ def check_static(atomgroup: Any, name: str, instead: str = "") -> None:
         raise with_script_advice(error, advice)
 
 
+def check_not_empty(atoms: Any, what: str) -> None:
+    """Raise `SelectionError` for a group of no atoms."""
+    if len(atoms) == 0:
+        raise SelectionError(f"{what} holds no atoms")
+
+
 def known_weights(weights: str | None) -> str | None:
     """Raise `ValueError` unless weights are None or "mass"."""
     one_of("weights", weights, None, "mass")
