@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from MDAnalysis.auxiliary.XVG import XVGReader
+from MDAnalysisTests.datafiles import waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.dssp import DSSP
@@ -187,6 +188,12 @@ def test_atoms_that_hydrogen_bonds_lack_are_named(options, said, adk, run):
     status, _, err = run("hbonds", *adk, *options)
     assert status == 2
     assert f"HydrogenBondAnalysis: {said}" in err
+
+
+def test_hydrogen_bonds_of_a_system_without_protein(run):
+    status, out, err = run("hbonds", waterPSF, waterDCD, "--select", "all", "--end", 2)
+    assert (status, table(out)[:, 2].tolist()) == (0, [2, 1]), err
+    assert "no atoms match 'protein'" in run("hbonds", waterPSF, waterDCD)[2]
 
 
 @pytest.mark.parametrize("ending", ["csv", "xvg"])

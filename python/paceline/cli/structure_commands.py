@@ -38,14 +38,15 @@ def _hydrogen_bonds(
     for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
         if options[name]:
             universe.select_atoms(options[name])  # whose errors quote the selection
-    some = [selected(universe, text) for text in between or ("protein",)]
-    atoms = sum(some[1:], some[0]) if args.select is None else groups[0]
-    analysis = HydrogenBondAnalysis(atoms, **options)
-    analysis.correlation_lags = lags
-    if args.select is None and between is not None:
-        analysis.which_atoms = f"of --between {between[0]!r} {between[1]!r}"
+    some = [selected(universe, text) for text in between or ()]
+    if args.select is not None:
+        atoms, which = groups[0], f"--select {args.select!r}"
+    elif between is not None:
+        atoms, which = sum(some[1:], some[0]), f"--between {between[0]!r} {between[1]!r}"
     else:
-        analysis.which_atoms = f"of --select {args.select or 'protein'!r}"
+        atoms, which = selected(universe, "protein"), "--select 'protein'"
+    analysis = HydrogenBondAnalysis(atoms, **options)
+    analysis.correlation_lags, analysis.which_atoms = lags, f"of {which}"
     return analysis
 
 
