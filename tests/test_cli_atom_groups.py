@@ -121,6 +121,29 @@ def test_groups_of_an_index_file(index_file, run, adk):
     assert "RMSD of 6 of 3341" in run("advise", *files[:-2], "--select", "Core")[1]
 
 
+def test_groups_of_donors_hydrogens_and_acceptors(index_file, run, adk, tmp_path):
+    with index_file.open("a") as more:
+        more.write("[ Donors ]\n20 24 26 28\n[ updating ]\n21 25 27 29\n[ Acceptors ]\n")
+        more.write(" ".join(str(k) for k in range(1, 3342)) + "\n")
+    files = *adk, "-n", index_file, "--select", "all", "--end", 3
+    limits = "--d-a-cutoff", 4, "--d-h-a-angle-cutoff", 90
+
+    def bonds(donors, hydrogens, acceptors, *more):
+        chosen = "--donors-sel", donors, "--hydrogens-sel", hydrogens, "--acceptors-sel", acceptors
+        return run("hbonds", *files, *limits, *chosen, *more)
+
+    status, wanted, err = bonds("index 19 23 25 27", "index 20 24 26 28", "all")
+    assert (status, wanted.splitlines()[-1].split("\t")[2]) == (0, "25"), err
+    assert bonds("Donors", "6", "Acceptors")[:2] == (0, wanted)
+    near = "group Acceptors and ((around 9 group Donors) or group Donors)"
+    assert bonds("group Donors", "group updating", near)[:2] == (0, wanted)
+    table = tmp_path / "bonds.csv"
+    assert bonds("Donors", "6", "around 9 group Donors", "-o", table)[0] == 0
+    assert "'around 9 group Donors'" in table.read_text(encoding="utf-8")
+    status, _, err = bonds("Donor", "6", "Acceptors")
+    assert (status, "'Donor' is neither a selection nor a group; did you mean" in err) == (2, True)
+
+
 @pytest.mark.parametrize("backend", ["serial", "processes"])
 def test_groups_reach_every_backend(backend, index_file, run, adk):
     files = (*adk, "-n", index_file, "--end", "5", "--backend", backend)

@@ -246,10 +246,15 @@ class HydrogenBondAnalysis(AnalysisBase):
             )
             self._donors, self._hydrogens = self._donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
 
+    def _atoms_of(self, selection: str, *, updating: bool = False) -> Any:
+        """Select atoms of the analysis; by names of groups, too, where the Universe knows such."""
+        within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
+        return within(self.atomgroup, selection, updating=updating)
+
     def _choose(self, name: str) -> Any:
         """Select atoms of the present frame, and note a selection that chooses others in each."""
         selection = getattr(self, f"_{name}_sel")
-        group = self.atomgroup.select_atoms(selection, updating=self.update_selections)
+        group = self._atoms_of(selection, updating=self.update_selections)
         if not updates_itself(group):
             return group
         if is_changing(group, f"HydrogenBondAnalysis: {name}_sel"):
@@ -444,7 +449,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Say why there are no donors, hydrogens or acceptors, and how to give them."""
         selection = getattr(self, f"_{name}_sel")
         among = f"among the {len(self.atomgroup):,} atoms {self.which_atoms}"
-        if selection and len(self.atomgroup.select_atoms(selection)):
+        if selection and len(self._atoms_of(selection)):
             return (
                 f"no hydrogen {among} is bonded to another one of these: choose more atoms, or "
                 "donors by donors_sel="

@@ -1,6 +1,7 @@
 """Groups of atoms by name: of GROMACS's index files, and GROMACS's default groups."""
 
 import difflib
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ DEFAULT_GROUPS = {
 }
 #: Groups of whole residues that need no group of their own for each residue's name.
 _LARGE = f"protein or water or {_DNA} or {_RNA}"
+#: Parameters, which no group's name can be.
+_TAKEN = inspect.signature(MDAnalysis.AtomGroup.select_atoms).parameters
 #: Names of groups that an error lists.
 _LISTED = 40
 #: Digits of the largest number of an atom.
@@ -153,10 +156,14 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
 
     def select_atoms(self, *selections: str, **groups: Any) -> Any:
         """Select atoms; see `MDAnalysis.Universe.select_atoms`."""
+        return self.select_within(self.atoms, *selections, **groups)
+
+    def select_within(self, atoms: Any, *selections: str, **groups: Any) -> Any:
+        """Select among some atoms of this Universe."""
         found: dict[str, Any] = {}
         texts = [self._with_aliases(text, groups, found) for text in selections]
         try:
-            return self.atoms.select_atoms(*texts, **groups, **found)
+            return atoms.select_atoms(*texts, **groups, **found)
         except SelectionError:
             raise  # it says all
         except MDAnalysis.SelectionError as error:
@@ -168,15 +175,15 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             raise SelectionError(f"{given} is no selection: {why}") from None
 
     def _with_aliases(self, text: str, given: Mapping[str, Any], found: dict[str, Any]) -> str:
-        """Replace names of groups by words that MDAnalysis allows; add their atoms to `found`."""
+        """Say `group NAME` for groups, with names that MDAnalysis allows; add atoms to `found`."""
         words = self._as_selection(text).replace("(", " ( ").replace(")", " ) ").split()
         if "group" not in words:
             return text
         for k in range(1, len(words)):
-            if words[k - 1] == "group" and words[k] not in given:
-                alias = f"group_{len(found)}"
-                found[alias] = self.named_group(words[k])
-                words[k] = alias
+            name = words[k]
+            if words[k - 1] == "group" and (name in _TAKEN or name not in given):
+                words[k] = f"{name}_" if name in _TAKEN else name
+                found[words[k]] = self.named_group(name)
         return " ".join(words)
 
     def _as_selection(self, text: str) -> str:

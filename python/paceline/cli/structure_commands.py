@@ -35,9 +35,6 @@ def _hydrogen_bonds(
 
     lags, between = correlation_lags(args), options["between"]
     del options["tau_max"]
-    for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
-        if options[name]:
-            universe.select_atoms(options[name])  # whose errors quote the selection
     some = [selected(universe, text) for text in between or ()]
     if args.select is not None:
         atoms, which = groups[0], f"--select {args.select!r}"
