@@ -13,7 +13,7 @@ from helpers.waiting import PATIENCE
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import threads
-from paceline.backends.processes import run_batches
+from paceline.backends.processes import Processes, run_batches
 from paceline.backends.threads import Threads
 from paceline.schedule import scheduler
 from paceline.schedule.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher
@@ -208,6 +208,30 @@ def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
     assert scheduler.running == []
     found.extend(run_batches(Breaking(6), 1, pickled, timed, scheduler))
     assert sorted(result.number for result in found) == list(range(6))
+
+
+def test_loky_is_given_no_cancelled_futures_to_end(monkeypatch):
+    """Its thread sets an exception in each future that is left, and ends with an error of its own
+    where that one was cancelled."""
+
+    futures, key = [], SimpleNamespace(key_alone=lambda: None)
+
+    class Ending:
+        def submit(self, *given):
+            futures.append(Future())
+            if len(futures) == 1:
+                futures[0].set_exception(ValueError("asked for"))
+            return futures[-1]
+
+        def shutdown(self, *, wait, kill_workers):
+            for future in futures[1:]:
+                future.set_exception(RuntimeError("killed"))
+
+    monkeypatch.setattr("loky.get_reusable_executor", lambda *given, **named: Ending())
+    monkeypatch.setattr("paceline.backends.processes.pickle_jobs", lambda *given: [key])
+    with pytest.raises(ValueError, match="asked for"):
+        list(Processes(2).run([job()], map(task, range(10))))
+    assert len(futures) == 4
 
 
 def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch, nothing_overdue):

@@ -85,7 +85,13 @@ class Processes(ForMDAnalysis):
                 )
             try:
                 left = yield from run_batches(
-                    _Uninterrupted(executor), self.n_workers, pickled, batches, scheduler
+                    _Uninterrupted(executor),
+                    self.n_workers,
+                    pickled,
+                    batches,
+                    scheduler,
+                    # Loky's own thread fails at what was cancelled, where workers are then killed.
+                    cancels=False,
                 )
                 late, hanging = wait(left, GRACE)
                 if hanging:
@@ -236,12 +242,14 @@ def run_batches(
     pickled: Sequence[PickledJob],
     batches: TaskBatcher,
     scheduler: Scheduler[TaskBatch],
+    *,
+    cancels: bool = True,
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
     """Run every batch of a scheduler on an executor; yield results as they come.
 
     `batches` gets the time that blocks took, and the scheduler the batches that a broken executor
     had (`BrokenExecutor` is raised). Returns the futures that are still running though another
-    result of their batch came first.
+    result of their batch came first. With `cancels`, what has not begun at the end is cancelled.
     """
     log = AttemptLog()
     sender = _Sender(executor, n_workers, pickled)
@@ -280,7 +288,7 @@ def run_batches(
         return {
             future: abandoned_attempt(batch, *notes.get(attempt, ("", since)))
             for future, (batch, since, attempt) in pending.items()
-            if not future.cancel()
+            if not (cancels and future.cancel())
         }
     except BrokenExecutor as error:
         # Not only what is pending: a batch may have been assigned and not been accepted any more.
@@ -290,7 +298,7 @@ def run_batches(
         raise
     finally:
         log.close()
-        for future in pending:
+        for future in pending if cancels else ():
             future.cancel()
 
 
