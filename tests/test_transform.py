@@ -780,6 +780,7 @@ def test_a_broken_molecule_is_found():
     assert molecules.find_broken(chain, [np.array([2]), np.array([6])], [0]) is None
     assert molecules.find_broken(chain, [np.arange(4), np.arange(4, 8)], [0]) is None
     assert molecules.find_broken(chain, [np.arange(4), np.array([7, 2])], [0]) == (0, (3, 4), 19.0)
+    assert molecules.find_broken(chain, [np.array([7, 2, 7, 0])], [0]) == (0, (3, 4), 19.0)
     # As are a molecule within the cell, one through it, bonded to its own image, and no cell.
     assert molecules.find_broken(ring(range(8), 20, closed=False), every, [0]) is None
     assert molecules.find_broken(ring(range(20), 20, closed=True), [np.arange(20)], [0]) is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ def bonds_of(universe: Any, name: str) -> np.ndarray:
             "PSF, PRMTOP, MOL2, …)"
         )
         raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
-    return np.array(bonds.values, dtype=np.int64)
+    numbers = chain.from_iterable(bonds.values)  # np.array takes three times as long
+    return np.fromiter(numbers, np.int64, 2 * len(bonds.values)).reshape(-1, 2)
 
 
 def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:

@@ -189,11 +189,11 @@ class _MadeWhole(NamedTuple):
 
 
 def _make_whole_in(
-    universe: Any, number: int, atoms: np.ndarray, bonds: np.ndarray, read: Any = None
+    universe: Any, number: int, atoms: np.ndarray, unwrapping: CoreTransform, read: Any = None
 ) -> _MadeWhole | None:
     """Make molecules whole in a frame; None where it is damaged, or without positions or a cell.
 
-    It is read by the Universe, unless `read` does.
+    `unwrapping` is of these atoms. The frame is read by the Universe, unless `read` does.
     """
     try:
         if read is None:
@@ -203,7 +203,6 @@ def _make_whole_in(
     except (EOFError, OSError, ValueError):  # MDAnalysis's readers raise any of these
         return None  # which the run says, or leaves out
     whole = positions[np.newaxis].copy()
-    unwrapping = CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
     refused, long = unwrapping.apply_noting(whole, cell)
     return None if refused else _MadeWhole(positions, whole[0], cell, bool(long))
 
@@ -287,7 +286,9 @@ def _warn_of_chains_apart(
     if not 1 < len(chains) <= CHAINS:
         return
     atoms = whole[np.isin(fragments[whole], chains)]
-    found = _make_whole_in(universe, 0, atoms, bonds[np.isin(bonds, atoms).all(axis=1)])
+    bonds = bonds[np.isin(bonds, atoms).all(axis=1)]
+    unwrapping = CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
+    found = _make_whole_in(universe, 0, atoms, unwrapping)
     if found is None:
         return
     for two in _across_faces(found.whole, found.cell, fragments[atoms]):
@@ -349,35 +350,43 @@ def find_broken(
     fragments = fragments_of(universe, bonds)
     several = np.zeros(len(fragments), bool)
     for group in groups:
-        several |= np.bincount(fragments[np.unique(group)], minlength=len(fragments)) > 1
+        is_inside = np.zeros(len(fragments), bool)
+        is_inside[group] = True
+        several |= np.bincount(fragments[is_inside], minlength=len(fragments)) > 1
     concerned = several[fragments]
     atoms, bonds = np.flatnonzero(concerned), bonds[concerned[bonds[:, 0]]]
     if not len(bonds):
         return None
+    row_of = np.cumsum(concerned) - 1
+    bonds, molecules = row_of[bonds], fragments[atoms]
+    unwrapping = CoreTransform("unwrap", len(atoms), bonds)
+    compared = []
+    for group in groups:
+        rows = row_of[group[concerned[group]]]
+        other = np.zeros(len(fragments), np.int64)
+        other[molecules[rows]] = rows  # any one of each molecule
+        compared.append((rows, other[molecules[rows]]))
     for number in frames:
-        found = _make_whole_in(universe, number, atoms, bonds, read)
+        found = _make_whole_in(universe, number, atoms, unwrapping, read)
         if found is None or found.in_vain:
             continue
         moved = found.whole - found.positions
+        if not moved.any():
+            continue
         broken = np.zeros(len(fragments), bool)
-        for group in groups:
-            some = group[concerned[group]]
-            rows = np.searchsorted(atoms, some)
-            _, firsts, molecules = np.unique(
-                fragments[some], return_index=True, return_inverse=True
-            )
+        for rows, others in compared:
             # They move by edges of the cell, if at all.
-            differ = np.abs(moved[rows] - moved[rows[firsts]][molecules.reshape(-1)]) > 0.1
-            broken[fragments[some[differ.any(axis=1)]]] = True
+            differ = (np.abs(moved[rows] - moved[others]) > 0.1).any(axis=1)
+            broken[molecules[rows[differ]]] = True
         if not broken.any():
             continue
-        crossing = bonds[broken[fragments[bonds[:, 0]]]]
+        crossing = bonds[broken[molecules[bonds[:, 0]]]]
         before, after = (
-            np.linalg.norm(np.diff(one[np.searchsorted(atoms, crossing)], axis=1)[:, 0], axis=1)
+            np.linalg.norm(np.diff(one[crossing], axis=1)[:, 0], axis=1)
             for one in (found.positions, found.whole)
         )
         longest = int(np.argmax(np.nan_to_num(before - after)))
-        first, second = crossing[longest].tolist()
+        first, second = atoms[crossing[longest]].tolist()
         return BrokenBond(number, (first, second), float(before[longest]))
     return None
 
