@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import one_of, whole_number
+from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import AnalysisBase, check_times, describe_frames, table_of_counts
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
@@ -286,7 +287,7 @@ def presence_correlation(
     # Of each its rows follow each other, once each, behind those of others.
     numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
     rows = np.repeat(np.arange(n_frames), np.diff(offsets))
-    times = np.unique(2 * n_frames * numbers + rows)
+    times = sorted_unique(2 * n_frames * numbers + rows)
     together = _survivors if function == "continuous" else _returns
     present = np.bincount(times % (2 * n_frames), minlength=n_frames)
     origins = np.cumsum(present)[::-1][: tau_max + 1]

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.sorting import sorted_unique
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
 from paceline.analysis.groups import (
@@ -411,7 +412,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         groups = self._donors, self._hydrogens, self._acceptors
         if not any(map(len, groups)):
             self._check_atoms()
-        return np.unique(np.concatenate([group.indices for group in groups]))
+        return sorted_unique(*(group.indices for group in groups))
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import length
+from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.interfaces import PerFrame, Ragged
@@ -198,7 +199,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         if per_frame:
             rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
             known, keys = np.unique(keys, return_inverse=True)
-            once = np.unique(keys.reshape(-1) * len(offsets) + rows)
+            once = sorted_unique(keys.reshape(-1) * len(offsets) + rows)
             keys = known[once // len(offsets)]
         keys, counts = np.unique(keys, return_counts=True)
         return np.column_stack(np.divmod(keys, n)), counts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from paceline._util.machine import free_memory
+from paceline._util.sorting import sorted_unique
 from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
@@ -189,9 +190,7 @@ class TrajectoryRun(FramePass):
         """
         indices = self._indices
         universe = self.analyses[0].atomgroup.universe
-        atoms, transforms = prepare_transforms(
-            self.transforms, np.unique(np.concatenate(indices)), universe
-        )
+        atoms, transforms = prepare_transforms(self.transforms, sorted_unique(*indices), universe)
         self._atoms = atoms
         check_room([(one.name, one.stored_bytes(len(frames))) for one in self.analyses])
         row_bytes = sum(one.row_bytes for one in self.analyses)

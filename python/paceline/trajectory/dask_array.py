@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline._util.arguments import slice_of
 from paceline._util.machine import available_cpus
+from paceline._util.sorting import sorted_unique
 from paceline.block import FrameBuffer, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.schedule.plan import make_plan
@@ -114,7 +115,7 @@ class _Frames:
                 "none was chosen"
             )
         self.indices = np.asarray(atomgroup.atoms.indices, dtype=np.int64)
-        atoms = np.unique(self.indices)
+        atoms = sorted_unique(self.indices)
         self._columns = None
         if not np.array_equal(atoms, self.indices):
             self._columns = np.searchsorted(atoms, self.indices)

@@ -10,6 +10,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import one_of
+from paceline._util.sorting import sorted_unique
 from paceline.block import Block
 from paceline.errors import (
     DamagedFileError,
@@ -353,7 +354,7 @@ def reference_positions(
     if not -n_frames <= frame < n_frames:
         raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
     frame %= n_frames
-    atoms, prepared = prepare_transforms(transforms, np.unique(indices), universe)
+    atoms, prepared = prepare_transforms(transforms, sorted_unique(indices), universe)
     positions = read_frame(universe, frame, atoms, prepared, skip_damaged=skip_damaged)
     return positions[np.searchsorted(atoms, indices)]
 

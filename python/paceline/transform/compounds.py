@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
+from paceline._util.sorting import sorted_unique
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 from paceline.transform.base import CoreTransform, WorkerTransform, masses_of, select
@@ -204,7 +205,7 @@ class CompoundCenters:
     def __init__(self, groups: Sequence[Compounds], universe: Any, whole: bool, name: str):
         several = [np.repeat(one.sizes, one.sizes) > 1 for one in groups]
         parts = [one.indices[some] for one, some in zip(groups, several, strict=True)]
-        joined = np.unique(np.concatenate(parts))
+        joined = sorted_unique(*parts)
         self._groups = groups
         self._unwrap: WorkerTransform | None = None
         molecules = joined[:0]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline import _core
+from paceline._util.sorting import sorted_unique
 from paceline.errors import (
     TransformError,
     UnsupportedError,
@@ -83,8 +84,8 @@ class _Unwrap:
         if self.together is not None:  # molecules of a complex are needed for each other
             complexes = fragments_of(universe, self._with_contacts(bonds, fragments, universe))
         touched = with_any(members, complexes[members], wanted)
-        _check_residues(universe, fragments, np.intersect1d(wanted, touched))
-        return np.union1d(wanted, touched)
+        _check_residues(universe, fragments, wanted[np.isin(wanted, touched)])
+        return sorted_unique(wanted, touched)
 
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import one_of
+from paceline._util.sorting import sorted_unique
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import (
     CoreTransform,
@@ -176,7 +177,7 @@ class _Center:
     turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        return np.union1d(wanted, select(self.atomgroup, universe, "center").indices)
+        return sorted_unique(wanted, select(self.atomgroup, universe, "center").indices)
 
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
@@ -202,7 +203,7 @@ class _Wrap:
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         members, compounds = self._compounds(universe)
-        return np.union1d(wanted, with_any(members, compounds, wanted))
+        return sorted_unique(wanted, with_any(members, compounds, wanted))
 
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
@@ -273,7 +274,7 @@ class _NoJumpOfMolecules:
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         members, molecules = self._members(universe)
-        return np.union1d(wanted, with_any(members, molecules[members], wanted))
+        return sorted_unique(wanted, with_any(members, molecules[members], wanted))
 
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import one_of
+from paceline._util.sorting import sorted_unique
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     CoreTransform,
@@ -98,8 +99,8 @@ class _Fit:
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         mobile, fixed = self._groups(universe)
-        wanted = np.union1d(wanted, mobile.indices)
-        return np.union1d(wanted, fixed.indices) if fixed.universe is universe else wanted
+        wanted = sorted_unique(wanted, mobile.indices)
+        return sorted_unique(wanted, fixed.indices) if fixed.universe is universe else wanted
 
     def prepare(
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
