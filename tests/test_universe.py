@@ -481,16 +481,33 @@ def test_memory_keeps_edits(adk):
     np.testing.assert_allclose(result, rms.RMSF(calpha).run().results.rmsf, rtol=1e-5)
 
 
+def average_of_frames():
+    """Make a transformation of frames in order: a function that says so."""
+    seen = []
+
+    def average(ts):
+        if ts.frame == 0:
+            seen.clear()
+        seen.append(ts.positions.copy())
+        ts.positions = np.mean(seen, axis=0)
+        return ts
+
+    average.parallelizable = False
+    return average
+
+
 @pytest.mark.filterwarnings("ignore:frames are")
-@pytest.mark.parametrize("how", ["decoded", "in memory", "translated", "followed"])
+@pytest.mark.parametrize("how", ["decoded", "in memory", "translated", "followed", "marked"])
 def test_a_run_leaves_the_present_frame(how, adk_in_water):
     universe = paceline.Universe(*adk_in_water, in_memory=how == "in memory")
     if how == "translated":
         universe.trajectory.add_transformations(translate([1, 2, 3]))
     if how == "followed":
         universe.trajectory.add_transformations(NoJump())
+    if how == "marked":
+        universe.trajectory.add_transformations(average_of_frames())
     # What follows atoms would go wrong from another frame than the first.
-    frame = 0 if how == "followed" else 3
+    frame = 0 if how in ("followed", "marked") else 3
     before = universe.trajectory[frame].positions.copy()
     for _ in range(2):
         RMSF(universe.select_atoms("name CA")).run()
@@ -538,6 +555,11 @@ def test_frames_that_depend_on_those_before_are_named(adk_in_water):
     np.testing.assert_array_equal(universe.trajectory.ts.positions, shown[4])
     universe.trajectory[0]
     RMSF(universe.select_atoms("name CA")).run()
+    marked = paceline.Universe(*adk_in_water)
+    marked.trajectory.add_transformations(average_of_frames())
+    marked.trajectory[1]
+    with pytest.raises(UnsupportedError, match=r"frame 1 .* average depends on the frames"):
+        RMSF(marked.select_atoms("name CA")).run()
 
 
 def test_a_cut_file_that_mdanalysis_counts_otherwise_is_refused(adk_in_water, tmp_path):

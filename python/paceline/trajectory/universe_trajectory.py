@@ -268,7 +268,7 @@ def _following(trajectory: Any) -> str | None:
     """Name the first transformation of MDAnalysis that takes frames in order; None without one."""
     for one in trajectory.transformations:
         if not getattr(one, "parallelizable", True):
-            return type(one).__name__
+            return getattr(one, "__name__", type(one).__name__)
     return None
 
 
