@@ -183,6 +183,20 @@ def test_an_analysis_that_fails_is_named(function, message, dask_client, atoms):
     until(lambda: tasks_on(dask_client) == 0)
 
 
+def test_an_analysis_that_exits_ends_the_run_and_no_worker(dask_client, atoms):
+    def exiting(block):
+        if block.frames[0] >= 32:
+            sys.exit(3)
+        return block.positions[:, 0]
+
+    before = dask_client.run(os.getpid)
+    for backend in ("threads", dask_client):
+        with pytest.raises(SystemExit) as stop:
+            paceline.TimeSeries(exiting, atoms).run(backend=backend)
+        assert stop.value.code == 3
+    assert dask_client.run(os.getpid) == before
+
+
 def test_errors_of_workers_are_those_of_other_backends(dask_client, damaged):
     ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
     with pytest.raises(DamagedFileError) as wanted:

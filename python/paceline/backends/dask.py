@@ -396,10 +396,16 @@ def _fetch(future: Any) -> tuple[str, BlockResult] | None:
         return None
 
 
+class _ExitedError(Exception):
+    """`SystemExit` of an analysis: Dask ends a worker that raises it, and runs its task again."""
+
+
 def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
     """Make the error to raise for a task's error: mostly itself."""
     from distributed import KilledWorker
 
+    if isinstance(error, _ExitedError):
+        return SystemExit(*error.args)
     if isinstance(error, KilledWorker):
         return WorkerError(
             f"Dask workers died again and again that had been given {batch.what}: perhaps for "
@@ -516,6 +522,8 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
     except FileNotFoundError as error:
         reason = f"worker {worker.name} cannot see the file; each host needs it at this path"
         raise FileNotFoundError(error.errno, reason, error.filename) from error
+    except SystemExit as stop:
+        raise _ExitedError(stop.code) from None
     try:
         return cloudpickle.dumps((get_worker().address, result))
     except Exception as error:  # pickling runs code of every object's own
