@@ -994,6 +994,25 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
         assert not re.search(r"[a-z]=|guess|unwrap\(|tol_mass", text), text
 
 
+def test_no_option_of_another_meaning_is_advised(tmp_path, run):
+    """`--center` and `--unwrap` are transformations, not keywords of these analyses."""
+    sites = tmp_path / "sites.gro"
+    atoms = (f"{k:5}SIT     XX{k:5}{k:8.3f}{0:8.3f}{0:8.3f}\n" for k in (1, 2))
+    sites.write_text(f"two sites\n 2\n{''.join(atoms)}   5.0   5.0   5.0\n")
+    assert "take --geometry" in run("rdf", sites, "--select", "all", "--compound", "residues")[2]
+    bare = tmp_path / "bare.pdb"
+    bonded = (
+        f"HETATM{k:5}  C{k}  LIG A{(k + 1) // 2:4}    {k:8.3f}{0:8.3f}{0:8.3f}  1.00  0.00\n"
+        for k in range(1, 5)
+    )
+    bare.write_text(
+        "CRYST1   50.000   50.000   50.000  90.00  90.00  90.00 P 1           1\n"
+        f"{''.join(bonded)}CONECT    1    2\nEND\n"
+    )
+    unwrapped = run("msd", bare, bare, "--select", "all", "--unwrap")[2]
+    assert "error: --unwrap: the topology has no bonds" in unwrapped
+
+
 #: What fails with a message, and calls in them; "file(s)" is none.
 FAILS = re.compile(r"(Error|Warning|^warn|unsupported)$")
 CALL = re.compile(r"[\w.]*\w\([^()]*\)")

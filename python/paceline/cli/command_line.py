@@ -232,20 +232,28 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     'undo them with --unwrap-particles tor'
     >>> in_options("where the trajectory is opened (dt=2)", options)
     'where the trajectory is opened (--dt 2ps)'
+    >>> options = {"unwrap": "--unwrap", "unwrap_particles": "--unwrap-particles"}
+    >>> in_options("unwrap: no bonds for 3 residues; unwrap= must be 'tor'", options)
+    "--unwrap: no bonds for 3 residues; --unwrap-particles must be 'tor'"
     """
     known = {name: option for name, option in options.items() if name not in KEPT_AS}
     known |= {keyword: options[name] for keyword, name in KEPT_AS.items() if name in options}
+    # What a message is about has its own option where there is one: `--unwrap`, a transformation.
+    topics = {**known, **options}
     message = _NAMED.sub(lambda found: found["inside"] or found["behind"], message)
     words = "|".join(known)
     # A word with an underscore or a digit is a name; others may be words of a sentence.
     long = "|".join(name for name in known if re.search(r"[_\d]", name)) or "(?!)"
     places = (
         rf"(?<![\w-])(?P<keyword>{words})=(?!False\b|None\b)(?P<value>{_VALUE})?",
-        rf"(?:^|(?<=: ))(?P<first>{words})(?:\[\d+\])?(?= must |: )",
+        rf"(?:^|(?<=: ))(?P<first>{words})(?:\[\d+\])?(?= must )",
+        rf"(?:^|(?<=: ))(?P<topic>{'|'.join(topics)})(?:\[\d+\])?(?=: )",
         rf"(?<![\w'\"/.-])(?P<long>{long})(?![\w='\"/-]|\.\w)",
     )
 
     def option(found: re.Match) -> str:
+        if found["topic"]:
+            return topics[found["topic"]]
         keyword = found["keyword"] or found["first"] or found["long"]
         value = (found["value"] or "").strip("\"'")
         if value.startswith("("):

@@ -177,7 +177,7 @@ def compounds_of(group: Any, compound: str | None, center: str, name: str) -> Co
     _, sizes = np.unique(numbers, return_counts=True)
     sizes, weights = sizes.astype(np.int64), np.ones(len(group))
     if center == "mass":
-        weights = masses_of(group, f"{name}, center='mass',")[order]
+        weights = masses_of(group, f"{name}: a center of mass")[order]
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise ValueError(f"{name}: masses must be finite numbers, and none negative")
         heavy, firsts = weights > 0, np.cumsum(sizes) - sizes
@@ -187,7 +187,8 @@ def compounds_of(group: Any, compound: str | None, center: str, name: str) -> Co
             first = group[order[firsts[massless[0]]]]
             raise SelectionError(
                 f"{name}: {len(massless)} of the {compound} (the first is that of {first}) have no "
-                "mass, and so no center of mass; leave them out, or take center='geometry'"
+                "mass, and so no center of mass; leave them out, or take center='geometry' "
+                "(--geometry)"
                 f"{advice_on_sites(group.universe)}"
             )
         # Virtual sites do not move a center, and may have no bonds.
