@@ -614,7 +614,8 @@ def test_advise_and_bench_take_s_and_f(adk, run):
         (["rmsd", "-s", "a.tpr", "-f", "a.xtc", "b.xtc", "--mass", "c.xtc"], "given twice: a.xtc"),
         (["rmsd", "a.tpr", "b.xtc", "-f", "a.xtc"], "the trajectory is given twice"),
         (["convert", "md.tpr", "out.xtc"], "found the topology md.tpr alone"),
-        (["convert", "md.gro", "out.xtc"], "found the topology md.gro alone"),
+        (["convert", "md.gro", "out.xtc"], "md.gro alone: only a structure, such as GRO or PDB, "),
+        (["convert", "md.gro", "out.xtc"], "needs no trajectory, and its output is named with -o"),
         (["convert", "md.xtc"], "expected [TOPOLOGY] TRAJECTORY... OUTPUT, or"),
         (["convert", "-f", "md.xtc", "out.xtc"], "name the output with -o"),
         (["convert", "a.xtc", "md.tpr", "out.xtc"], "expected a trajectory, found md.tpr"),
@@ -647,6 +648,16 @@ def test_a_structure_alone_is_a_frame(command, adk_in_water, run):
     assert out == run(*command, structure, structure)[1]
     assert out == run(*command, "-s", structure)[1]
     assert len(table(out)) == 1
+
+
+def test_a_structure_alone_is_converted(adk_in_water, tmp_path, run):
+    structure, out = adk_in_water.topology, tmp_path / "out.xtc"
+    for files in ([structure], ["-s", structure]):
+        assert run("convert", *files, "-o", out, "--select", "protein", "--overwrite")[0] == 0
+        written = MDAnalysis.coordinates.XTC.XTCReader(str(out))
+        protein = MDAnalysis.Universe(structure).select_atoms("protein")
+        np.testing.assert_allclose(written.ts.positions, protein.positions, atol=1e-4)
+        assert (written.n_frames, written.n_atoms) == (1, len(protein))
 
 
 def test_a_structure_alone_may_have_models(adk, universe, tmp_path, run):

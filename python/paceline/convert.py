@@ -37,6 +37,9 @@ FORMATS = {
     for ending in format.extensions
 } | {f".{ending}": _H5MD for ending in EXTENSIONS}
 
+#: Endings of structures, which others write.
+STRUCTURES = (".pdb", ".ent", ".gro", ".xyz", ".cif", ".crd", ".pqr", ".mol2")
+
 
 class Write(AnalysisBase):
     """Write a group's frames to a new trajectory file.
@@ -198,6 +201,8 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
                 found = (
                     f"a name of {format.name} files, which paceline reads but does not convert to"
                 )
+        if ending in STRUCTURES:
+            found += ", of a structure: MDAnalysis, gmx trjconv and cpptraj write these"
         raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {found}")
     kind = FORMATS[ending]
     for name in options:

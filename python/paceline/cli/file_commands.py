@@ -466,7 +466,7 @@ def add_convert(commands: Any) -> CommandParser:
         "(-s) knows of the atoms. What was written is told on standard error.",
         epilog=CONVERT_EXAMPLES,
     )
-    form = FileForm(topology="optional", output="required")
+    form = FileForm(topology="optional", output="required", alone=True)
     add_file_arguments(parser, form, formats="trajectory")
     add_selection_arguments(parser, select="all")
     add = parser.section("output").add_argument

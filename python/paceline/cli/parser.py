@@ -285,7 +285,8 @@ def resolve_files(args: argparse.Namespace) -> None:
     if not (form.needed or places or args.topology or args.trajectory):
         args.trajectory = []
         return
-    if form.output and args.output is None:
+    is_output_by_place = bool(form.output) and args.output is None
+    if is_output_by_place:
         if len(places) > (0 if args.trajectory else 1):
             args.output = Path(places.pop())
         elif form.output == "required":
@@ -312,9 +313,12 @@ def resolve_files(args: argparse.Namespace) -> None:
     if form.topology == "required" and topology is None:
         found = f"found {args.trajectory[0]} alone" if args.trajectory else "found none of them"
         raise UnsupportedError(f"{expected}, {found}")
-    is_alone = form.alone and topology is not None and kind_of(topology) != TOPOLOGY
+    # By place, an output that follows a structure may be meant as its trajectory.
+    may_be_alone = form.alone and not is_output_by_place
+    is_alone = may_be_alone and topology is not None and kind_of(topology) != TOPOLOGY
     if not (args.trajectory or is_alone) and (form.trajectory == "required" or topology is None):
         hint = ": only a structure, such as GRO or PDB, needs no trajectory" if form.alone else ""
+        hint += ", and its output is named with -o" if hint and not may_be_alone else ""
         found = f"the topology {topology} alone{hint}" if topology else "no trajectory"
         raise UnsupportedError(f"{expected}, found {found}")
     if len(args.trajectory) > 1 and not form.several:
