@@ -40,10 +40,10 @@ pub struct Rdf {
 #[derive(Debug, Clone)]
 pub struct Group {
     columns: Columns,
-    labels: Vec<u32>,
+    labels: Option<Vec<u32>>,
 }
 
-/// The positions of a group in one frame.
+/// The positions of a group in one frame; labels are empty where it has none.
 struct Members<'a> {
     positions: Vec<[f32; 3]>,
     labels: &'a [u32],
@@ -60,7 +60,7 @@ impl Group {
         }
         Ok(Group {
             columns: Columns::new(columns),
-            labels: labels.unwrap_or_default().to_vec(),
+            labels: labels.map(<[u32]>::to_vec),
         })
     }
 
@@ -68,7 +68,7 @@ impl Group {
         let (positions, _) = self.columns.pick(frame, scratch).as_chunks();
         Members {
             positions: positions.to_vec(),
-            labels: &self.labels,
+            labels: self.labels.as_deref().unwrap_or_default(),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Rdf {
         needs_cell: bool,
     ) -> error::Result<Self> {
         if let Some(second) = &second
-            && first.labels.is_empty() != second.labels.is_empty()
+            && first.labels.is_some() != second.labels.is_some()
         {
             let reason = "both groups have labels, or none";
             return Err(Error::Argument(reason.to_string()));
@@ -129,7 +129,7 @@ impl Rdf {
         }
         // Of one group, each pair was found once and counts for both of its atoms.
         found.empty_into(counts, if self.second.is_none() { 2 } else { 1 });
-        if self.second.is_none() && self.first.labels.is_empty() {
+        if self.second.is_none() && self.first.labels.is_none() {
             // MDAnalysis counts each atom's distance to itself.
             for _ in 0..positions.len() / (3 * n_atoms) * self.first.columns.len() {
                 found.add(0.0);
@@ -511,7 +511,13 @@ mod tests {
 
     #[test]
     fn without_atoms_there_are_volumes_and_no_pairs() {
-        for (second, labels) in [(None, None), (Some(group(0..3, None)), None)] {
+        let none: &[u32] = &[];
+        for (labels, second) in [
+            (None, None),
+            (None, Some(group(0..3, None))),
+            (Some(none), None),
+            (Some(none), Some(group(0..3, Some(&[1, 2, 3])))),
+        ] {
             let rdf = Rdf::new(&edges(0.0, 5.0, 5), group(0..0, labels), second, true);
             let mut counts = [0; 5];
             for (cell, volume) in [(CELLS[0], Ok(40.0 * 44.0 * 48.0)), (NONE, Err(()))] {

@@ -423,9 +423,7 @@ class ChangingRdf:
 
     def _bind(self, one: Sites, other: Sites) -> _core.Rdf:
         """Make the core's half for the sites of a frame."""
-        # A group without atoms has no labels, and makes no pair.
-        has_pairs = len(one[0]) and len(other[0])
-        labels = self._labels if self._labels and has_pairs else (None, None)
+        labels = self._labels or (None, None)
         groups = [
             (columns, None if values is None else values[places])
             for (places, columns), values in zip((one, other), labels, strict=True)
