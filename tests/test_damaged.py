@@ -334,6 +334,21 @@ ROWS = [
         "1 of 10 frames is damaged: frame 5",
     ),
     Row(
+        # What begins as no frame ends where the next one begins.
+        "magic of two frames",
+        "xtc",
+        lambda file: (
+            file.content[: file.borders[MIDDLE]]
+            + bytes(4)
+            + file.content[file.borders[MIDDLE] + 4 : file.borders[MIDDLE + 1]]
+            + bytes(4)
+            + file.content[file.borders[MIDDLE + 1] + 4 :]
+        ),
+        (*range(MIDDLE), None, *range(MIDDLE + 2, 10)),
+        {MIDDLE: Fault(0, "the magic number of XTC", "0")},
+        r"1 of 9 frames is damaged: frame 5 .*; frame 5 has the bytes of 2: if it was as many",
+    ),
+    Row(
         "magic of the last frame",
         "xtc",
         lambda file: trajectory_bytes.xtc_with(file, 9, magic=0),

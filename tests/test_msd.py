@@ -1,6 +1,7 @@
 """Mean squared displacements and diffusion coefficients."""
 
 import itertools
+import shutil
 import warnings
 from pathlib import Path
 
@@ -472,6 +473,23 @@ def test_frames_too_few_for_the_default_fit_have_an_msd(n_frames, ca):
     assert found.keys() == without.keys()
     with pytest.raises(ValueError, match="a fit needs two or more times between frames"):
         EinsteinMSD(ca, fit_range=(None, 1)).run(stop=n_frames)
+
+
+def test_damaged_frames_that_count_as_one_are_named(adk_xtc, tmp_path):
+    """Nothing in the file says how many frames were where no header is."""
+    path = Path(shutil.copy(adk_xtc.trajectory, tmp_path / "two.xtc"))
+    offsets = MDAnalysis.Universe(*adk_xtc).trajectory._xdr.offsets
+    content = bytearray(path.read_bytes())
+    for frame in (10, 11):
+        content[offsets[frame] : offsets[frame] + 4] = bytes(4)
+    path.write_bytes(content)
+    with pytest.warns(PacelineWarning, match="1 of 97 frames is damaged: .* 10 has the bytes of 2"):
+        ca = paceline.Universe(adk_xtc.topology, path).select_atoms("name CA")
+    advice = r"frame 11 is .* count as one: .* stop=10 \(--end 10\), .* start=11 \(--begin 11\)"
+    with pytest.raises(UnsupportedError, match=advice):
+        EinsteinMSD(ca).run(on_error="skip")
+    assert len(EinsteinMSD(ca).run(stop=10).results.timeseries) == 10
+    assert len(EinsteinMSD(ca).run(start=11).results.timeseries) == 86
 
 
 def test_a_fit_leaves_out_times_without_a_pair(damaged):

@@ -469,10 +469,16 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
         expected = np.round(known[0] + usual * (places - places[0]), 6)
         off = np.abs(known - expected)
         first = np.argmax(off > min(slack, off.max() / 2))
+        frame, advice = analysis.frames[rows[first]], ""
+        if first and analysis.left_out[rows[first] - 1]:
+            advice = (
+                "; perhaps several damaged frames before it count as one: analyse those before, "
+                f"stop={frame - 1} (--end {frame - 1}), or from it on, start={frame} "
+                f"(--begin {frame})"
+            )
         raise UnsupportedError(
-            f"{analysis.name} needs frames at equal distances in time: frame "
-            f"{analysis.frames[rows[first]]} is at {known[first]} ps, and expected at "
-            f"{expected[first]} ps"
+            f"{analysis.name} needs frames at equal distances in time: frame {frame} is at "
+            f"{known[first]} ps, and expected at {expected[first]} ps{advice}"
         )
     return dt
 

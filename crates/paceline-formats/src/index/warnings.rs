@@ -63,9 +63,27 @@ fn damaged(frames: &[u64], borders: &[u64]) -> String {
     };
     let are = if frames.len() == 1 { "is" } else { "are" };
     format!(
-        "{} of {} frames {are} damaged: {}{more}",
+        "{} of {} frames {are} damaged: {}{more}{}",
         frames.len(),
         borders.len() - 1,
-        listed.join(", ")
+        listed.join(", "),
+        several_in_one(frames, borders).unwrap_or_default()
     )
+}
+
+/// Note that frames without headers are counted as one, where a damaged one is longer than others.
+fn several_in_one(frames: &[u64], borders: &[u64]) -> Option<String> {
+    let size = |frame: usize| borders[frame + 1] - borders[frame];
+    let n_frames = borders.len() - 1;
+    let is_whole = |&frame: &usize| frames.binary_search(&(frame as u64)).is_err();
+    let longest = (0..n_frames).filter(is_whole).map(size).max()?;
+    let followed = frames.iter().map(|&frame| frame as usize);
+    let (frame, about) = followed
+        .filter(|frame| frame + 1 < n_frames)
+        .map(|frame| (frame, (size(frame) + longest / 2) / longest.max(1)))
+        .find(|&(_, about)| about > 1)?;
+    Some(format!(
+        "; frame {frame} has the bytes of {about}: if it was as many, later frames have numbers that \
+         are too low, and their own times"
+    ))
 }
