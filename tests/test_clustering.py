@@ -360,7 +360,7 @@ def test_no_room_is_said_before_the_work(ca, monkeypatch):
     ("options", "error", "words"),
     [
         ({"cutoff": 1, "select": "name XX"}, SelectionError, "no atoms"),
-        ({"method": "dbscan"}, ValueError, "'gromos', 'leader', 'k-medoids'"),
+        ({"method": "dbscan"}, ValueError, "'gromos', 'leader' or 'k-medoids'"),
         ({}, ValueError, "gromos needs cutoff="),
         ({"cutoff": 0.0}, ValueError, "above 0, not 0.0"),
         ({"cutoff": np.nan}, ValueError, "not nan"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import one_of, whole_number
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
@@ -17,7 +17,6 @@ from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
-from paceline.errors import SelectionError
 from paceline.schedule.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
 
@@ -127,8 +126,6 @@ class Clustering(AnalysisBase):
     ):
         atoms = choose_atoms(universe, select, "select")
         super().__init__(atoms, verbose=verbose)
-        if len(atoms) == 0:
-            raise SelectionError(f"select: no atoms match {select!r}")
         _check_method(method, cutoff, n_clusters)
         self.atoms, self._select = atoms, select
         self.method, self.cutoff, self.n_clusters = method, cutoff, None
@@ -236,9 +233,7 @@ class ClusterResults(Results):
 
 def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> None:
     """Raise where a method is unknown, or lacks what it needs."""
-    if method not in BY_CUTOFF + BY_NUMBER:
-        known = ", ".join(map(repr, BY_CUTOFF + BY_NUMBER))
-        raise ValueError(f"method must be one of {known}, not {method!r}")
+    one_of("method", method, *BY_CUTOFF, *BY_NUMBER)
     if method in BY_CUTOFF:
         if cutoff is None or not 0 < cutoff < np.inf:
             found = "and none is given" if cutoff is None else f"not {cutoff}"

@@ -12,7 +12,7 @@ from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
-from paceline.errors import NotRunError, SelectionError, UnsupportedError
+from paceline.errors import NotRunError, UnsupportedError
 from paceline.transform.base import choose_atoms, relative_weights
 
 #: Frames along an edge of a figure, at most.
@@ -110,8 +110,6 @@ class DistanceMatrix(AnalysisBase):
     ):
         atoms = choose_atoms(universe, select, "select")
         super().__init__(atoms, verbose=verbose)
-        if len(atoms) == 0:
-            raise SelectionError(f"select: no atoms match {select!r}")
         self.atoms, self._select = atoms, select
         self._metric = None if _is_rmsd(metric) else metric
         if not (self._metric is None or callable(self._metric)):
