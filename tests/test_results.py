@@ -305,6 +305,17 @@ class TestFigures:
         [text] = axes.get_legend().get_texts()
         assert text.get_text() == "A, mean 249.5, not converged"
 
+    def test_a_power_of_ten_is_not_below_the_legend(self):
+        values = np.linspace(0, 2e7, 50)
+        columns = {"lag time (ps)": np.arange(50.0), "a": values, "b": values}
+        table = Table(columns, "lag time (ps)", {"a": "A", "b": "B"}, "A")
+        figure = Figure(layout="constrained")
+        axes = Results(table=table).plot(figure.subplots())
+        figure.draw_without_rendering()
+        power = axes.yaxis.get_offset_text()
+        assert power.get_text() == "1e7"
+        assert power.get_window_extent().x1 <= axes.get_legend().get_window_extent().x0 + 1
+
     def test_a_single_frame_is_a_point(self):
         one = Table({"time (ps)": np.zeros(1), "n": np.array([5])}, "time (ps)", {"n": "n"}, "n")
         (line,) = Results(table=one).plot().lines

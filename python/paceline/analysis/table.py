@@ -284,6 +284,8 @@ def draw(table: Table, ax: Any) -> Any:
 def legend_above(ax: Any, **options: Any) -> None:
     """Put the legend above the axes: nowhere else is sure to be free of lines."""
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+    # A power of ten of the ordinate stands left of it, not under its text.
+    ax.yaxis.get_offset_text().set_horizontalalignment("right")
     ax.legend(frameon=False, **place, **options)
 
 
