@@ -1,4 +1,4 @@
-"""Whole numbers that analyses take."""
+"""Whole numbers and lengths that analyses take."""
 
 import re
 
@@ -9,16 +9,18 @@ import pytest
 import paceline
 from paceline._util.arguments import whole_number
 from paceline.analysis.clustering import Clustering
-from paceline.analysis.contacts import Contacts
+from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.diffusionmap import DiffusionMap
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
+from paceline.errors import PacelineWarning
 
 BOUNDS = "start", "stop", "step"
 NEAR = "name CA and around 8 resid 30"
@@ -28,6 +30,28 @@ NEAR = "name CA and around 8 resid 30"
 def test_numbers_with_a_whole_value_are_integers(value):
     found = whole_number("n", value, 1, 3)
     assert (found, type(found)) == (3, int)
+
+
+@pytest.mark.parametrize(
+    ("make", "keyword"),
+    [
+        (lambda ca: HydrogenBondAnalysis(ca.universe, d_a_cutoff=0.35).run(stop=1), "d_a_cutoff"),
+        (lambda ca: NeighborList(ca, cutoff=0.35), "cutoff"),
+        (lambda ca: CoordinationNumbers(ca, cutoff=0.35), "cutoff"),
+        (lambda ca: ContactMap(ca, cutoff=0.35), "cutoff"),
+        (lambda ca: SASA(ca, probe_radius=0.35), "probe_radius"),
+    ],
+)
+def test_lengths_that_may_be_in_nm_are_told_of(make, keyword, universe):
+    message = f"{keyword}=0.35 is in Å: 0.35 nm would be {keyword}=3.5"
+    with pytest.warns(PacelineWarning, match=re.escape(message)):
+        make(universe.select_atoms("name CA"))
+
+
+def test_a_range_without_pairs_is_told_of(tmp_path, adk_in_water):
+    water = paceline.Universe(*adk_in_water).select_atoms("name OW")[:200]
+    with pytest.warns(PacelineWarning, match=r"InterRDF: no pair of atoms is from 0\.1 to 1\.2 Å"):
+        InterRDF(water, water, range=(0.1, 1.2)).run(stop=2)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 import paceline
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.results import Results, further_results
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
@@ -531,6 +531,11 @@ def test_selections_that_change_and_find_nothing(universe, theirs_too):
         HydrogenBondAnalysis(universe, hydrogens_sel="name XX and prop x > 0").run()
     with pytest.raises(UnsupportedError, match=r"acceptors_sel: workers cannot .*'bonded'"):
         HydrogenBondAnalysis(universe, acceptors_sel="bonded around 8 resid 3")
+
+
+def test_an_angle_as_of_gromacs_is_told_of(universe):
+    with pytest.warns(PacelineWarning, match=r"d_h_a_angle_cutoff=30 is the smallest angle at the"):
+        HydrogenBondAnalysis(universe, d_h_a_angle_cutoff=30).run(stop=1)
 
 
 @pytest.mark.parametrize(

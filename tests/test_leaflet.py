@@ -184,6 +184,13 @@ def test_frames_without_two_leaflets_are_told_of(tmp_path):
     assert (found.leaflets == -1).all()
 
 
+def test_leaflets_of_few_headgroups_are_told_of(tmp_path):
+    universe = made(tmp_path, [bilayer(4)])
+    message = r"both leaflets have at most 2 of 32 headgroups: few are within 1.5 Å of another"
+    with pytest.warns(PacelineWarning, match=message):
+        LeafletSeries(universe, "name P", 1.5).run()
+
+
 def test_what_is_refused(tmp_path):
     lipids = bilayer(2)
     universe = made(tmp_path, [lipids])

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from paceline.errors import warn
+
 
 def whole_number(
     name: str, value: Any, least: int | None = None, most: int | None = None, unit: str = ""
@@ -41,11 +43,17 @@ def whole_number(
     return number
 
 
-def length(name: str, value: Any) -> float:
-    """Check the argument `name`, a length above 0, Å. Raises `ValueError`."""
-    if not 0 < float(value) < np.inf:
+def length(name: str, value: Any, shortest: float = 0.9) -> float:
+    """Check the argument `name`, a length above 0, Å. Raises `ValueError`.
+
+    Warns of one below `shortest`, which may be in nm.
+    """
+    found = float(value)
+    if not 0 < found < np.inf:
         raise ValueError(f"{name} must be a length above 0, in Å, not {value!r}")
-    return float(value)
+    if found < shortest:
+        warn(f"{name}={found:g} is in Å: {found:g} nm would be {name}={10 * found:g}")
+    return found
 
 
 def one_of(name: str, value: Any, *choices: Any) -> None:

@@ -470,6 +470,12 @@ class HydrogenBondAnalysis(AnalysisBase):
             raise ValueError(
                 f"d_h_a_angle_cutoff must be from 0 to 180 degrees, not {self.d_h_a_angle!r}"
             )
+        if 0 < self.d_h_a_angle < 60:
+            warn(
+                f"d_h_a_angle_cutoff={self.d_h_a_angle:g} is the smallest angle at the hydrogen, "
+                "where a straight bond has 180°; the largest angle at the donor, as in GROMACS, "
+                "is that of criterion='gromacs'"
+            )
         given = self.d_a_cutoff, self.d_h_a_angle
         if self.criterion != "mdanalysis" and given != (D_A_CUTOFF, D_H_A_ANGLE_CUTOFF):
             raise ValueError(

@@ -126,6 +126,13 @@ class LeafletSeries(AnalysisBase):
                 f"LeafletSeries: in no frame are there two leaflets: within {self.cutoff:g} Å all "
                 "headgroups are connected; choose a shorter cutoff, or other headgroups"
             )
+        in_leaflets = int(np.sort(sizes, axis=1)[:, -2:].sum(axis=1).max())
+        if in_leaflets < len(self.atomgroup) / 2:
+            warn(
+                f"LeafletSeries: both leaflets have at most {in_leaflets:,} of "
+                f"{len(self.atomgroup):,} headgroups: few are within {self.cutoff:g} Å of another; "
+                "choose a longer cutoff, or other headgroups"
+            )
         facts = {
             "frames with two leaflets": f"{np.sum(~in_none)} of {len(components)}",
             "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",

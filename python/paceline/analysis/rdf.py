@@ -256,6 +256,8 @@ class InterRDF(AnalysisBase):
         self._n_centers = value.n_first
         bins = 0.5 * (edges[:-1] + edges[1:])
         count = value.counts.astype(np.float64)
+        if value.n_frames and not count.any():
+            warn(f"InterRDF: no pair of atoms is from {edges[0]:g} to {edges[-1]:g} Å apart")
         rdf = count / self._norms(value)
         title = TITLES[self.norm]
         columns = {"r (Å)": bins, title: rdf, "count": value.counts}

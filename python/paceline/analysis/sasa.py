@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import one_of, whole_number
+from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
@@ -120,6 +120,8 @@ class SASA(AnalysisBase):
         self.n_points = whole_number("n_points", n_points, 1, 2**16)
         if not 0 <= probe_radius < 1000:
             raise ValueError(f"probe_radius must be at least 0 Å, not {probe_radius!r}")
+        if probe_radius:
+            length("probe_radius", probe_radius, 0.5)
         self.probe_radius = float(probe_radius)
         self.compound, self.radii = compound, radii
         self._radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
