@@ -404,6 +404,9 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
     assert expected.provenance["unwrap"] == "tor"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings(
+            "ignore", "EinsteinMSD: in more than 1% of the steps", PacelineWarning
+        )
         found = EinsteinMSD(universe, **residues).run()
     np.testing.assert_array_equal(found.results.timeseries, expected.timeseries)
     assert found.results.provenance["unwrap"] == "tor"
@@ -416,6 +419,21 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
     assert as_they_are.timeseries[40] < 0.5 * expected.timeseries[40]
     # Without a cell nothing jumps.
     assert EinsteinMSD(ca, **residues).run().results.provenance["unwrap"] is None
+
+
+@pytest.mark.parametrize("scheme", ["tor", "lattice"])
+@pytest.mark.parametrize("angles", [(90, 90, 90), (60, 60, 90)])
+def test_steps_that_are_too_long_to_tell_images_are_told_of(scheme, angles, tmp_path):
+    edge, steps = 30, np.random.default_rng(7).normal(0, 1, (40, 50, 3))
+    for size, wrong in ((1 / 16, False), (1 / 6, True)):  # of the edge
+        positions = (steps * edge * size).cumsum(axis=0)
+        positions -= np.floor(positions / edge) * edge if angles[0] == 90 else 0
+        universe = made(tmp_path, positions, cells=[[edge] * 3 + [*angles]] * 40)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            EinsteinMSD(universe, unwrap=scheme).run()
+        told = [one for one in caught if "move by more than 0.4 of the cell" in str(one.message)]
+        assert len(told) == wrong
 
 
 def test_centers_that_were_unwrapped_before_are_told_of(tmp_path):

@@ -40,6 +40,10 @@ NO_CELL = (
 SPREAD = 2
 #: Positions that are looked at for jumps across the cell.
 JUMP_VALUES = 2**21
+#: Parts of the longest step whose image is known that a step may have, but for some.
+NEARLY, MOST_LONG = 0.8, 0.01
+#: Cells around one, in whole edges.
+NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)
 #: Bytes of particles whose slopes are fitted at a time.
 FIT_BYTES = 2**26
 
@@ -252,8 +256,8 @@ class EinsteinMSD(AnalysisBase):
             changes = np.delete(self.frames, gaps)[1:][changes]
             scheme = f"unwrap={unwrap!r}"
             warn_of_jumps(self.name, scheme, "a particle", self.frames[gaps], changes)
-            if self.unwrap == "auto":
-                self._warn_of_unwrapped(value[:, :-3], gaps)
+            if not (self.unwrap == "auto" and self._warn_of_unwrapped(value[:, :-3], gaps)):
+                self._warn_of_long_steps(value, gaps, unwrap)
         elif find_scan(self.transforms) is None:
             self._warn_of_jumping(value, gaps)
         return SeriesParts(*(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=unwrap)
@@ -272,12 +276,12 @@ class EinsteinMSD(AnalysisBase):
                 "(--unwrap-particles tor)"
             )
 
-    def _warn_of_unwrapped(self, positions: np.ndarray, gaps: np.ndarray) -> None:
+    def _warn_of_unwrapped(self, positions: np.ndarray, gaps: np.ndarray) -> bool:
         """Warn of jumps that may be none, as particles are spread over several cells."""
         by_cell = self._by_cell()
         known = np.delete(np.arange(len(positions)), gaps)[-1:]
         if by_cell is None or not (np.ptp(positions[known] @ by_cell, axis=1) > SPREAD).any():
-            return
+            return False
         found = self._find_jumps(positions, gaps, by_cell)
         if found is not None:
             warn(
@@ -285,6 +289,7 @@ class EinsteinMSD(AnalysisBase):
                 "more than two cells apart, as if they were unwrapped before: then take positions "
                 "as they are, with unwrap=None (--unwrap-particles none)"
             )
+        return found is not None
 
     def _by_cell(self) -> np.ndarray | None:
         """Find what makes fractions of the present cell of positions; None without a cell."""
@@ -298,10 +303,7 @@ class EinsteinMSD(AnalysisBase):
         self, positions: np.ndarray, gaps: np.ndarray, by_cell: np.ndarray
     ) -> str | None:
         """Describe the first jumps that there are in some pairs of frames."""
-        pairs = np.arange(1, len(positions))
-        pairs = pairs[~np.isin(pairs, gaps) & ~np.isin(pairs - 1, gaps)]
-        n_pairs = max(1, JUMP_VALUES // self.n_particles)
-        for row in pairs[:: -(-len(pairs) // n_pairs) or 1].tolist():
+        for row in self._some_rows(len(positions), gaps):
             steps = (positions[row].astype(np.float64) - positions[row - 1]) @ by_cell
             n_jumps = int((np.abs(steps) > 0.5).any(axis=1).sum())
             if n_jumps:
@@ -310,6 +312,38 @@ class EinsteinMSD(AnalysisBase):
                     f"the cell up to frame {self.frames[row]}"
                 )
         return None
+
+    def _warn_of_long_steps(self, value: np.ndarray, gaps: np.ndarray, unwrap: str) -> None:
+        """Warn of steps that are nearly half the cell: of others the image is not known."""
+        n_long, rows = 0, self._some_rows(len(value), gaps)
+        most = MOST_LONG * len(rows) * self.n_particles
+        for row in rows:
+            cell = value[row, -3:].astype(np.float64)
+            steps = value[row, :-3].astype(np.float64) - value[row - 1, :-3]
+            by_cell = steps @ np.linalg.inv(cell)
+            by_cell -= np.rint(by_cell)
+            long = by_cell[np.abs(by_cell).max(axis=1) > 0.5 * NEARLY]
+            if unwrap == "tor":  # which takes the shortest step of all images
+                images = (long[:, np.newaxis] + NEIGHBOURS) @ cell
+                shortest = np.linalg.norm(images, axis=2).min(axis=1)
+                long = long[shortest > 0.5 * NEARLY * np.linalg.norm(cell, axis=1).min()]
+            n_long += len(long)
+            if n_long > most:
+                warn(
+                    f"{self.name}: in more than {MOST_LONG:.0%} of the steps from frame to frame, "
+                    f"particles move by more than {0.5 * NEARLY:g} of the cell: where they move by "
+                    "more than half, it counts as a shorter step to another image, and "
+                    "displacements are wrong; analyse frames that are closer in time, or, where a "
+                    "step skips frames, follow particles in each frame by nojump (--nojump)"
+                )
+                return
+
+    def _some_rows(self, n_rows: int, gaps: np.ndarray) -> list[int]:
+        """Choose rows of a series, and those before them, for a look at steps: not all if long."""
+        rows = np.arange(1, n_rows)
+        rows = rows[~np.isin(rows, gaps) & ~np.isin(rows - 1, gaps)]
+        most = max(1, JUMP_VALUES // self.n_particles)
+        return rows[:: -(-len(rows) // most) or 1].tolist()
 
     def _leave_out(self, rows: np.ndarray) -> None:
         """List frames without a cell among those that were left out."""
