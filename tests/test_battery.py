@@ -1,6 +1,7 @@
 """Several analyses in one pass, as a file describes them."""
 
 import csv
+import html
 import re
 import tomllib
 
@@ -25,11 +26,13 @@ import paceline
 from paceline.analysis.battery import DEFAULTS, LIPIDS, NAMES, TAILS, Battery
 from paceline.analysis.guess import WATER_OXYGENS
 from paceline.analysis.rdf import InterRDF
+from paceline.analysis.replicas import Replicas
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
 from paceline.cli.analysis_commands import RDF_SELECT
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
+from paceline.transform import unwrap
 
 FILE = """
 [rmsd]
@@ -152,7 +155,9 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     assert {"N1", "N3"} <= set(donors.names)
     assert all(np.isfinite(rna.analyses["gyration-nucleic"].results.rg))
     membrane = Battery.default(paceline.Universe(GRO_MEMPROT, XTC_MEMPROT))
-    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"}
+    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"} - {"hbonds"}
+    for name in ("hbonds", "order"):
+        assert "asks for what the topology does not tell (" in membrane.left_out[name]
     leaflets = membrane.analyses["leaflets"].run(stop=1)
     assert leaflets.results.sizes.tolist() == [[141, 135]]
     salt = paceline.Universe.empty(3, trajectory=True)
@@ -185,7 +190,7 @@ def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, 
     ):
         alone = Battery.default(paceline.Universe(path))
     # Of a single frame there are no principal components.
-    assert set(alone.left_out) == {"dssp", "ramachandran", "pca"}
+    assert set(alone.left_out) == {"dssp", "ramachandran", "hbonds", "pca"}
     assert set(alone.analyses) == {*DEFAULTS["protein and name CA"]} - set(alone.left_out)
     assert len(alone.run().analyses["rmsd"].results.rmsd) == 1
     assert "dssp" not in alone.to_toml()
@@ -217,6 +222,22 @@ def test_the_command_leaves_out_what_a_single_frame_has_no_answer_to(adk, tmp_pa
         assert (status, err.count("left out of the battery: pca: 2 frames are needed")) == (0, 1)
         page = (tmp_path / f"{len(more)}" / "index.html").read_text(encoding="utf-8")
         assert "<dt>left out</dt><dd>pca: 2 frames are needed, found 1</dd>" in page
+
+
+def test_the_page_repeats_warnings(tmp_path):
+    """Of molecules that are broken, without which a page of RMSDs misleads."""
+    described = {"gyration": {"select": "protein"}, "hbonds": {"select": "resid 1-9"}}
+    battery = Battery(described, paceline.Universe(TPR, XTC)).run(stop=2)
+    charges, broken = battery.warnings
+    assert "are not guessed as acceptors" in charges
+    assert broken.startswith("a molecule is broken across the cell in frame 0: ")
+    Replicas({"one": [battery]}).run(stop=2).save(tmp_path / "replicas")
+    battery.save(tmp_path)
+    for folder in (tmp_path, tmp_path / "replicas"):
+        page = html.unescape((folder / "index.html").read_text(encoding="utf-8"))
+        assert f"<dt>warnings</dt><dd>{charges}; {broken}</dd>" in page
+    battery.run(stop=2, transforms=[unwrap()])
+    assert battery.warnings == [charges]
 
 
 def test_hydrogen_bonds_of_ambers_force_fields(recwarn):

@@ -7,7 +7,9 @@ Each error also derives from the built-in that a Python user would catch. None d
 import contextlib
 import sys
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 
@@ -253,8 +255,25 @@ class PacelineWarning(UserWarning):
 _INTERNAL = ("paceline", "MDAnalysis")
 
 
+#: List that gets warnings, too, where results are to be saved with them.
+_KEPT: ContextVar[list[str] | None] = ContextVar("kept warnings", default=None)
+
+
+@contextlib.contextmanager
+def kept_warnings(kept: list[str]) -> Iterator[None]:
+    """Add the messages of warnings to a list, each once, beside issuing them."""
+    token = _KEPT.set(kept)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 def warn(message: str) -> None:
     """Issue a `PacelineWarning` that points at the user's line."""
+    kept = _KEPT.get()
+    if kept is not None and message not in kept:
+        kept.append(message)
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
         frame, level = frame.f_back, level + 1

@@ -15,13 +15,14 @@ from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase, describe_frames
 from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many
 from paceline.performance.timings import Timings
 from paceline.runner import run
 from paceline.schedule.plan import choose_frames
 from paceline.trajectory.open import files_named
+from paceline.transform.base import select_atoms
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {
@@ -94,20 +95,16 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "ramachandran": {"select": "protein"},
         "contact-map": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
+        "hbonds": {"select": "protein", **POLAR},
     },
-    # If the topology has bonds, by which donors and acceptors are known.
-    f"protein and {POLAR_HYDROGENS}": {"hbonds": {"select": "protein", **POLAR}},
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
         "rmsf-nucleic": {"analysis": "rmsf", "select": "nucleic and name P", "align": True},
         "gyration-nucleic": {"analysis": "gyration", "select": "nucleic"},
-    },
-    f"nucleic and {POLAR_HYDROGENS}": {
-        "hbonds-nucleic": {"analysis": "hbonds", "select": "nucleic", **POLAR}
+        "hbonds-nucleic": {"analysis": "hbonds", "select": "nucleic", **POLAR},
     },
     # Headgroups of lipids by the names of force fields, such as POPC and DPPE.
-    LIPIDS: {"leaflets": {"select": LIPIDS}},
-    TAILS: {"order": {"select": TAILS}},
+    LIPIDS: {"leaflets": {"select": LIPIDS}, "order": {"select": TAILS}},
     WATER_OXYGENS: {
         "rdf-water": {
             "analysis": "rdf",
@@ -153,6 +150,8 @@ class Battery:
         As given, but for those that were left out.
     left_out : dict of str to str
         Why analyses were left out, by name.
+    warnings : list of str
+        Warnings of the analyses and of their last run, which the page repeats.
 
     Raises
     ------
@@ -186,13 +185,16 @@ class Battery:
         self.universe = universe
         self.analyses: dict[str, AnalysisBase] = {}
         self.left_out: dict[str, str] = {}
-        for name, description in descriptions.items():
-            try:
-                self.analyses[name] = _make(name, description, universe)
-            except (NoDataError, SelectionError, UnsupportedError) as error:
-                if not optional:
-                    raise
-                self.left_out[name] = str(error)
+        self._warned: list[str] = []
+        with kept_warnings(self._warned):
+            for name, description in descriptions.items():
+                try:
+                    self.analyses[name] = _make(name, description, universe)
+                except (NoDataError, SelectionError, UnsupportedError) as error:
+                    if not optional:
+                        raise
+                    self.left_out[name] = str(error)
+        self.warnings = [*self._warned]
         reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         if not self.analyses:
             raise UnsupportedError("the battery can have no analysis:\n" + "\n".join(reasons))
@@ -319,7 +321,9 @@ class Battery:
             This one, with results.
         """
         self.suit(**options)
-        run(list(self.analyses.values()), **options)
+        self.warnings = [*self._warned]
+        with kept_warnings(self.warnings):
+            run(list(self.analyses.values()), **options)
         return self
 
     @property
@@ -451,6 +455,7 @@ class Battery:
             "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
             "transformations": one.provenance.get("transforms", ""),
             "left out": "; ".join(f"{name}: {why}" for name, why in self.left_out.items()),
+            "warnings": "; ".join(self.warnings),
             "computed": f"{one.timings.date} by paceline {__version__}, {one.timings.backend}, "
             f"{one.timings.n_workers} workers, {one.timings.t_total:.1f} s",
         }
@@ -634,7 +639,7 @@ def _select(where: str, key: str, given: Any, universe: Any) -> Any:
         return tuple(_select(where, key, one, universe) for one in given)
     if not isinstance(given, str):
         return given
-    atoms = universe.select_atoms(given, updating=key in UPDATING)
+    atoms = select_atoms(universe, [given], where, updating=key in UPDATING)
     if len(atoms) == 0 and key not in UPDATING:
         raise SelectionError(f"{where}: no atoms match {given!r}")
     return atoms

@@ -29,7 +29,7 @@ from paceline.analysis.table import (
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
 from paceline.errors import SelectionError, UnsupportedError, warn
-from paceline.transform.base import updates_itself
+from paceline.transform.base import naming_lacks, updates_itself
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
 __path__: list[str] = []
@@ -254,11 +254,12 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _choose(self, name: str) -> Any:
         """Select atoms of the present frame, and note a selection that chooses others in each."""
-        selection = getattr(self, f"_{name}_sel")
-        group = self._atoms_of(selection, updating=self.update_selections)
+        selection, what = getattr(self, f"_{name}_sel"), f"HydrogenBondAnalysis: {name}_sel"
+        with naming_lacks(what, selection):
+            group = self._atoms_of(selection, updating=self.update_selections)
         if not updates_itself(group):
             return group
-        if is_changing(group, f"HydrogenBondAnalysis: {name}_sel"):
+        if is_changing(group, what):
             self._changing[name] = group
         return group.atoms
 

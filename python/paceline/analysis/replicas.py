@@ -28,7 +28,7 @@ from paceline.analysis.uncertainty import (
     ReplicaMean,
     mean_of_replicas,
 )
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, kept_warnings
 from paceline.performance.number_format import joined, many
 from paceline.performance.timings import Timings
 from paceline.runner import run
@@ -72,6 +72,8 @@ class Replicas:
     ----------
     groups : dict of str to list of Battery
         As given.
+    warnings : list of str
+        Warnings of the analyses and of their last run, which the page repeats.
 
     Raises
     ------
@@ -97,6 +99,7 @@ class Replicas:
             if Path(name).name != name or name in ("", ".", ".."):
                 raise UnsupportedError(f"group {name!r}: the name is that of a folder")
         self.groups = {name: list(batteries) for name, batteries in groups.items()}
+        self.warnings: list[str] = []
         for name in self.groups:
             if name in self._shared_files:
                 raise UnsupportedError(f"group {name!r}: a file of results has this name")
@@ -170,7 +173,10 @@ class Replicas:
         """
         for one in self.batteries:
             one.suit(**options)
-        run(list(self.analyses.values()), **options)
+        of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
+        self.warnings = list(dict.fromkeys(of_batteries))
+        with kept_warnings(self.warnings):
+            run(list(self.analyses.values()), **options)
         return self
 
     @property
@@ -535,6 +541,8 @@ class Replicas:
         reasons = {f"{name}: {why}" for one in self.batteries for name, why in one.left_out.items()}
         if reasons:
             facts.append(("left out", "; ".join(sorted(reasons))))
+        if self.warnings:
+            facts.append(("warnings", "; ".join(self.warnings)))
         facts.append(
             (
                 "computed",

@@ -1,8 +1,8 @@
 """Interfaces of transformations, and what they share: selections, masses, references."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -468,18 +468,30 @@ def choose_atoms(
     """Select atoms of a group that does not update itself, for the argument `what`."""
     check_static(group, what)
     texts = [selection] if isinstance(selection, str) else selection
-    try:
-        atoms = group.atoms if texts is None else group.select_atoms(*texts)
-    except AttributeError as error:
-        # MDAnalysis raises this where a topology has no residue names, for example.
-        raise SelectionError(
-            f"{what}: {' and '.join(map(repr, texts or ()))} asks for what the topology does not "
-            f"tell ({error}): select otherwise, such as all, or take another topology"
-        ) from None
+    atoms = group.atoms if texts is None else select_atoms(group, texts, what)
     if len(atoms) < least:
         nothing = "the group holds no atoms" if texts is None else f"no atoms match {selection!r}"
         raise SelectionError(f"{what}: {nothing}")
     return atoms
+
+
+def select_atoms(group: Any, texts: list[str], what: str, *, updating: bool = False) -> Any:
+    """Select atoms by texts, for the argument `what`."""
+    with naming_lacks(what, *texts):
+        return group.select_atoms(*texts, updating=updating)
+
+
+@contextmanager
+def naming_lacks(what: str, *texts: str) -> Iterator[None]:
+    """Raise `SelectionError` for selections that ask for something that the topology lacks."""
+    try:
+        yield
+    except AttributeError as error:
+        # MDAnalysis raises this where a topology has no residue names, for example.
+        raise SelectionError(
+            f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
+            f"({error}): select otherwise, such as all, or take another topology"
+        ) from None
 
 
 def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
