@@ -380,6 +380,7 @@ def test_commands(file, adk_xtc, tmp_path, run):
     assert (status, out, err) == (0, f"{folder / 'index.html'}\n", "")
     # Projections are there for a free-energy surface.
     assert np.load(folder / "pca.npz")["projection"].shape == (20, 2)
+    assert '"pca.npz"' in (folder / "index.html").read_text(encoding="utf-8")
     status, out, err = run("run", folder / "battery.toml", *adk_xtc, "-o", folder)
     assert status == 2
     assert "exists" in err

@@ -316,6 +316,15 @@ class TestFigures:
         assert power.get_text() == "1e7"
         assert power.get_window_extent().x1 <= axes.get_legend().get_window_extent().x0 + 1
 
+    @pytest.mark.parametrize(("n", "size"), [(10, 4), (1000, 1)])
+    def test_points_are_seen(self, n, size):
+        columns = {"time (ps)": np.arange(float(n)), "a": np.arange(n)}
+        table = Table(columns, "time (ps)", {"a": "A"}, "A", no_mean=True)
+        axes = Results(table=table).plot(Figure().subplots())
+        [line] = axes.get_lines()
+        low, high = axes.get_xlim()
+        assert (line.get_markersize(), low < 0, high > n - 1) == (size, True, True)
+
     def test_a_single_frame_is_a_point(self):
         one = Table({"time (ps)": np.zeros(1), "n": np.array([5])}, "time (ps)", {"n": "n"}, "n")
         (line,) = Results(table=one).plot().lines

@@ -473,6 +473,8 @@ class Battery:
                 lines = [(key, kind_of(value)) for key, value in results.items()]
             title = f"{name}: {type(analysis).__name__}"
             figures, files = [] if figure is None else [figure], [saved[name]]
+            if results.table is not None and results.table.partial:
+                files.append(f"{name}.npz")
             for further, more in further_results(analysis).items():
                 with rc_context(STYLE):
                     figures.append(Figure(figsize=FURTHER_SIZE, layout="constrained"))

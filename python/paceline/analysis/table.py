@@ -24,6 +24,8 @@ MANY_POINTS, WINDOWS = 2000, 100
 #: Points from which on they are drawn as an image, also in figures of lines, and the most of a
 #: cloud: of more, some at equal distances.
 LARGE, MOST_POINTS = 20_000, 200_000
+#: Points of a cloud, at most, that are drawn large: few small ones are hardly seen.
+FEW_POINTS = 300
 #: Series of a figure, at most, whose means are in its legend.
 NAMED = 4
 #: Names along an abscissa that find room in their usual size.
@@ -249,7 +251,8 @@ def draw(table: Table, ax: Any) -> Any:
             name = f"{name}, {means[title].short}"
         if points:
             some = slice(None, None, -(-len(x) // MOST_POINTS))
-            ax.plot(x[some], values[some], ".", markersize=1, label=name, rasterized=is_large)
+            dot = {"markersize": 1 if len(x) > FEW_POINTS else 4, "rasterized": is_large}
+            ax.plot(x[some], values[some], ".", label=name, **dot)
         elif has_mean:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
             ax.plot(x, running_mean(values, width), color=line.get_color(), label=name)
@@ -258,7 +261,7 @@ def draw(table: Table, ax: Any) -> Any:
             ax.plot(x, values, "." if table.ticks or len(x) == 1 else "-", label=name)
     ax.set_xlabel(table.abscissa)
     ax.set_ylabel(table.y_label)
-    ax.margins(x=0.03 if table.points else 0)  # points at the border would be cut in half
+    ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
     # Times of many digits have room side by side.
     ax.locator_params(axis="x", nbins=6)
     if table.ticks:
@@ -274,7 +277,7 @@ def draw(table: Table, ax: Any) -> Any:
             ax,
             fontsize="small" if longest > LONG else None,
             ncols=2 if len(table.y) > NAMED else 1,
-            markerscale=5 if points else None,
+            markerscale=5 if points and len(x) > FEW_POINTS else None,
             title=f"running mean of {width} frames" if has_mean else None,
             alignment="left",
         )
