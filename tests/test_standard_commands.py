@@ -287,13 +287,17 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     assert (status, "found 0 from 300 to 400 ps" in err) == (2, True)
     files = [shutil.copy(path, tmp_path) for path in (GRO, TRR)]
     path = tmp_path / "velocities.npz"
+    spectrum = tmp_path / "spectrum.csv"
     given = ["--select", "protein", "-o", path, "--plot", tmp_path / "velocities.svg"]
-    status, out, err = run("velocity-autocorrelation", *files, *given)
+    status, out, err = run("velocity-autocorrelation", *files, *given, "--spectrum", spectrum)
     assert (status, out, "frames are 100 ps apart" in err) == (0, "", True)
     protein = paceline.Universe(*files).select_atoms("protein")
     series = VelocityAutocorrelation(protein).run().results
     for name in ("timeseries", "spectrum", "integral"):
         np.testing.assert_array_equal(np.load(path)[name], series[name])
+    table = pd.read_csv(spectrum, comment="#", float_precision="round_trip")
+    assert [*table] == ["frequency (THz)", "spectrum (Å²/ps)"]
+    np.testing.assert_array_equal(table.to_numpy().T, [series.frequencies, series.spectrum])
 
 
 def test_dipoles_and_currents(tmp_path, run):

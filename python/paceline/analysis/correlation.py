@@ -410,6 +410,20 @@ class VelocityAutocorrelation(AnalysisBase):
             spectrum=np.fft.rfft(even).real * dt,
         )
 
+    FURTHER_TABLES = ("spectrum",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Get the table of the spectrum.
+
+        Returns
+        -------
+        dict of str to Table
+            "spectrum", by frequencies.
+        """
+        found, x, title = self.results, "frequency (THz)", "spectrum (Å²/ps)"
+        columns = {x: found.frequencies, title: found.spectrum}
+        return {"spectrum": Table(columns, x, {title: "velocities"}, title)}
+
 
 class CurrentAutocorrelation(AnalysisBase):
     r"""Autocorrelation of the electric current of a group, and its ionic conductivity.

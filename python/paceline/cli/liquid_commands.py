@@ -268,9 +268,13 @@ COMMANDS = (
         "all",
         "autocorrelation of velocities, and its spectrum",
         "Autocorrelation of the velocities (Å²/ps²) of atoms against the time between frames, "
-        "and the diffusion coefficient (10⁻⁵ cm²/s) by the integral up to there; as .npz also the "
-        "spectrum (Å²/ps) against frequencies (THz). The trajectory must hold velocities.",
-        ('md.tpr md.trr --select "name OW" -o velocities.csv --plot velocities.png',),
+        "and the diffusion coefficient (10⁻⁵ cm²/s) by the integral up to there. The trajectory "
+        "must hold velocities.",
+        (
+            'md.tpr md.trr --select "name OW" -o velocities.csv --plot velocities.png '
+            "--spectrum spectrum.png",
+        ),
+        further={"spectrum": "write the spectrum (Å²/ps) against frequencies (THz)"},
     ),
     Command(
         "dipole-autocorrelation",
