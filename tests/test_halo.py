@@ -127,7 +127,7 @@ def test_frames_in_no_order_are_refused(universe):
             series.run(**options)
 
 
-@pytest.mark.parametrize("halo", [(1,), (-1, 0), (0.5, 1), (1, 2, 3)])
+@pytest.mark.parametrize("halo", [1, (1,), (-1, 0), (0.5, 1), (1, 2, 3)])
 def test_impossible_halos_are_refused(halo, universe):
     with pytest.raises(ValueError, match=r"halo must be (two numbers|at least 0|a whole)"):
         paceline.TimeSeries(smooth, universe.atoms, halo=halo)

@@ -266,6 +266,24 @@ class TestReduce:
             paceline.Reduce(lambda block: 1 / 0, self.add, universe.atoms).run()
 
 
+def test_a_merge_without_a_value_is_an_error(adk_xtc):
+    """Its result would be that of some of the frames."""
+    ca = paceline.Universe(*adk_xtc).select_atoms("name CA")
+
+    def summed(block):
+        return block.positions.sum(axis=0, dtype=float)
+
+    def add(left, right):
+        left += right
+
+    frames = 3 * list(range(98))
+    words = r"when blocks were merged: TypeError: merge returned None: it must return the merged"
+    for merged in (paceline.Reduce(summed, add, ca), paceline.Scan(summed, add, summed, ca)):
+        options = {"frames": frames} if isinstance(merged, paceline.Reduce) else {"block_frames": 4}
+        with pytest.raises(AnalysisError, match=words):
+            merged.run(**options)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u8", "?", "c16", "U3", "M8[s]"])
 def test_rows_keep_their_dtype(dtype, universe):
     series = paceline.TimeSeries(lambda block: np.zeros((len(block), 2), dtype), universe.atoms)

@@ -826,6 +826,22 @@ def test_wrap_by_molecules_needs_them():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (lambda ca: transform.fit(ca), r"a list of transformations, such as \[unwrap\(\)\]"),
+        (lambda ca: "unwrap", "a list of transformations"),
+        (lambda ca: [transform.fit], r"those of .* not fit: call it, as fit\(\)"),
+        (lambda ca: ["unwrap"], "those of paceline.transform, not 'unwrap'"),
+        (lambda ca: [transformations.unwrap(ca)], r"those of .*; add those of MDAnalysis to"),
+    ],
+)
+def test_what_is_no_transformation_is_refused(make, words, universe):
+    ca = universe.select_atoms("name CA")
+    with pytest.raises(TypeError, match=f"transforms must be {words}"):
+        RMSD(ca).run(transforms=make(ca))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
         (lambda: transform.wrap(compound="chains"), "'chains'"),
         (lambda: transform.fit("all", plane="zy"), "'zy'"),
         (lambda: transform.fit("all", weights="charge"), "'charge'"),

@@ -33,7 +33,7 @@ from paceline.schedule.result_arrays import limited
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import FramePass, ScanRun, TrajectoryRun, n_passes
 from paceline.schedule.worker import FrameCache
-from paceline.transform.base import Transform
+from paceline.transform.base import Transform, check_transforms
 from paceline.transform.molecules import warn_of_broken
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
@@ -154,6 +154,7 @@ def run(
     [(10, 3), (10, 3), (10, 3)]
     """
     one_of("on_error", on_error, "raise", "skip")
+    check_transforms(transforms)
     workers = make_backend(backend, n_workers)
     limit = parse_size(max_memory) if isinstance(max_memory, str) else max_memory
     if limit is not None and limit < 0:

@@ -236,7 +236,7 @@ class TimeSeries(_Series):
         verbose: bool = False,
     ):
         super().__init__(function, atomgroup, fields, block, verbose, label, unit)
-        if len(halo) != 2:
+        if np.shape(halo) != (2,):
             raise ValueError(f"halo must be two numbers of frames, 0 or more, not {halo!r}")
         before, after = (whole_number("halo", one, 0, unit="frames") for one in halo)
         self.halo = before, after

@@ -116,13 +116,20 @@ class WorkerAnalysis:
         if self.finds_states:
             return {**left, **right}
         with self.naming_errors():
-            return self.computation.merge(left, right)  # type: ignore[union-attr]
+            return self._merged(left, right)
 
     def merge_states(self, left: Any, right: Any) -> Any:
         """Merge two changes of state, or a state and the change after it; None is none."""
         if left is None or right is None:
             return right if left is None else left
-        return self.computation.merge(self.own_state(left), right)  # type: ignore[union-attr]
+        return self._merged(self.own_state(left), right)
+
+    def _merged(self, left: Any, right: Any) -> Any:
+        """Merge by the method; None, of one that returns nothing, would count as no frames."""
+        found = self.computation.merge(left, right)  # type: ignore[union-attr]
+        if found is None and not (left is None and right is None):
+            raise TypeError("merge returned None: it must return the merged result, also in place")
+        return found
 
     def own_state(self, state: Any) -> Any:
         """Copy a state, which others have too, where a method of the user's may change it."""

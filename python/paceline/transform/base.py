@@ -167,6 +167,23 @@ class Transform(Protocol):
         """Describe the call in one line, for the record that is saved with results."""
 
 
+def check_transforms(transforms: Any) -> None:
+    """Raise `TypeError` for what is no sequence of transformations."""
+    if isinstance(transforms, str) or not isinstance(transforms, Sequence):
+        raise TypeError("transforms must be a list of transformations, such as [unwrap()]")
+    for one in transforms:
+        if hasattr(one, "atoms") and hasattr(one, "prepare"):
+            continue
+        name = getattr(one, "__qualname__", repr(one))
+        module = getattr(one, "__module__", "")
+        advice = ""
+        if module.startswith("paceline.transform"):
+            advice = f": call it, as {name}()"
+        elif module.startswith("MDAnalysis."):
+            advice = "; add those of MDAnalysis to the trajectory (add_transformations)"
+        raise TypeError(f"transforms must be those of paceline.transform, not {name}{advice}")
+
+
 def prepare_transforms(
     transforms: Sequence[Transform], wanted: np.ndarray, universe: Any
 ) -> tuple[np.ndarray, list[WorkerTransform]]:
