@@ -723,7 +723,7 @@ def test_swapped_files_are_known_by_their_content(adk, tmp_path, run):
         (["gyrate"], "no command 'gyrate', which GROMACS has: here it is gyration"),
         (["distance-matrix"], "no command 'distance-matrix': did you mean rmsd-matrix?"),
         (["contact-map", "--cutoff", "5nm"], "--cutoff: expected a number of Å, found '5nm' ("),
-        (["msd", "--fit-range", "1ns", "2"], "--fit-range: expected a number, found '1ns' ("),
+        (["msd", "--fit-range", "1", "2nm"], "--fit-range: expected a time such as 100 (ps) or "),
         (["rdf", "--nbins", "1.5"], "--nbins: expected a whole number, found '1.5' ("),
         (["rdf", "--nbins", "0"], "--nbins: expected at least 1, found 0 ("),
         (["rmsd", "a.psf", "a.dcd", "--json"], "no option --json (paceline rmsd --help explains)"),

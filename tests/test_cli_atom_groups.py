@@ -185,6 +185,7 @@ def test_a_reference_has_the_same_groups(index_file, run, adk, tmp_path):
         ("protein", "say 'group protein' or '(protein)'"),
         ("Empty", "no atoms match"),
         ("nam CA", "Unknown selection token"),
+        ("OD1", "'OD1' is neither a selection nor a group; did you mean 'name OD1'? groups of"),
     ],
 )
 def test_unknown_groups_are_answered_with_those_that_there_are(text, words, index_file, run, adk):

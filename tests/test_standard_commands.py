@@ -274,7 +274,7 @@ def test_a_diffusion_map_and_its_eigenvalues(adk_xtc, damaged, tmp_path, run):
 
 def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     table = tmp_path / "msd.csv"
-    options = ["--select", "name CA", "--fit-range", 5, 20, "--msd-type", "xy", "-o", table]
+    options = ["--select", "name CA", "--fit-range", 5, "0.02ns", "--msd-type", "xy", "-o", table]
     assert run("msd", *adk_xtc, *options) == (0, "", "")
     msd = EinsteinMSD(paceline.Universe(*adk_xtc), "name CA", "xy").run()
     wanted = msd.diffusion_coefficient(5, 20)

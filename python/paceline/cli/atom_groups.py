@@ -275,6 +275,8 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
     def _unknown(self, name: str, what: str) -> SelectionError:
         """Make the error about a name, with those that there are."""
         near = difflib.get_close_matches(name, [known for known, _ in self.groups()], 1)
+        if name in getattr(self.atoms, "names", ()):
+            near = [f"'name {name}'"]
         hint = f"; did you mean {near[0]}?" if near else ";"
         of = f" of {self._index.path}" if self._index is not None else ""
         return SelectionError(f"{name!r} {what}{hint} groups{of}: {self._listed()}")

@@ -14,6 +14,7 @@ from paceline.cli.analysis_commands import (
     count,
     number,
 )
+from paceline.cli.options import lag
 from paceline.errors import UnsupportedError
 
 
@@ -255,10 +256,11 @@ COMMANDS = (
             ),
             "fit_range": {
                 "nargs": 2,
-                "type": float,
+                "type": lag,
                 "default": (None, None),
                 "metavar": ("FIRST", "LAST"),
-                "help": "times between frames of the fit, ps [10 and 50 %% of the longest]",
+                "help": "times between frames of the fit: ps, or with a unit [10 and 50 %% of the "
+                "longest]",
             },
         },
         make=_msd,

@@ -151,6 +151,17 @@ def interval(text: str) -> float:
     return value
 
 
+def lag(text: str) -> float:
+    """Read a time between frames, ps, which may be 0.
+
+    Examples
+    --------
+    >>> lag("0"), lag("2.5ns")
+    (0.0, 2500.0)
+    """
+    return picoseconds(text)[1]
+
+
 def bound(text: str) -> tuple[str, float]:
     """Read a frame number, or a time with its unit.
 
