@@ -421,6 +421,7 @@ def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
                 together = sum(h[:, t : t + lag + 1].prod(axis=1).sum() for t in origins)
             assert found.correlation[lag] == together / h[:, : 40 - lag].sum()
         np.testing.assert_allclose(found.tau, 2.0 * np.arange(40))
+        np.testing.assert_allclose(found.lifetime, np.trapezoid(found.correlation, found.tau))
         assert list(found.to_dataframe()) == ["lag time (ps)", "correlation"]
     every_second = Blinking(tmp_path, patterns).run(step=2).time_correlation(tau_max=3)
     assert every_second.tau.tolist() == [0, 4, 8, 12]

@@ -138,11 +138,9 @@ class SelectedAtoms(AnalysisBase):
             An unknown function, a lag without frames, or no atoms.
         """
         what = "residues" if residues else "atoms"
-        found = presence_correlation(
-            self, self._members(residues), self.results.offsets, what, function, tau_max
-        )
-        means = (found.correlation[1:] + found.correlation[:-1]) / 2
-        found["residence_time"] = float(np.sum(means * np.diff(found.tau)))
+        members, offsets = self._members(residues), self.results.offsets
+        found = presence_correlation(self, members, offsets, what, function, tau_max)
+        found["residence_time"] = integral_of(found)
         return found
 
     def stays(self, gap: int = 0, *, residues: bool = False) -> np.ndarray:
@@ -307,11 +305,18 @@ def presence_table(
     """Tabulate both functions of `presence_correlation`, up to a lag or the longest there is."""
     tau_max = min(tau_max, analysis.n_frames - 1)
     columns: dict[str, np.ndarray] = {}
+    titles: dict[str, str] = {}
     for function in FUNCTIONS:
         found = presence_correlation(analysis, keys, offsets, what, function, tau_max)
         columns |= {"lag time (ps)": found.tau, function: found.correlation}
-    titles = {function: function for function in FUNCTIONS}
+        titles[function] = f"{function}, integral {integral_of(found):.4g} ps"
     return Table(columns, "lag time (ps)", titles, f"correlation of {what}")
+
+
+def integral_of(correlation: Results) -> float:
+    """Integrate a correlation by trapezoids up to its largest lag, ps."""
+    values = correlation.correlation
+    return float(np.sum((values[1:] + values[:-1]) / 2 * np.diff(correlation.tau)))
 
 
 def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:

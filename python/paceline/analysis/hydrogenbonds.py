@@ -12,6 +12,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
 from paceline.analysis.groups import (
     check_presence,
+    integral_of,
     mean_survival,
     presence_correlation,
     presence_table,
@@ -673,7 +674,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         Returns
         -------
         Results
-            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,).
+            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,); and
+            `lifetime`, float, ps: the integral up to the largest lag, too short unless the
+            correlation has decayed there.
 
         Raises
         ------
@@ -683,9 +686,10 @@ class HydrogenBondAnalysis(AnalysisBase):
             An unknown function, a lag without frames, or no bonds.
         """
         self._check_correlation()
-        return presence_correlation(
-            self, self._ends(), self.results.offsets, "hydrogen bonds", function, tau_max
-        )
+        ends, offsets = self._ends(), self.results.offsets
+        found = presence_correlation(self, ends, offsets, "hydrogen bonds", function, tau_max)
+        found["lifetime"] = integral_of(found)
+        return found
 
     def _check_correlation(self) -> None:
         """Raise errors where frames make no series in time."""
