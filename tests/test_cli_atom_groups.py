@@ -185,6 +185,7 @@ def test_a_reference_has_the_same_groups(index_file, run, adk, tmp_path):
         ("protein", "say 'group protein' or '(protein)'"),
         ("Empty", "no atoms match"),
         ("nam CA", "Unknown selection token"),
+        ("Core and name CA", "token: 'Core'; the group of this name is 'group Core'"),
         ("OD1", "'OD1' is neither a selection nor a group; did you mean 'name OD1'? groups of"),
     ],
 )

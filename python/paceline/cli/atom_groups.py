@@ -171,6 +171,8 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
                 if len(text.split()) == 1:
                     raise self._unknown(text, "is neither a selection nor a group") from None
             why = f"{error}".replace("Unknown selection token: 'None'", "it ends too early")
+            if (word := why.partition("token: ")[2].strip("'")) in dict(self.groups()):
+                why += f"; the group of this name is 'group {word}'"
             given = ", ".join(map(repr, selections))
             raise SelectionError(f"{given} is no selection: {why}") from None
 
