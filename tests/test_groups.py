@@ -18,6 +18,7 @@ from MDAnalysis.transformations import unwrap
 from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
+from paceline.analysis import groups
 from paceline.analysis.battery import ATOMS
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.groups import SelectedAtoms
@@ -788,3 +789,16 @@ def test_every_analysis_finds_the_atoms_or_refuses_as_the_manual_says(wet, tmp_p
     rows = re.findall(r"^\| (find|refuse)[^|]*\|([^|]*)\|", section, re.MULTILINE)
     told = {name: does for does, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert told == done
+
+
+@pytest.mark.parametrize("tau_max", [0, 1, 30, 59])
+@pytest.mark.parametrize("at_a_time", [1, 1000])
+def test_returns_are_counted_alike_by_pairs_and_by_transforms(tau_max, at_a_time, monkeypatch):
+    random = np.random.default_rng(23)
+    there = random.random((40, 60)) < np.linspace(0, 1, 40)[:, np.newaxis]
+    numbers, rows = np.nonzero(there)
+    monkeypatch.setattr(groups, "TRANSFORMED", at_a_time)
+    wanted = [np.sum(there[:, : 60 - lag] & there[:, lag:]) for lag in range(tau_max + 1)]
+    for pairs in (0, 0.1, np.inf):
+        monkeypatch.setattr(groups, "PAIRS_AS_TRANSFORM", pairs)
+        assert groups._returns(120 * numbers + rows, 60, tau_max).tolist() == wanted

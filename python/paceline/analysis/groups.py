@@ -20,6 +20,10 @@ STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), (
 
 #: Correlations in time of what is in some frames and not in others.
 FUNCTIONS = ("intermittent", "continuous")
+#: Pairs of times that are counted in the time of a transform of n points, in parts of n log2(n).
+PAIRS_AS_TRANSFORM = 0.1
+#: Points that are transformed at a time.
+TRANSFORMED = 2**21
 
 
 class SelectedAtoms(AnalysisBase):
@@ -286,12 +290,14 @@ def presence_correlation(
     numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
     rows = np.repeat(np.arange(n_frames), np.diff(offsets))
     times = sorted_unique(2 * n_frames * numbers + rows)
-    together = _survivors if function == "continuous" else _returns
     present = np.bincount(times % (2 * n_frames), minlength=n_frames)
     origins = np.cumsum(present)[::-1][: tau_max + 1]
     if origins[-1] == 0:
         raise ValueError(f"there are no {what} to correlate")
-    values = together(times, tau_max) / origins
+    if function == "continuous":
+        values = _survivors(times, tau_max) / origins
+    else:
+        values = _returns(times, n_frames, tau_max) / origins
     tau = check_times(analysis)[0][: tau_max + 1]
     columns = {"lag time (ps)": tau, "correlation": values}
     label = f"{function} correlation of {what}"
@@ -331,16 +337,42 @@ def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:
     return sums[-1] - sums[first] - lags * (len(lengths) - first)
 
 
-def _returns(times: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count origins for which a one is there again after each lag: `times` of all, in order."""
-    counts = np.zeros(tau_max + 1, np.int64)
-    counts[0] = len(times)
+def _returns(times: np.ndarray, n_frames: int, tau_max: int) -> np.ndarray:
+    """Count origins for which a one is there again after each lag: `times` of all, in order.
+
+    By pairs of times; where something is there often, by Fourier transforms, whose sums are whole
+    numbers, too, but for rounding that is far below a half.
+    """
+    numbers = times // (2 * n_frames)
+    size = 1 << (n_frames + tau_max).bit_length()
+    pairs = np.bincount(numbers).astype(float) ** 2 * (tau_max / n_frames)
+    often = pairs > PAIRS_AS_TRANSFORM * size * np.log2(size)
+    is_often = often[numbers]
+    counts = _returns_by_transforms(times[is_often], n_frames, tau_max, size)
+    times = times[~is_often]
+    counts[0] += len(times)
     for k in range(1, min(tau_max, len(times) - 1) + 1):
         lags = times[k:] - times[:-k]
         near = lags[lags <= tau_max]
         if len(near) == 0:
             break
         counts += np.bincount(near, minlength=tau_max + 1)
+    return counts
+
+
+def _returns_by_transforms(times: np.ndarray, n_frames: int, tau_max: int, size: int) -> np.ndarray:
+    """Count the same by Fourier transforms of `size` points, of some at a time."""
+    counts = np.zeros(tau_max + 1, np.int64)
+    firsts = np.flatnonzero(np.diff(times // (2 * n_frames), prepend=-1))
+    some = max(1, TRANSFORMED // size)
+    for first in range(0, len(firsts), some):
+        part = firsts[first : first + some]
+        end = firsts[first + some] if first + some < len(firsts) else len(times)
+        rows = np.repeat(np.arange(len(part)), np.diff(part, append=end))
+        there = np.zeros((len(part), size))
+        there[rows, times[part[0] : end] % (2 * n_frames)] = 1
+        power = (np.abs(np.fft.rfft(there)) ** 2).sum(axis=0)
+        counts += np.rint(np.fft.irfft(power, size)[: tau_max + 1]).astype(np.int64)
     return counts
 
 
