@@ -9,6 +9,7 @@ from helpers import virtual_sites
 from MDAnalysis.lib.distances import capped_distance, distance_array, self_capped_distance
 
 import paceline
+from paceline.analysis import neighbors
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
@@ -49,7 +50,9 @@ def test_neighbors_are_those_of_mdanalysis(group, cutoff, adk_in_water):
         assert len(wanted) == len(of_frame) > 0
 
 
-def test_neighbors_by_type_and_by_residue(universe, theirs):
+@pytest.mark.parametrize("counted", [1, 30, 2**20])  # pairs at a time
+def test_neighbors_by_type_and_by_residue(counted, universe, theirs, monkeypatch):
+    monkeypatch.setattr(neighbors, "COUNTED", counted)
     acidic = universe.select_atoms("resname ASP GLU and name OE* OD*")
     basic = universe.select_atoms("resname ARG LYS and name NH* NZ")
     one = NeighborList(acidic, basic, cutoff=4.0).run(step=10)

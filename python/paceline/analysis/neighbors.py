@@ -16,6 +16,9 @@ from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, r
 from paceline.block import Block, check_refused
 from paceline.transform.molecules import PAIR
 
+#: Pairs that are counted at a time, at most, if they are of several frames.
+COUNTED = 2**20
+
 
 class _NearAtoms(GroupsAnalysis):
     """Atoms of one or two groups that are within a cutoff of each other."""
@@ -189,19 +192,32 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return {"frequent": fractions_of_frames("residues", labels, columns, counts, n_frames)}
 
     def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Count pairs of numbers of the atoms; each once a frame, with `per_frame`."""
+        """Count pairs of numbers of the atoms; each once a frame, with `per_frame`.
+
+        Some frames at a time, since the keys of all pairs would take several times their memory.
+        """
         pairs, offsets = self.results.pairs, self.results.offsets
-        ends = np.column_stack([numbers[pairs["first"]], numbers[pairs["second"]]]).astype(np.int64)
-        if len(self._groups) == 1:
-            ends.sort(axis=1)
         n = int(numbers.max()) + 1
-        keys = ends[:, 0] * n + ends[:, 1]
-        if per_frame:
-            rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            known, keys = np.unique(keys, return_inverse=True)
-            once = sorted_unique(keys.reshape(-1) * len(offsets) + rows)
-            keys = known[once // len(offsets)]
-        keys, counts = np.unique(keys, return_counts=True)
+        keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
+        begin = 0
+        while begin < len(offsets) - 1:
+            end = int(np.searchsorted(offsets, offsets[begin] + COUNTED, side="right")) - 1
+            end = max(begin + 1, end)
+            some = pairs[offsets[begin] : offsets[end]]
+            ends = np.column_stack([numbers[some["first"]], numbers[some["second"]]])
+            if len(self._groups) == 1:
+                ends.sort(axis=1)
+            found = ends[:, 0].astype(np.int64) * n + ends[:, 1]
+            if per_frame:
+                rows = np.repeat(np.arange(end - begin), np.diff(offsets[begin : end + 1]))
+                known, places = np.unique(found, return_inverse=True)
+                once = sorted_unique(places.reshape(-1) * (end - begin) + rows)
+                found = known[once // (end - begin)]
+            found, times = np.unique(found, return_counts=True)
+            keys, places = np.unique(np.concatenate([keys, found]), return_inverse=True)
+            total = np.zeros(len(keys), np.int64)
+            np.add.at(total, places.reshape(-1), np.concatenate([counts, times]))
+            counts, begin = total, end
         return np.column_stack(np.divmod(keys, n)), counts
 
 
