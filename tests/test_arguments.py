@@ -40,6 +40,7 @@ def test_numbers_with_a_whole_value_are_integers(value):
         (lambda ca: CoordinationNumbers(ca, cutoff=0.35), "cutoff"),
         (lambda ca: ContactMap(ca, cutoff=0.35), "cutoff"),
         (lambda ca: SASA(ca, probe_radius=0.35), "probe_radius"),
+        (lambda ca: Clustering(ca, cutoff=0.35), "cutoff"),
     ],
 )
 def test_lengths_that_may_be_in_nm_are_told_of(make, keyword, universe):

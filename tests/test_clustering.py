@@ -362,7 +362,7 @@ def test_no_room_is_said_before_the_work(ca, monkeypatch):
         ({"cutoff": 1, "select": "name XX"}, SelectionError, "no atoms"),
         ({"method": "dbscan"}, ValueError, "'gromos', 'leader' or 'k-medoids'"),
         ({}, ValueError, "gromos needs cutoff="),
-        ({"cutoff": 0.0}, ValueError, "above 0, not 0.0"),
+        ({"cutoff": 0.0}, ValueError, "above 0, in Å, not 0.0"),
         ({"cutoff": np.nan}, ValueError, "not nan"),
         ({"cutoff": 1.0, "n_clusters": 2}, ValueError, "not n_clusters="),
         ({"method": "k-medoids"}, ValueError, "needs n_clusters"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.arguments import one_of, whole_number
+from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
@@ -235,9 +235,9 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
     """Raise where a method is unknown, or lacks what it needs."""
     one_of("method", method, *BY_CUTOFF, *BY_NUMBER)
     if method in BY_CUTOFF:
-        if cutoff is None or not 0 < cutoff < np.inf:
-            found = "and none is given" if cutoff is None else f"not {cutoff}"
-            raise ValueError(f"{method} needs cutoff=, an RMSD in Å above 0, {found}")
+        if cutoff is None:
+            raise ValueError(f"{method} needs cutoff=, an RMSD in Å above 0, and none is given")
+        length("cutoff", cutoff, 0.5)
         if n_clusters is not None:
             raise ValueError(f"{method} takes cutoff=, and not n_clusters=, as k-medoids")
     elif cutoff is not None:
