@@ -346,7 +346,7 @@ ROWS = [
         ),
         (*range(MIDDLE), None, *range(MIDDLE + 2, 10)),
         {MIDDLE: Fault(0, "the magic number of XTC", "0")},
-        r"1 of 9 frames is damaged: frame 5 .*; frame 5 has the bytes of 2: if it was as many",
+        r"1 of 9 frames is damaged: frame 5 .*; frame 5 is as long as 2 frames: if it was so many",
     ),
     Row(
         "magic of the last frame",

@@ -83,7 +83,7 @@ fn several_in_one(frames: &[u64], borders: &[u64]) -> Option<String> {
         .map(|frame| (frame, (size(frame) + longest / 2) / longest.max(1)))
         .find(|&(_, about)| about > 1)?;
     Some(format!(
-        "; frame {frame} has the bytes of {about}: if it was as many, later frames have numbers that \
-         are too low, and their own times"
+        "; frame {frame} is as long as {about} frames: if it was so many, later ones are numbered too \
+         low, and their times are right"
     ))
 }
