@@ -501,7 +501,8 @@ def test_damaged_frames_that_count_as_one_are_named(adk_xtc, tmp_path):
     for frame in (10, 11):
         content[offsets[frame] : offsets[frame] + 4] = bytes(4)
     path.write_bytes(content)
-    with pytest.warns(PacelineWarning, match="1 of 97 frames is damaged: .* 10 is as long as 2 frames"):
+    message = "1 of 97 frames is damaged: .* 10 is as long as 2 frames"
+    with pytest.warns(PacelineWarning, match=message):
         ca = paceline.Universe(adk_xtc.topology, path).select_atoms("name CA")
     advice = r"frame 11 is .* count as one: .* stop=10 \(--end 10\), .* start=11 \(--begin 11\)"
     with pytest.raises(UnsupportedError, match=advice):
