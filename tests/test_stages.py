@@ -1,8 +1,10 @@
 """Analyses that pass over the frames several times, each time with what they found before."""
 
+import threading
+
 import numpy as np
 import pytest
-from helpers.stages import Deviation, Spread
+from helpers.stages import Deviation, Spread, Total
 from MDAnalysis.transformations import NoJump
 from MDAnalysisTests import datafiles
 
@@ -144,6 +146,36 @@ def test_an_error_between_stages(atoms):
 
     with pytest.raises(ZeroDivisionError, match="no stage follows"):
         Failing(atoms).run()
+    assert FrameCache._of_runs == {}
+
+
+def test_a_thread_that_comes_late_keeps_no_frames(atoms, monkeypatch):
+    begun, ended = threading.Event(), threading.Event()
+    open_job = Worker._open_job
+
+    def late(self, number):
+        if threading.current_thread().name == "paceline-1":
+            begun.set()
+            assert ended.wait(60)
+        else:
+            assert begun.wait(60)
+        open_job(self, number)
+
+    class Failing(Spread):
+        def prepare(self):
+            return FailingTotal()
+
+    class FailingTotal(Total):
+        def compute(self, block):
+            raise ZeroDivisionError("no block is computed")
+
+    monkeypatch.setattr(Worker, "_open_job", late)
+    monkeypatch.setattr("paceline.backends.threads.GRACE", 0.1)
+    with pytest.raises(AnalysisError, match="no block is computed"):
+        Failing(atoms).run(backend="threads", n_workers=2, block_frames=16)
+    (thread,) = (one for one in threading.enumerate() if one.name == "paceline-1")
+    ended.set()
+    thread.join(60)
     assert FrameCache._of_runs == {}
 
 

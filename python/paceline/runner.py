@@ -238,7 +238,11 @@ def _run(
     """Run analyses from this process; `choose` selects the frames of each trajectory."""
     begun = time.monotonic_ns()
     planned = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
-    keys = [uuid.uuid4().hex for _ in planned] if getattr(workers, "keeps_frames", False) else []
+    caches = (
+        [FrameCaching(uuid.uuid4().hex, memory) for _ in planned]
+        if getattr(workers, "keeps_frames", False)
+        else []
+    )
     for number, one in enumerate(planned):
         one.prepare(
             choose(one),
@@ -253,7 +257,7 @@ def _run(
                 and getattr(workers, "hands_on", False)
                 and workers.n_workers <= MOST_IN_RELAY
             ),
-            caching=FrameCaching(keys[number], memory) if keys else None,
+            caching=caches[number] if caches else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
     for one in planned:
@@ -265,7 +269,8 @@ def _run(
     stages: list[list[FramePass | PartsRun]] = []
     n_frames = sum(each.n_frames_here for each in runs)
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
-        receivers.callback(FrameCache.drop, keys)
+        FrameCache.open(caches)
+        receivers.callback(FrameCache.drop, [one.key for one in caches])
         for one in planned:
             receivers.callback(one.close)
         stage: list[FramePass | PartsRun] = [*runs]

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -77,11 +77,18 @@ class FrameCache:
         self._n_bytes = 0
 
     @classmethod
-    def of(cls, caching: FrameCaching) -> "FrameCache":
-        """Get the cache of a run in this process."""
+    def open(cls, runs: Iterable[FrameCaching]) -> None:
+        """Open the caches of runs in this process, where they are not open yet."""
         with cls._lock:
-            cache = cls._of_runs.setdefault(caching.key, cls(caching))
-        if caching.last:
+            for caching in runs:
+                cls._of_runs.setdefault(caching.key, cls(caching))
+
+    @classmethod
+    def of(cls, caching: FrameCaching) -> "FrameCache | None":
+        """Get the cache of a run; None if the run has ended, where a thread comes late."""
+        with cls._lock:
+            cache = cls._of_runs.get(caching.key)
+        if cache is not None and caching.last:
             cache._is_last = True
         return cache
 

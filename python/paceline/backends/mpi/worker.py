@@ -316,6 +316,7 @@ def _work_in_run(comm: Comm, request: RunRequest) -> None:
     jobs, error = _open(data)
     caches = [job.caching for job in jobs if isinstance(job, Job) and job.caching]
     FrameCache.drop_others({one.key for one in caches})
+    FrameCache.open(caches)
     n_blocks = request.n_blocks if jobs else ()
     worker = RankWorker(jobs, n_blocks, request.n_threads if jobs else 0, offset)
     if error is not None:
