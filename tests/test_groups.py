@@ -26,6 +26,7 @@ from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.updating import follow
+from paceline.cli import liquid_commands, structure_commands
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 CELLS = {
@@ -784,11 +785,20 @@ def what_they_do(universe):
 def test_every_analysis_finds_the_atoms_or_refuses_as_the_manual_says(wet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # AlignTraj writes a file
     done = what_they_do(wet[1])
-    manual = (Path(__file__).parents[1] / "docs" / "analysing.md").read_text()
-    section = manual.split("## Groups that change")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (find|refuse)[^|]*\|([^|]*)\|", section, re.MULTILINE)
+    manual = (Path(__file__).parents[1] / "docs" / "changing-groups.md").read_text()
+    rows = re.findall(r"^\| (find|refuse)[^|]*\|([^|]*)\|", manual, re.MULTILINE)
     told = {name: does for does, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert told == done
+
+
+def test_the_table_of_the_manual_has_every_analysis_and_its_command():
+    page = (Path(__file__).parents[1] / "docs" / "analysing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|[^|]*\|([^|]*)\|([^|]*)\|$", page, re.MULTILINE)
+    classes = {name for cell, _ in rows for name in re.findall(r"`(?:\w+\.)*(\w+)`", cell)}
+    commands = {name for _, cell in rows for name in re.findall(r"`([^`]+)`", cell)}
+    assert set(analyses()) <= classes
+    found = {command.name for command in (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)}
+    assert found <= commands
 
 
 @pytest.mark.parametrize("tau_max", [0, 1, 30, 59])
