@@ -268,6 +268,12 @@ def test_acceptors_of_oplss_force_fields(recwarn):
             r"\[rmds\]: there is no analysis 'rmds'; expected .*rmsd",
         ),
         ("[a]\nanalysis = 3", UnsupportedError, "there is no analysis 3"),
+        (
+            "[diffusionmap]\nselect = 'name CA'",
+            UnsupportedError,
+            r"\[diffusionmap\]: 'diffusionmap' is computed from the results of other .*: use "
+            "'paceline diffusionmap'",
+        ),
         ("[a]\nanalysis = 'rms.Table'", UnsupportedError, "there is no analysis"),
         ("[a]\nanalysis = 'os.system'", UnsupportedError, "there is no analysis"),
         ("[rmsd]\nselect_='name CA'", UnsupportedError, "RMSD has no parameter select_; it has "),

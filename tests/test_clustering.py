@@ -338,6 +338,19 @@ def test_table_and_figure(damaged):
     assert one.results.provenance["method"] == "gromos"
 
 
+def test_table_of_sizes(damaged):
+    one = Clustering(paceline.Universe(*damaged[0]), "name CA", cutoff=1.5).run(on_error="skip")
+    table = one.further_tables()["sizes"]
+    n_known = 98 - len(damaged[1])
+    np.testing.assert_array_equal(table.columns["frames"], one.results.sizes)
+    np.testing.assert_allclose(table.columns["fraction of frames"] * n_known, one.results.sizes)
+    centers = table.columns["center (frame)"]
+    np.testing.assert_array_equal(centers, one.results.center_frames)
+    times = [one.atoms.universe.trajectory[frame].time for frame in centers]
+    np.testing.assert_allclose(table.columns["center (ps)"], times)
+    assert table.columns["cluster"].tolist() == [str(k) for k in range(len(centers))]
+
+
 def test_large_ones_are_in_a_file(ca, monkeypatch):
     wanted = found(ca, cutoff=1.5), found(ca, method="k-medoids", n_clusters=3)
     monkeypatch.setattr(parts, "IN_MEMORY", 0)

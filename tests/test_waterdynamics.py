@@ -104,16 +104,29 @@ def test_windows_far_apart_read_no_frames_between_them(files):
     assert ours.frames.tolist() == [0, 1, 2, 3, 14, 15, 16, 17, 18, 29, 30, 31, 32, 33]
 
 
+def test_the_longest_lag_is_that_of_a_short_run(files):
+    ours = SurvivalProbability(paceline.Universe(*files), TEXT)
+    paceline.run(ours, stop=10)
+    assert ours.tau_timeseries == list(range(10))
+    assert ours.parameters()["tau_max"] == 9
+    assert ours.run(9, stop=10).sp_timeseries == ours.run(stop=10, tau_max=9).sp_timeseries
+    again = SurvivalProbability(paceline.Universe(*files), TEXT).run(stop=10, step=3)
+    assert again.tau_timeseries == list(range(10))
+    assert len(again.run().tau_timeseries) == 21
+
+
 def test_what_makes_no_survival_is_refused(files):
     universe = paceline.Universe(*files)
     with pytest.raises(ValueError, match="tau_max=20 is more than the 10 frames of the run"):
-        SurvivalProbability(universe, TEXT).run(stop=10)
+        SurvivalProbability(universe, TEXT).run(20, stop=10)
     with pytest.raises(ValueError, match="window_step must be at least 1, not 0"):
         SurvivalProbability(universe, TEXT).run(step=0)
     with pytest.raises(UnsupportedError, match="equidistant"):
         paceline.run(SurvivalProbability(universe, TEXT, tau_max=2), frames=[0, 1, 2, 5])
     with pytest.raises(ValueError, match="tau_max=20 is more than the 10 frames of the run"):
-        paceline.run(SurvivalProbability(universe, TEXT), stop=10)
+        paceline.run(SurvivalProbability(universe, TEXT, tau_max=20), stop=10)
+    with pytest.raises(ValueError, match="tau_max=20 is more than the 1 frame of the run"):
+        SurvivalProbability(universe, TEXT).run(stop=1)
     with pytest.warns(UserWarning, match="in no frame are there atoms of 'prop x > 1e6'"):
         empty = SurvivalProbability(universe, "prop x > 1e6").run(3)
     assert np.isnan(empty.sp_timeseries[1:]).all()

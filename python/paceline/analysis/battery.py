@@ -62,6 +62,11 @@ NAMES = {
     "survival": "waterdynamics.SurvivalProbability",
     "velocity-autocorrelation": "correlation.VelocityAutocorrelation",
 }
+#: What is computed from the results of analyses, by its command and its name in Python.
+FROM_RESULTS = {
+    "diffusionmap": "diffusionmap.DiffusionMap",
+    "surface": "free_energy.free_energy_surface",
+}
 #: Tables of all series of groups: of each replica, of each group, and of groups beside the first.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
 #: Parameters that take atoms, in a file as a selection.
@@ -621,6 +626,12 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
 
 def class_of(analysis: Any, where: str = "") -> Any:
     """Find a class by a short name, or by module and class; `where` begins an error's message."""
+    for command, name in FROM_RESULTS.items():
+        if analysis in (command, name):
+            raise UnsupportedError(
+                f"{where}{analysis!r} is computed from the results of other analyses, and cannot "
+                f"be among them: use 'paceline {command}'"
+            )
     path = NAMES.get(analysis, analysis) if isinstance(analysis, str) else ""
     module, _, words = path.rpartition(".")
     try:

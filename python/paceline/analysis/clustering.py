@@ -14,7 +14,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results, write_structures
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
 from paceline.schedule.parts import allocate_results
@@ -190,6 +190,25 @@ class Clustering(AnalysisBase):
             frames=self.frames,
             times=self.times,
         )
+
+    FURTHER_TABLES = ("sizes",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tabulate the size of each cluster, and the frame at its center.
+
+        Returns
+        -------
+        dict of str to Table
+            "sizes", a row for each cluster, the largest first.
+        """
+        results = self.results
+        columns = {
+            "center (frame)": results.center_frames,
+            "center (ps)": results.times[results.centers],
+        }
+        names = [str(number) for number in range(len(results.sizes))]
+        n_frames = int(results.sizes.sum())
+        return {"sizes": fractions_of_frames("cluster", names, columns, results.sizes, n_frames)}
 
     def _check_number(self, n_frames: int) -> None:
         if self.n_clusters is not None and self.n_clusters > n_frames:

@@ -300,6 +300,7 @@ def _draw_bars(table: Table, ax: Any) -> Any:
     ax.set_yticks(places, names, fontsize="x-small")
     ax.invert_yaxis()
     ax.margins(y=0.02)
+    ax.set_ylabel(table.x)
     ax.set_xlabel(table.y_label)
     ax.spines[["top", "right"]].set_visible(False)
     return ax

@@ -14,6 +14,9 @@ from paceline.analysis.table import Table
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 
+#: Largest lag, frames, if no other is given.
+LONGEST_LAG = 20
+
 
 class SurvivalProbability(SelectedAtoms):
     r"""Probability that a particle stays in a region for some time.
@@ -31,8 +34,9 @@ class SurvivalProbability(SelectedAtoms):
         The system.
     select : str
         Selection of the region, such as "name OW and around 3.5 protein".
-    tau_max : int
-        Largest lag, frames. This and the following are for `paceline.run`; `run` has them, too.
+    tau_max : int, optional
+        Largest lag, frames; by default 20, or as many as a shorter run has. This and the following
+        are for `paceline.run`; `run` has them, too.
     window_step : int
         From one origin to the next, frames of the run.
     residues : bool
@@ -78,7 +82,7 @@ class SurvivalProbability(SelectedAtoms):
         select: str,
         verbose: bool = False,
         *,
-        tau_max: int = 20,
+        tau_max: int | None = None,
         window_step: int = 1,
         residues: bool = False,
         intermittency: int = 0,
@@ -89,12 +93,14 @@ class SurvivalProbability(SelectedAtoms):
         self.residues, self.intermittency = residues, intermittency
         #: First origin, end, and step, where `run` has chosen the frames.
         self._windows: range | None = None
+        #: Largest lag of the present run, frames.
+        self._longest = tau_max or LONGEST_LAG
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
         return {
             "select": self.selection,
-            "tau_max": self.tau_max,
+            "tau_max": self._longest,
             "window_step": self.window_step,
             "residues": self.residues,
             "intermittency": self.intermittency,
@@ -154,12 +160,12 @@ class SurvivalProbability(SelectedAtoms):
             return super().run(start, stop, verbose=verbose, **options)
         n_frames = self.universe.trajectory.n_frames
         first, end, _ = slice_of(start, stop, None).indices(n_frames)
-        self._check_lags(max(0, end - first))
+        longest = self._choose_longest(max(0, end - first))
         self._windows = range(first, end, self.window_step)
         needed = np.zeros(end - first, bool)
         for origin in range(0, end - first, self.window_step):
             before = max(0, origin - self.intermittency)
-            needed[before : origin + self.tau_max + self.intermittency + 1] = True
+            needed[before : origin + longest + self.intermittency + 1] = True
         try:
             super().run(frames=first + np.flatnonzero(needed), verbose=verbose, **options)
         finally:
@@ -169,22 +175,26 @@ class SurvivalProbability(SelectedAtoms):
     def _check(self) -> None:
         """Raise `ValueError` for parameters that make no sense."""
         for name, least in (("tau_max", 1), ("window_step", 1), ("intermittency", 0)):
-            setattr(self, name, whole_number(name, getattr(self, name), least))
+            if getattr(self, name) is not None:
+                setattr(self, name, whole_number(name, getattr(self, name), least))
 
     def prepare(self) -> Ragged:
         """Find the atoms among those that are read."""
         self._check()
         if self._windows is None:
-            self._check_lags(self.n_frames)
+            self._choose_longest(self.n_frames)
         return super().prepare()
 
-    def _check_lags(self, n_frames: int) -> None:
-        """Raise `ValueError` for a lag that is longer than the run."""
-        if self.tau_max > n_frames:
+    def _choose_longest(self, n_frames: int) -> int:
+        """Choose the largest lag; raise `ValueError` for one that is longer than the run."""
+        # Of one frame, the usual lag is refused.
+        self._longest = self.tau_max or min(LONGEST_LAG, max(n_frames - 1, 0)) or LONGEST_LAG
+        if self._longest > n_frames:
             raise ValueError(
-                f"tau_max={self.tau_max} is more than the {many(n_frames, 'frame')} of the run: "
+                f"tau_max={self._longest} is more than the {many(n_frames, 'frame')} of the run: "
                 "choose a shorter lag, or analyse more frames"
             )
+        return self._longest
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Count the particles that stay, by origin and lag."""
@@ -203,14 +213,14 @@ class SurvivalProbability(SelectedAtoms):
         else:
             end = int(rows[-1]) + 1
         counts, is_known = self._count(rows, np.array(windows), end)
-        data = np.full((self.tau_max, len(counts)), np.nan)
-        means = np.full(self.tau_max, np.nan)
-        for lag in range(1, self.tau_max + 1):
+        data = np.full((self._longest, len(counts)), np.nan)
+        means = np.full(self._longest, np.nan)
+        for lag in range(1, self._longest + 1):
             kept = is_known[:, lag] & (counts[:, 0] > 0)
             if kept.any():
                 values = counts[kept, lag] / counts[kept, 0]
                 data[lag - 1, kept], means[lag - 1] = values, np.mean(values)
-        lags, survival = np.arange(self.tau_max + 1), np.array([1.0, *means])
+        lags, survival = np.arange(self._longest + 1), np.array([1.0, *means])
         known = np.flatnonzero(np.isfinite(self.times))
         apart = abs(time_between(self, known, rows[known])) if len(known) > 1 else np.nan
         tau = np.array([0.0, *lags[1:] * apart])
@@ -233,7 +243,7 @@ class SurvivalProbability(SelectedAtoms):
 
         `rows` are the times of the run's frames, whole numbers, of which `end` is the end.
         """
-        n_lags = self.tau_max + 1
+        n_lags = self._longest + 1
         times = np.repeat(rows, np.diff(self.results.offsets))
         _, first, last = stretches(self._members(self.residues), times, self.intermittency)
         # Each stretch counts at all origins in it, up to the lag at which it ends.
@@ -241,7 +251,7 @@ class SurvivalProbability(SelectedAtoms):
         n_origins = np.searchsorted(origins, last, side="right") - begin
         of = np.repeat(begin - np.cumsum(n_origins) + n_origins, n_origins)
         of += np.arange(len(of))
-        stay = np.minimum(np.repeat(last, n_origins) - origins[of], self.tau_max)
+        stay = np.minimum(np.repeat(last, n_origins) - origins[of], self._longest)
         counts = np.bincount(of * n_lags + stay, minlength=len(origins) * n_lags)
         counts = counts.reshape(len(origins), n_lags)[:, ::-1].cumsum(axis=1)[:, ::-1]
         ends = np.append(np.unique(rows[self.left_out]), end)

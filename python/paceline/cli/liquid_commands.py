@@ -48,11 +48,7 @@ def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], option
 
 def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis.waterdynamics import SurvivalProbability
-    from paceline.cli.analysis_steps import frames_of
 
-    if options["tau_max"] is None:
-        n_frames = len(frames_of(universe.trajectory, args))
-        options["tau_max"] = min(LONGEST_LAG, n_frames - 1) or LONGEST_LAG  # of one frame, an error
     return SurvivalProbability(universe, args.select, **options)
 
 
@@ -69,8 +65,6 @@ def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: 
     return OrderParameter(groups[0], selected(universe, other), **options)
 
 
-#: Largest time of survival probabilities, frames, if no other is given.
-LONGEST_LAG = 20
 #: Options of commands that search neighbours.
 NEIGHBOURS: dict[str, dict[str, Any]] = {
     "cutoff": number("largest distance of neighbours, Å [%(default)s]", 4.5, "Å"),
@@ -110,9 +104,7 @@ COMMANDS = (
             "--intermittency 2 --plot survival.png",
         ),
         {
-            "tau_max": count(
-                f"largest time, frames [{LONGEST_LAG}, or as many as there are]", None
-            ),
+            "tau_max": count("largest time, frames [20, or as many as there are]", None),
             "window_step": count("frames from one origin to the next [%(default)s]", 1),
             "intermittency": {
                 "type": int,

@@ -462,5 +462,6 @@ COMMANDS = (
             "weights": MASS,
         },
         structures="write the selected atoms of the frame at the center of each cluster",
+        further={"sizes": "write the size of each cluster, and the frame at its center"},
     ),
 )
