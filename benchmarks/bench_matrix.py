@@ -6,12 +6,14 @@ RMSDs of all pairs of frames, superposed, of the 214 Cα of adenylate kinase: th
 diagonal in single precision; of 50,000 frames also the clusters by gromos, which keep a bit for
 each pair. The frames are the 98 of MDAnalysisTests again and again, each with new noise of 0.05 Å,
 in an XTC file that is made in the folder. Each run is a process of its own. 50,000 frames need 5.2
-GB in the temporary folder (TMPDIR), or are left out by name. The second table has one worker and
-two in turn, `--repeats` times. Before each run as much memory is touched as its results take, see
-`resident.touch`.
+GB in the temporary folder (TMPDIR), or are left out by name. The second table has one core, one
+worker and two in turn, `--repeats` times: on one core (Linux), the calling thread puts tiles where
+the worker computes; otherwise it has a core of its own for that, which two workers share with it.
+Before each run as much memory is touched as its results take, see `resident.touch`.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from benchmarks.measure import Spread
 from benchmarks.resident import Growth, Peak, touch
 from benchmarks.table import Table
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import joined
 
 MATRIX, CLUSTERS = "matrix", "gromos"
 #: Frames, what is computed of them, and workers.
@@ -50,7 +53,13 @@ HEADINGS = (
     *("frames", "what", "workers", "s", "CPU s", "CPU µs/pair"),
     *("anonymous MB", "resident MB", "in files MB"),
 )
-HEADINGS_IN_TURN = ("frames", "what", "one, s", "two, s", "CPU s, one", "two", "times as fast")
+TIMES = ("s", "cpu")
+#: Workers, and the cores that they and the calling thread may use (0 for all).
+IN_TURN_ON = {"one core": (1, 1), "one worker": (1, 0), "two": (2, 0)}
+HEADINGS_IN_TURN = (
+    *("frames", "what", *(f"{name}, s" for name in IN_TURN_ON), "CPU s, one core", "two"),
+    *("two by one core", "two by one worker"),
+)
 
 
 def main() -> None:
@@ -73,21 +82,21 @@ def main() -> None:
     size = TINY_IN_TURN if asked.tiny else IN_TURN
     if asked.wants(str(size)) or asked.tiny:
         rows = [_in_turn(folder, size, what, asked.effort.repeats) for what in (MATRIX, CLUSTERS)]
-        title = "One worker and two in turn: median (lowest–highest)"
+        title = "In turn: median (lowest–highest)"
         tables.append(Table(title, HEADINGS_IN_TURN, rows))
     asked.print_tables(tables, skipped)
 
 
 def _in_turn(folder: Path, size: int, what: str, repeats: int) -> tuple[str, ...]:
-    """Measure a case on one worker and on two, in turn."""
+    """Measure a case on one core, on one worker and on two, in turn."""
     rounds = []
     for number in range(repeats):
-        report(f"{what} of {size} frames on one worker and on two, {number + 1} of {repeats}")
-        rounds.append([_measured(folder, size, what, n_workers) for n_workers in (1, 2)])
-    taken = {key: np.array([[one[key] for one in pair] for pair in rounds]) for key in ("s", "cpu")}
-    columns = *taken["s"].T, *taken["cpu"].T
-    cells = [_spread(column, 1) for column in columns]
-    return str(size), what, *cells, _spread(taken["s"][:, 0] / taken["s"][:, 1], 2)
+        report(f"{what} of {size} frames, {joined(list(IN_TURN_ON))}, {number + 1} of {repeats}")
+        rounds.append([_measured(folder, size, what, *how) for how in IN_TURN_ON.values()])
+    seconds, cpu = (np.array([[one[key] for one in each] for each in rounds]).T for key in TIMES)
+    alone, one, two = seconds
+    cells = [_spread(values, 1) for values in (alone, one, two, cpu[0], cpu[2])]
+    return str(size), what, *cells, _spread(alone / two, 2), _spread(one / two, 2)
 
 
 def _spread(values: np.ndarray, digits: int) -> str:
@@ -129,8 +138,10 @@ def _measured(folder: Path, *case: Any) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _child(folder: str, n_frames: int, what: str, n_workers: int) -> None:
+def _child(folder: str, n_frames: int, what: str, n_workers: int, n_cores: int = 0) -> None:
     """Run, and print what it took."""
+    if n_cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:n_cores])
     import paceline
     from paceline.analysis.clustering import Clustering
     from paceline.analysis.diffusionmap import DistanceMatrix
@@ -162,6 +173,7 @@ def _child(folder: str, n_frames: int, what: str, n_workers: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        _child(sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
+        folder, n_frames, what, *how = sys.argv[2:]
+        _child(folder, int(n_frames), what, *map(int, how))
     else:
         main()
