@@ -35,6 +35,8 @@ HEAVY = {
     *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
     *("test_snapshot_reader", "test_snapshot_writer"),
 }
+#: Modules whose tests take longest of those that use workers that stay: a process has these alone.
+LONGEST = {"test_dask", "test_drop_in", "test_failures", "test_manual"}
 #: Tests and fixtures that ask for workers that stay: a pool, or a cluster of Dask.
 USES_WORKERS = re.compile(r"^def \w+\(.*\b(where|everywhere|dask_client|pool)\b", re.MULTILINE)
 with contextlib.suppress(ImportError):
@@ -51,15 +53,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_xdist_make_scheduler(config, log):
     """Keep the tests of a module in one process, and all heavy modules in the same one.
 
-    So are those whose tests share workers: each process would start its own.
+    So are those whose tests share workers, since each process would start its own; in two parts,
+    or the last process would end minutes after the others.
     """
     # Its mark `xdist_group` has no effect with pytest 9.2.
     from xdist.scheduler import LoadScopeScheduling
 
     @functools.cache
     def group_of(module):
-        if Path(module).stem in HEAVY:
-            return "heavy"
+        for modules, group in ((HEAVY, "heavy"), (LONGEST, "longest")):
+            if Path(module).stem in modules:
+                return group
         code = (config.rootpath / module).read_text(encoding="utf-8")
         return "workers" if USES_WORKERS.search(code) else module
 

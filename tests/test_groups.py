@@ -725,6 +725,8 @@ def analyses():
         one = importlib.import_module(f"paceline.analysis.{module.name}")
         for name, value in vars(one).items():
             own = isinstance(value, type) and value.__module__ == one.__name__
+            # Names of MDAnalysis are there once they were asked for.
+            own = own and not issubclass(value, MDAnalysis.analysis.base.AnalysisBase)
             if own and hasattr(value, "run") and name[0] != "_" and name not in NO_ANALYSES:
                 found[name] = value
     return found
