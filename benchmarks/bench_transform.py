@@ -5,8 +5,9 @@
 Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
 that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
 A third one ("nojump") has what NoJump costs beyond reading the same atoms, all or the oxygens of
-water, from XTC and DCD, also where only some frames are analysed; a fourth one simulates more
-workers, from what one takes.
+water, from XTC and DCD, also where only some frames are analysed; a fourth one has the same of
+files that are not in the page cache, as none is that is larger than the memory; a fifth one
+simulates more workers, from what one takes.
 """
 
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ from benchmarks.compare import (
     report,
 )
 from benchmarks.data import SELECTION, Dataset
-from benchmarks.measure import Run, Spread, Subject, slopes, subjects
+from benchmarks.measure import Run, Spread, Subject, samples, slopes, subjects
 from benchmarks.simulate import simulate_in_turn
 from benchmarks.table import Table
 
@@ -46,6 +48,10 @@ JUMPS = {"all": "all", "oxygens": "name OW"}
 JUMPING = (
     *("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max"),
     *("by CPU time", "target"),
+)
+FROM_DISK = (
+    *("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max"),
+    *("MB from the disk", "target"),
 )
 #: Ends the names of runs with it.
 NOJUMP = ", NoJump"
@@ -180,6 +186,7 @@ def measure_jumps(asked: Options, data: Dataset) -> list[Table]:
         "NoJump, simulated from one worker's times: times its share of reading", SIMULATED
     )
     table = Table("NoJump: slope between n and 2n frames", JUMPING)
+    disk = Table("NoJump, of files that are not in the page cache", FROM_DISK)
     n = data.n_frames // 2
     few = max(data.n_frames // 5, 2)
     for kind, (group, select) in product(("xtc", "dcd"), JUMPS.items()):
@@ -199,6 +206,8 @@ def measure_jumps(asked: Options, data: Dataset) -> list[Table]:
             fewer = dict.fromkeys((REFERENCE, REFERENCE + NOJUMP), few)
             effort = asked.effort
             taken = slopes(ready, n, effort.repeats, effort.measurement, fewer)
+            ours = [one for one in ready if one.name in (OURS, OURS + NOJUMP)]
+            disk.rows.append(_from_disk(f"{kind}, {group}", ours, data, kind, effort))
         for name, ending in product(JUMP_TOOLS, (NOJUMP, *STEPS)):
             if name + ending not in taken:
                 continue
@@ -218,7 +227,27 @@ def measure_jumps(asked: Options, data: Dataset) -> list[Table]:
             )
             if name + ending == OURS + NOJUMP:
                 simulated.rows += simulated_jumps(f"{kind}, {group}", float(by_cpu))
-    return [table, simulated]
+    return [table, disk, simulated]
+
+
+def _from_disk(
+    case: str, ours: list[Subject], data: Dataset, kind: str, effort: Effort
+) -> tuple[str, ...]:
+    """Measure reading with and without NoJump, in turn, with the file out of the page cache."""
+    n = data.n_frames
+    taken = samples(ours, n, effort.repeats, Path(data.trajectory(kind)))
+    plain, jumping = (np.array([run.seconds for run in taken[one.name]]) for one in ours)
+    ratios = jumping / plain
+    spread = Spread.of(ratios)
+    read = [run.disk_bytes for run in taken[OURS + NOJUMP]]
+    known = "-" if None in read else f"{np.median(read) / 1e6:.0f}"
+    times = (f"{np.median(seconds) / n * 1e6:.0f}" for seconds in (plain, jumping))
+    return (
+        *(case, OURS, *times),
+        *(f"{value:.2f}" for value in (spread.median, spread.low, spread.high)),
+        known,
+        f"{JUMP_TARGET:g} {judged(ratios <= JUMP_TARGET)}" if effort.judged else "",
+    )
 
 
 def simulated_jumps(case: str, ratio: float) -> list[tuple[str, ...]]:
