@@ -37,6 +37,8 @@ HEAVY = {
 }
 #: Modules whose tests take longest of those that use workers that stay: a process has these alone.
 LONGEST = {"test_dask", "test_drop_in", "test_failures", "test_manual"}
+#: Universes that all tests of a process share.
+SHARED: list[MDAnalysis.Universe] = []
 #: Tests and fixtures that ask for workers that stay: a pool, or a cluster of Dask.
 USES_WORKERS = re.compile(r"^def \w+\(.*\b(where|everywhere|dask_client|pool)\b", re.MULTILINE)
 with contextlib.suppress(ImportError):
@@ -226,13 +228,23 @@ def membrane_lipids() -> tuple[MDAnalysis.Universe, paceline.Universe, np.ndarra
 @pytest.fixture(scope="session")
 def universe(adk) -> paceline.Universe:
     """Adenylate kinase on our reader."""
-    return paceline.Universe(*adk)
+    SHARED.append(paceline.Universe(*adk))
+    return SHARED[-1]
 
 
 @pytest.fixture(scope="session")
 def theirs(adk) -> MDAnalysis.Universe:
     """Adenylate kinase on MDAnalysis's own reader."""
-    return MDAnalysis.Universe(*adk)
+    SHARED.append(MDAnalysis.Universe(*adk))
+    return SHARED[-1]
+
+
+@pytest.fixture(autouse=True)
+def at_the_first_frame():
+    """Put the Universes that tests share to their first frame, the reference of many analyses."""
+    for one in SHARED:
+        if one.trajectory.frame:
+            one.trajectory[0]
 
 
 @pytest.fixture
