@@ -5,9 +5,9 @@
 Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
 that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
 A third one ("nojump") has what NoJump costs beyond reading the same atoms, all or the oxygens of
-water, from XTC and DCD, also where only some frames are analysed; a fourth one has the same of
-files that are not in the page cache, as none is that is larger than the memory; a fifth one
-simulates more workers, from what one takes.
+water, from XTC and DCD, also where only some frames are analysed. A fourth one reads the files from
+the disk, as those that are larger than the memory. A fifth one simulates more workers, from what
+one takes.
 """
 
 import time
@@ -45,14 +45,9 @@ GROUP = "protein"
 
 #: Atoms that are followed, of each format.
 JUMPS = {"all": "all", "oxygens": "name OW"}
-JUMPING = (
-    *("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max"),
-    *("by CPU time", "target"),
-)
-FROM_DISK = (
-    *("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max"),
-    *("MB from the disk", "target"),
-)
+RATIOS = ("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max")
+JUMPING = (*RATIOS, "by CPU time", "target")
+FROM_DISK = (*RATIOS, "MB from the disk", "target")
 #: Ends the names of runs with it.
 NOJUMP = ", NoJump"
 #: The tools' cases; all frames are read where only some are analysed, too.

@@ -35,7 +35,7 @@ HEAVY = {
     *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
     *("test_snapshot_reader", "test_snapshot_writer"),
 }
-#: Modules whose tests take longest of those that use workers that stay: a process has these alone.
+#: Modules with the longest tests that use workers: they have a process of their own.
 LONGEST = {"test_dask", "test_drop_in", "test_failures", "test_manual"}
 #: Universes that all tests of a process share.
 SHARED: list[MDAnalysis.Universe] = []
@@ -55,8 +55,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_xdist_make_scheduler(config, log):
     """Keep the tests of a module in one process, and all heavy modules in the same one.
 
-    So are those whose tests share workers, since each process would start its own; in two parts,
-    or the last process would end minutes after the others.
+    So are those whose tests share workers, since each process would start its own. The longest ones
+    are in another process, or the last process would end minutes after the others.
     """
     # Its mark `xdist_group` has no effect with pytest 9.2.
     from xdist.scheduler import LoadScopeScheduling

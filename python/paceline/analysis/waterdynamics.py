@@ -35,8 +35,8 @@ class SurvivalProbability(SelectedAtoms):
     select : str
         Selection of the region, such as "name OW and around 3.5 protein".
     tau_max : int, optional
-        Largest lag, frames; by default 20, or as many as a shorter run has. This and the following
-        are for `paceline.run`; `run` has them, too.
+        Largest lag, frames; by default 20, or the longest of a run with less than 21 frames. This
+        and the following are for `paceline.run`; `run` has them, too.
     window_step : int
         From one origin to the next, frames of the run.
     residues : bool
@@ -100,7 +100,7 @@ class SurvivalProbability(SelectedAtoms):
         """Parameters, for the record that is saved with the results."""
         return {
             "select": self.selection,
-            "tau_max": self._longest,
+            "tau_max": self.tau_max,
             "window_step": self.window_step,
             "residues": self.residues,
             "intermittency": self.intermittency,
@@ -228,7 +228,7 @@ class SurvivalProbability(SelectedAtoms):
         table = Table({"lag time (ps)": tau, name: survival}, "lag time (ps)", {name: name}, name)
         self.results = Results(
             table=table,
-            provenance=self.record(),
+            provenance={**self.record(), "tau_max": self._longest},
             tau=tau,
             tau_timeseries=lags,
             sp_timeseries=survival,
