@@ -44,7 +44,9 @@ __all__ = [
     "accumulate_rows",
     "allow_wide",
     "amber_factor",
-    "cell_vectors",
+    "cells_of_dimensions",
+    "cells_of_vectors",
+    "cells_without_noise",
     "centers",
     "check_snapshot",
     "count_indices",
@@ -58,6 +60,7 @@ __all__ = [
     "formats",
     "fragments",
     "history_header",
+    "lattices",
     "merge_covariance",
     "merge_moments",
     "molecule_steps",
@@ -69,6 +72,7 @@ __all__ = [
     "read_snapshot",
     "read_text_head",
     "samples_of",
+    "upright_cells",
     "verify",
     "write_snapshot",
 ]
@@ -82,12 +86,12 @@ KEPT_BYTES: int
 BEGINNING_SHARE: float
 BEGINNING_SPARE: int
 
-#: Positions, velocities, forces, dimensions, times and steps of a block's frames.
+#: Positions, velocities, forces, cells, times and steps of a block's frames.
 _Arrays: TypeAlias = tuple[
     NDArray[np.float32] | None,
     NDArray[np.float32] | None,
     NDArray[np.float32] | None,
-    NDArray[np.float32],
+    NDArray[np.float64],
     NDArray[np.float64],
     NDArray[np.int64],
     NDArray[np.float32],
@@ -188,6 +192,8 @@ class Trajectory:
     def times(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
     @property
     def traits(self) -> list[tuple[str, str]]: ...
+    @property
+    def format(self) -> str: ...
     def head(self, first: int, n_frames: int) -> bytes: ...
     def verify(self) -> None: ...
 
@@ -213,7 +219,7 @@ class _Block(Protocol):
     @property
     def validity(self) -> NDArray[np.float64] | None: ...
     @property
-    def dimensions(self) -> NDArray[np.float32]: ...
+    def cells(self) -> NDArray[np.float64]: ...
     @property
     def times(self) -> NDArray[np.float64]: ...
     @property
@@ -366,6 +372,8 @@ class FileFormat:
     def one_time_step(self) -> bool: ...
     @property
     def holds_lambda(self) -> bool: ...
+    @property
+    def turned_cells(self) -> bool: ...
     @property
     def precision(self) -> bool: ...
     @property
@@ -576,7 +584,7 @@ class RowKernel:
     def compute(
         self,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         out: NDArray[np.float64],
     ) -> tuple[int, str] | None:
         """Fill a row for each frame; the first that cannot be computed, and why."""
@@ -591,7 +599,7 @@ class ContactMap:
     def count(
         self,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         counts: NDArray[np.uint64],
     ) -> tuple[int, str] | None:
         """Add a block's contacts to `counts`, one for each pair of groups.
@@ -623,7 +631,7 @@ class HydrogenBonds:
     def find(
         self,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         frames: NDArray[np.int64],
         atoms: NDArray[np.int64],
     ) -> _Found: ...
@@ -646,12 +654,12 @@ class NearPairs:
         labels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
     ) -> NearPairs: ...
     def find(
-        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+        self, positions: NDArray[np.float32], cells: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], tuple[int, str] | None]: ...
     def count(
         self,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         counts: NDArray[np.int32],
     ) -> tuple[int, str] | None: ...
 
@@ -670,7 +678,7 @@ class Rdf:
     def count(
         self,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         counts: NDArray[np.uint64],
     ) -> tuple[float, tuple[int, str] | None]: ...
 
@@ -688,7 +696,7 @@ class SelectedAtoms:
         complete: bool,
     ) -> SelectedAtoms: ...
     def find(
-        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+        self, positions: NDArray[np.float32], cells: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, str] | None]: ...
 
 @final
@@ -706,7 +714,7 @@ class SitePairs:
         needs_cell: bool,
     ) -> SitePairs: ...
     def find(
-        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+        self, positions: NDArray[np.float32], cells: NDArray[np.float64]
     ) -> tuple[NDArray[np.uint32], float, tuple[int, str] | None]:
         """Index of the bin of each distance; the sum of volumes (Å³); the first refused row."""
 
@@ -770,7 +778,10 @@ class Transform:
         normal: int | None,
     ) -> Transform: ...
     def apply(
-        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+        self,
+        positions: NDArray[np.float32],
+        cells: NDArray[np.float64],
+        vectors: Sequence[NDArray[np.float32]],
     ) -> tuple[list[tuple[int, str]], list[_LongBonds]]: ...
 
 @final
@@ -779,19 +790,19 @@ class NoJump:
 
     def __new__(cls, n_atoms: int, atoms: NDArray[np.int64]) -> NoJump: ...
     def check(
-        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+        self, positions: NDArray[np.float32], cells: NDArray[np.float64]
     ) -> list[tuple[int, str]]: ...
     def scan(
         self,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int16], NDArray[np.int16]]: ...
     def move_to(
         self,
         images: NDArray[np.int16],
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
     ) -> list[tuple[int, str]]: ...
 
 @final
@@ -803,7 +814,7 @@ class NoJumpFollower:
         self,
         number: int,
         positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
+        cells: NDArray[np.float64],
         begin: NDArray[np.int16] | None = None,
     ) -> list[tuple[int, str]] | None: ...
     def close(self) -> None: ...
@@ -986,7 +997,13 @@ def read_snapshot(
 ) -> (
     tuple[list[NDArray[np.uint8] | None], tuple[float, float, float, int, int, int, int]] | None
 ): ...
-def cell_vectors(dimensions: NDArray[np.float32]) -> NDArray[np.float64]: ...
+def cells_of_dimensions(dimensions: NDArray[np.float32]) -> NDArray[np.float64]: ...
+def cells_of_vectors(
+    vectors: NDArray[np.float64], periodic: tuple[bool, bool, bool]
+) -> NDArray[np.float64]: ...
+def cells_without_noise(cells: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def lattices(cells: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def upright_cells(cells: NDArray[np.float64]) -> NDArray[np.bool_]: ...
 def dlpoly_imcon(cell: _Cell | None) -> int: ...
 def dlpoly_config_head(
     title: str,

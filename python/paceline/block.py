@@ -7,8 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline import _core
+
 #: Fields that a frame may hold; in the core each is a bit: 1, 2, 4.
 FIELDS = ("positions", "velocities", "forces")
+
+#: Numbers of a cell in `FrameBuffer.cells`, and where its parts are.
+CELL_WIDTH = 19
+_DIMENSIONS, _VECTORS, _ORIGIN, _PERIODIC = slice(0, 6), slice(6, 15), slice(15, 18), 18
 
 #: Validity check of a frame that holds nothing.
 _NOTHING_FOUND = (-1.0, -1.0, -1.0, np.nan, np.nan)
@@ -42,6 +48,42 @@ def fields_in(bits: int) -> tuple[str, ...]:
     return tuple(field for k, field in enumerate(FIELDS) if bits >> k & 1)
 
 
+def dimensions_of(cells: np.ndarray) -> np.ndarray:
+    """Lengths and angles of cells, Å and degrees, float32, shape (n_frames, 6)."""
+    return cells[:, _DIMENSIONS].astype(np.float32)
+
+
+def vectors_of(cells: np.ndarray) -> np.ndarray:
+    """Vectors of cells, Å, float64, shape (n_frames, 3, 3)."""
+    return cells[:, _VECTORS].reshape(-1, 3, 3)
+
+
+def periodic_vectors(cells: np.ndarray) -> np.ndarray:
+    """Mask of the vectors that lead to periodic images, bool, shape (n_frames, 3)."""
+    flags = np.nan_to_num(cells[:, _PERIODIC]).astype(np.uint8)
+    return (flags[:, np.newaxis] >> np.arange(3, dtype=np.uint8) & 1).astype(bool)
+
+
+def upright_vectors(cells: np.ndarray) -> np.ndarray:
+    """Vectors of cells, Å, float64, shape (n_frames, 3, 3): a along x, b in the plane of x and y."""
+    return vectors_of(_core.cells_of_dimensions(dimensions_of(cells)))
+
+
+def cell_of(trajectory: Any) -> np.ndarray:
+    """Get the cell of a trajectory's present frame as a row of `FrameBuffer.cells`.
+
+    Readers of MDAnalysis know lengths and angles only. Float64, shape (1, 19).
+    """
+    cell = getattr(trajectory, "cell", None)
+    dimensions = trajectory.ts.dimensions
+    if cell is not None and dimensions is not None:
+        # Transformations of MDAnalysis may have given the Timestep another one.
+        if np.array_equal(cell[:6].astype(np.float32), dimensions):
+            return cell[np.newaxis].copy()
+    given = np.zeros(6) if dimensions is None else dimensions
+    return _core.cells_of_dimensions(np.array([given], dtype=np.float32))
+
+
 class Block:
     """Neighbouring frames, with the atoms that an analysis needs.
 
@@ -57,6 +99,13 @@ class Block:
         kJ/(mol·Å); `AttributeError` if they were not asked for.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
         Lengths of the cell (Å) and its angles (degrees); zeros for frames without a cell.
+    cell_vectors : numpy.ndarray of float64, shape (n_frames, 3, 3)
+        Vectors of the cell in rows, Å, in the orientation of the positions; zeros for frames
+        without a cell.
+    cell_origins : numpy.ndarray of float64, shape (n_frames, 3)
+        The corner of the cell where the vectors begin, Å.
+    periodic : numpy.ndarray of bool, shape (n_frames, 3)
+        Which of the vectors lead to periodic images.
     times : numpy.ndarray of float64, shape (n_frames,)
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
@@ -127,10 +176,32 @@ class Block:
         """Validity check, see `FrameBuffer`: numpy.ndarray of float64, shape (n_frames, 5)."""
         return self._decoded_field("validity")
 
-    @property
+    @cached_property
     def dimensions(self) -> np.ndarray:
         """Cells, Å and degrees: numpy.ndarray of float32, shape (n_frames, 6)."""
-        return self._decoded.dimensions
+        dimensions = self._decoded.dimensions
+        dimensions.flags.writeable = False
+        return dimensions
+
+    @property
+    def cells(self) -> np.ndarray:
+        """Cells as `FrameBuffer` has them: numpy.ndarray of float64, shape (n_frames, 19)."""
+        return self._decoded.cells
+
+    @property
+    def cell_vectors(self) -> np.ndarray:
+        """Vectors of cells, Å: numpy.ndarray of float64, shape (n_frames, 3, 3)."""
+        return vectors_of(self.cells)
+
+    @property
+    def cell_origins(self) -> np.ndarray:
+        """Corners where the vectors begin, Å: numpy.ndarray of float64, shape (n_frames, 3)."""
+        return self.cells[:, _ORIGIN]
+
+    @property
+    def periodic(self) -> np.ndarray:
+        """Vectors that lead to periodic images: numpy.ndarray of bool, shape (n_frames, 3)."""
+        return periodic_vectors(self.cells)
 
     @property
     def times(self) -> np.ndarray:
@@ -239,8 +310,9 @@ class FrameBuffer:
     #: that has it. The last two are NaN if positions are not all finite.
     #: Float64, shape (n_frames, 5).
     validity: np.ndarray | None
-    #: Lengths and angles of cells, Å and degrees, float32, shape (n_frames, 6).
-    dimensions: np.ndarray
+    #: Cells, float64, shape (n_frames, 19): lengths (Å) and angles (degrees), in single precision,
+    #: 0 to 5; vectors (Å) 6 to 14; origin (Å) 15 to 17; periodic vectors 18: 1 for a, 2 b, 4 c.
+    cells: np.ndarray
     #: Times, ps, float64, shape (n_frames,).
     times: np.ndarray
     #: Step numbers of the simulation, int64, shape (n_frames,).
@@ -270,7 +342,7 @@ class FrameBuffer:
             frames=frames,
             **numbers,
             validity=np.tile(_NOTHING_FOUND, (n, 1)) if check_validity else None,
-            dimensions=np.empty((n, 6), dtype=np.float32),
+            cells=np.empty((n, CELL_WIDTH)),
             times=np.empty(n),
             steps=np.empty(n, dtype=np.int64),
             lambdas=np.zeros(n, dtype=np.float32),
@@ -294,7 +366,7 @@ class FrameBuffer:
 
     def blank(self, row: int) -> None:
         """Mark the frame of a row as left out; its time stays as it is."""
-        for array in (self.positions, self.velocities, self.forces, self.dimensions):
+        for array in (self.positions, self.velocities, self.forces, self.cells):
             if array is not None:
                 array[row] = np.nan
         self.steps[row] = DAMAGED_STEP
@@ -305,6 +377,11 @@ class FrameBuffer:
         for array in self._arrays():
             if array is not None:
                 array.flags.writeable = False
+
+    @property
+    def dimensions(self) -> np.ndarray:
+        """Lengths and angles of cells, Å and degrees, float32, shape (n_frames, 6)."""
+        return dimensions_of(self.cells)
 
     @property
     def nbytes(self) -> int:

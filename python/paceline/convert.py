@@ -6,13 +6,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from paceline._core import __version__
 from paceline._util.files import check_output
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.analysis.results import Results
-from paceline.block import FIELDS
+from paceline.block import FIELDS, cell_of
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory import source
@@ -72,6 +74,10 @@ class Write(AnalysisBase):
     compress : str, optional
         Of an H5MD file: "none", the default, "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4",
         or one of these as "shuffle+zstd:3".
+    keep_cell : bool
+        Write lengths and angles of cells that the format cannot hold as they are: DCD and NetCDF
+        know no cell that is turned, by a fit say, and these, XTC and TRR none that is not periodic
+        along all vectors. By default such cells are left out, with a warning: images would be wrong.
     overwrite : bool
         Whether a file of that name may be replaced.
 
@@ -121,6 +127,7 @@ class Write(AnalysisBase):
         for_: str | None = None,
         align: int | None = None,
         compress: str | None = None,
+        keep_cell: bool = False,
         overwrite: bool = False,
     ):
         super().__init__(atomgroup)
@@ -141,6 +148,7 @@ class Write(AnalysisBase):
         self._target = kind.make(
             self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **given
         )
+        self._keep_cell = keep_cell
         self.frames_together = self._target.frames_together
 
     @property
@@ -160,6 +168,8 @@ class Write(AnalysisBase):
                 atoms=self.atomgroup,
                 skip_damaged=self.skip_damaged,
                 origin=self._origin(),
+                turns=any(transform.turns for transform in self.transforms),
+                keep_cell=self._keep_cell,
                 **_held_by_first(self.atomgroup.universe.trajectory),
             )
         )
@@ -220,15 +230,17 @@ def _held_by_first(trajectory: Any) -> dict[str, Any]:
     try:
         for number in range(trajectory.n_frames):
             try:
-                return _held_by(trajectory[number])
+                return _held_by(trajectory, trajectory[number])
             except DamagedFileError:
                 continue
-        return _held_by(trajectory[0] if current is None else trajectory.ts)
+        return _held_by(trajectory, trajectory[0] if current is None else trajectory.ts)
     finally:
         if current is not None:
             trajectory[current]
 
 
-def _held_by(frame: Any) -> dict[str, Any]:
+def _held_by(trajectory: Any, frame: Any) -> dict[str, Any]:
     fields = tuple(field for field in FIELDS if getattr(frame, f"has_{field}"))
-    return {"has_cell": frame.dimensions is not None, "fields": fields}
+    cell = getattr(frame, "cell", None)  # of files without a topology
+    cells = cell_of(trajectory) if cell is None else cell[np.newaxis]
+    return {"cells": cells, "fields": fields}

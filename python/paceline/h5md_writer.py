@@ -18,6 +18,7 @@ import numpy as np
 from MDAnalysis.coordinates.base import WriterBase
 from MDAnalysis.units import get_conversion_factor
 
+from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import check_output
 from paceline._util.machine import available_cpus, current_command
@@ -430,7 +431,8 @@ class StreamingWriter:
             assert self._h5md is not None
             self._queue.put_all()
             steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
-            self._h5md.finish(FrameRows(steps, times, np.array(self._cells)), description)
+            cells = _core.cells_of_dimensions(np.reshape(self._cells, (-1, 6)).astype(np.float32))
+            self._h5md.finish(FrameRows(steps, times, cells), description)
             add_observables(self._file.h5, tuple(self._gathered), self._observed)
         self._stack.close()
 

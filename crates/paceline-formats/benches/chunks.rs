@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use libdeflater::{CompressionLvl, Compressor};
-use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
 use paceline_formats::reader::chunks::{ChunkReader, Element, ReadRequest, Slice};
 use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::FileSource;
+use paceline_formats::{CELL_WIDTH, Fields};
 
 const ROUNDS: usize = 21;
 const BLOCK: usize = 63;
@@ -146,7 +146,7 @@ impl Stored {
                     velocities: &mut [],
                     forces: &mut [],
                 },
-                dimensions: &mut [[0.0; 6]; BLOCK],
+                cells: &mut [[0.0; CELL_WIDTH]; BLOCK],
                 times: &mut [0.0; BLOCK],
                 steps: &mut [0; BLOCK],
                 lambdas: &mut [0.0; BLOCK],

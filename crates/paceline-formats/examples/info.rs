@@ -1,9 +1,9 @@
 //! Print what a trajectory holds: `cargo run --example info -- md.xtc`.
 
-use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Result;
 use paceline_formats::trajectory::Trajectory;
+use paceline_formats::{Fields, UnitCell};
 
 fn main() -> Result<()> {
     for path in std::env::args().skip(1) {
@@ -18,7 +18,8 @@ fn main() -> Result<()> {
         }
         let mut reader = trajectory.reader(Atoms::all(n_atoms), Fields::POSITIONS)?;
         let first = reader.read(0..n_frames.min(1))?;
-        for (time, cell) in first.times.iter().zip(&first.dimensions) {
+        for (time, cell) in first.times.iter().zip(&first.cells) {
+            let cell = UnitCell::of_row(cell).dimensions;
             println!("  begins at {time} ps with the cell {cell:?} (Å, degrees)");
         }
     }

@@ -2,6 +2,148 @@
 
 use std::f64::consts::PI;
 
+/// The cell of a frame, as its file has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UnitCell {
+    /// MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`, Å and degrees; zeros without a cell.
+    pub dimensions: [f32; 6],
+    /// Vectors a, b, c, Å, in any orientation; zeros without a cell.
+    pub vectors: [[f64; 3]; 3],
+    /// The corner where the vectors begin, Å.
+    pub origin: [f64; 3],
+    /// Which of the vectors lead to periodic images.
+    pub periodic: [bool; 3],
+}
+
+/// A [`UnitCell`] as a row of an array:
+///
+/// ```text
+///  0..6   lengths (Å) and angles (degrees), each a number in single precision
+///  6..15  vectors a, b, c, Å
+/// 15..18  origin, Å
+/// 18      periodic vectors: 1 for a, 2 for b, 4 for c
+/// ```
+pub type CellRow = [f64; CELL_WIDTH];
+
+/// Numbers of a [`CellRow`].
+pub const CELL_WIDTH: usize = 19;
+
+/// Part of a cell's longest vector below which an element counts as zero: what is left of a number
+/// that was zero, rounded or written as text.
+const NOISE: f64 = 1e-6;
+
+/// Å: longer than any step.
+const ENDLESS: f64 = 1e7;
+
+impl UnitCell {
+    /// That of a frame without a cell.
+    pub const NONE: UnitCell = UnitCell {
+        dimensions: [0.0; 6],
+        vectors: [[0.0; 3]; 3],
+        origin: [0.0; 3],
+        periodic: [true; 3],
+    };
+
+    /// The cell of three vectors, Å; none where they span no volume.
+    pub fn of_vectors(vectors: [[f64; 3]; 3]) -> UnitCell {
+        let [x, y, z] = vectors;
+        match triclinic_box(x, y, z) {
+            dimensions if dimensions == [0.0; 6] => UnitCell::NONE,
+            dimensions => UnitCell {
+                dimensions,
+                vectors,
+                ..UnitCell::NONE
+            },
+        }
+    }
+
+    /// The cell of lengths (Å) and angles (degrees), its vectors as MDAnalysis has them: zeros where
+    /// lengths and angles span no volume.
+    pub fn of_dimensions(dimensions: [f32; 6]) -> UnitCell {
+        let vectors = exact_vectors(&dimensions)
+            .filter(|vectors| (0..3).all(|i| vectors[i][i] > 0.0))
+            .unwrap_or_default();
+        UnitCell {
+            dimensions,
+            vectors,
+            ..UnitCell::NONE
+        }
+    }
+
+    /// True if the first vector is along x, the second in the plane of x and y, and all are turned
+    /// to the right, but for noise: the vectors are then those of the lengths and angles.
+    pub fn is_upright(&self) -> bool {
+        let [a, b, c] = self.vectors;
+        let longest = [a, b, c]
+            .as_flattened()
+            .iter()
+            .fold(0.0, |most, x| x.abs().max(most));
+        let above = [a[1], a[2], b[2]];
+        above.iter().all(|x| x.abs() <= NOISE * longest)
+            && [a[0], b[1], c[2]].iter().all(|&x| x >= 0.0)
+    }
+
+    /// The same cell, of an upright one with the vectors of its lengths and angles: without the
+    /// noise that a file's vectors may have.
+    #[must_use]
+    pub fn without_noise(&self) -> UnitCell {
+        match self.is_upright() {
+            true => UnitCell {
+                vectors: UnitCell::of_dimensions(self.dimensions).vectors,
+                ..*self
+            },
+            false => *self,
+        }
+    }
+
+    /// The same cell without noise, periodic along all vectors: those that are not are as long as
+    /// no atom moves.
+    #[must_use]
+    pub fn lattice(&self) -> UnitCell {
+        let mut vectors = self.without_noise().vectors;
+        for (vector, _) in vectors.iter_mut().zip(self.periodic).filter(|(_, is)| !is) {
+            let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+            *vector = vector.map(|x| x / length * ENDLESS);
+        }
+        UnitCell {
+            vectors,
+            periodic: [true; 3],
+            ..*self
+        }
+    }
+
+    /// True if all three vectors lead to periodic images.
+    pub fn is_periodic(&self) -> bool {
+        self.periodic == [true; 3]
+    }
+
+    /// The cell as a row of an array.
+    pub fn row(&self) -> CellRow {
+        let mut row = [0.0; CELL_WIDTH];
+        for (number, value) in row.iter_mut().zip(self.dimensions) {
+            *number = f64::from(value);
+        }
+        row[6..15].copy_from_slice(self.vectors.as_flattened());
+        row[15..18].copy_from_slice(&self.origin);
+        row[18] = (0..3)
+            .map(|i| f64::from(u8::from(self.periodic[i]) << i))
+            .sum();
+        row
+    }
+
+    /// The cell of a row.
+    pub fn of_row(row: &CellRow) -> UnitCell {
+        let vector = |at: usize| [row[at], row[at + 1], row[at + 2]];
+        let flags = row[18] as u8;
+        UnitCell {
+            dimensions: std::array::from_fn(|i| row[i] as f32),
+            vectors: [vector(6), vector(9), vector(12)],
+            origin: vector(15),
+            periodic: std::array::from_fn(|i| flags >> i & 1 == 1),
+        }
+    }
+}
+
 /// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
 /// volume, or an infinite one. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
 /// so that the same float32 numbers come out.

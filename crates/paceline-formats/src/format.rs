@@ -91,6 +91,8 @@ pub struct Abilities {
     pub one_time_step: bool,
     /// Each frame holds λ of a free-energy run.
     pub lambda: bool,
+    /// A cell may lie in any way: frames hold its vectors.
+    pub turned_cells: bool,
     /// The precision of positions can be chosen.
     pub precision: bool,
     /// Frames can be copied as bytes into another file, or appended to one.

@@ -1,5 +1,6 @@
 //! A frame on its way from bytes to numbers and back.
 
+use crate::cell::{CellRow, UnitCell};
 use crate::error::Fault;
 
 /// No simulation lasts longer, ps: 1000 s.
@@ -96,9 +97,8 @@ pub struct FrameOut<'a> {
     pub velocities: &'a mut [f32],
     /// The same of forces, kJ/(mol·Å).
     pub forces: &'a mut [f32],
-    /// Lengths of the cell (Å) and its angles α, β, γ (degrees), as MDAnalysis has them; all
-    /// zero where the frame has no cell.
-    pub dimensions: &'a mut [f32; 6],
+    /// The cell: a row of [`UnitCell::row`].
+    pub cell: &'a mut CellRow,
     /// Time, ps.
     pub time: &'a mut f64,
     /// Step number of the simulation.
@@ -115,7 +115,7 @@ pub struct Frame {
     pub positions: Vec<f32>,
     pub velocities: Vec<f32>,
     pub forces: Vec<f32>,
-    pub dimensions: [f32; 6],
+    pub cell: CellRow,
     pub time: f64,
     pub step: i64,
     pub lambda: f32,
@@ -130,7 +130,7 @@ impl Frame {
             positions: room(wanted.positions),
             velocities: room(wanted.velocities),
             forces: room(wanted.forces),
-            dimensions: [0.0; 6],
+            cell: UnitCell::NONE.row(),
             time: 0.0,
             step: 0,
             lambda: 0.0,
@@ -144,12 +144,17 @@ impl Frame {
             positions: &mut self.positions,
             velocities: &mut self.velocities,
             forces: &mut self.forces,
-            dimensions: &mut self.dimensions,
+            cell: &mut self.cell,
             time: &mut self.time,
             step: &mut self.step,
             lambda: &mut self.lambda,
             fields: &mut self.fields,
         }
+    }
+
+    /// Return the frame's cell.
+    pub fn unit_cell(&self) -> UnitCell {
+        UnitCell::of_row(&self.cell)
     }
 
     /// Return the frame as input to encode.
@@ -158,7 +163,7 @@ impl Frame {
             positions: &self.positions,
             velocities: &self.velocities,
             forces: &self.forces,
-            dimensions: &self.dimensions,
+            cell: self.unit_cell(),
             time: self.time,
             step: self.step,
             lambda: self.lambda,
@@ -173,8 +178,7 @@ pub struct FrameIn<'a> {
     pub positions: &'a [f32],
     pub velocities: &'a [f32],
     pub forces: &'a [f32],
-    /// All zero where there is no cell.
-    pub dimensions: &'a [f32; 6],
+    pub cell: UnitCell,
     pub time: f64,
     pub step: i64,
     /// λ of a free-energy run, 0 if it is none.

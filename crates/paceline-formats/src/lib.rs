@@ -50,7 +50,9 @@ pub mod writer;
 pub mod xdr;
 pub mod xtc;
 
-pub use cell::{cell_volume, exact_vectors, triclinic_vectors};
+pub use cell::{
+    CELL_WIDTH, CellRow, UnitCell, cell_volume, exact_vectors, triclinic_box, triclinic_vectors,
+};
 pub use codec::{Decoder, Encoder};
 pub use format::{Format, Layout};
 pub use frame::{Fields, Frame, FrameIn, FrameOut, Run, Series};

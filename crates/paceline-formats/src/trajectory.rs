@@ -10,7 +10,7 @@ use crate::index::{self, Index, OpenOptions};
 use crate::reader::{BlockOut, BlockReader, Extents, Numbers};
 use crate::registry::STANDARD;
 use crate::source::FileSource;
-use crate::{Fields, Format};
+use crate::{CellRow, Fields, Format, UnitCell};
 
 /// A trajectory file and its frame index.
 ///
@@ -111,8 +111,8 @@ pub struct FrameBlock {
     pub positions: Vec<f32>,
     pub velocities: Vec<f32>,
     pub forces: Vec<f32>,
-    /// Lengths and angles of each frame's cell; zeros where it has none.
-    pub dimensions: Vec<[f32; 6]>,
+    /// Each frame's cell, see [`UnitCell::of_row`].
+    pub cells: Vec<CellRow>,
     pub times: Vec<f64>,
     pub steps: Vec<i64>,
     /// λ of free-energy runs; 0 where the format has none.
@@ -142,7 +142,7 @@ impl FrameReader<'_> {
             positions: room(self.fields.positions),
             velocities: room(self.fields.velocities),
             forces: room(self.fields.forces),
-            dimensions: vec![[0.0; 6]; n],
+            cells: vec![UnitCell::NONE.row(); n],
             times: vec![0.0; n],
             steps: vec![0; n],
             lambdas: vec![0.0; n],
@@ -158,7 +158,7 @@ impl FrameReader<'_> {
                 velocities: &mut block.velocities,
                 forces: &mut block.forces,
             },
-            dimensions: &mut block.dimensions,
+            cells: &mut block.cells,
             times: &mut block.times,
             steps: &mut block.steps,
             lambdas: &mut block.lambdas,

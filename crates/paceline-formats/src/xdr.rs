@@ -3,7 +3,7 @@
 
 use crate::cell::triclinic_box;
 use crate::error::Fault;
-use crate::{FrameIn, triclinic_vectors};
+use crate::{FrameIn, UnitCell, triclinic_vectors};
 
 /// Takes numbers from the front of a frame's bytes.
 #[derive(Debug, Clone)]
@@ -73,22 +73,31 @@ pub fn padding(len: u64) -> u64 {
 
 pub const NM_PER_ANGSTROM: f32 = 0.1;
 
-/// A box as lengths (Å) and angles (degrees), in MDAnalysis's order of operations.
-pub fn dimensions(vectors: [[f32; 3]; 3]) -> [f32; 6] {
-    let [x, y, z] = vectors.map(|vector| vector.map(f64::from));
+/// The cell of a box in nm, its lengths and angles in MDAnalysis's order of operations.
+pub fn unit_cell(vectors: [[f64; 3]; 3]) -> UnitCell {
+    let [x, y, z] = vectors.map(|vector| vector.map(|value| f64::from(value as f32)));
     let [lx, ly, lz, alpha, beta, gamma] = triclinic_box(x, y, z);
     let lengths = [lx * 10.0, ly * 10.0, lz * 10.0];
-    if !lengths.iter().all(|length| length.is_finite()) {
-        return [0.0; 6];
+    if lx == 0.0 || !lengths.iter().all(|length| length.is_finite()) {
+        return UnitCell::NONE;
     }
-    [lengths[0], lengths[1], lengths[2], alpha, beta, gamma]
+    UnitCell {
+        dimensions: [lengths[0], lengths[1], lengths[2], alpha, beta, gamma],
+        vectors: vectors.map(|vector| vector.map(|value| 10.0 * value)),
+        ..UnitCell::NONE
+    }
 }
 
-/// The box of lengths (Å) and angles (degrees). A frame without a cell has one of zeros.
+/// The box of a cell, nm. A frame without a cell has one of zeros.
 ///
 /// # Errors
 /// If there is a cell, but none that spans a volume.
-pub fn box_vectors(dimensions: &[f32; 6]) -> Result<[[f32; 3]; 3], String> {
+pub fn box_vectors(cell: &UnitCell) -> Result<[[f32; 3]; 3], String> {
+    if !cell.is_upright() {
+        let nm = |value: f64| (value / 10.0) as f32;
+        return Ok(cell.vectors.map(|vector| vector.map(nm)));
+    }
+    let dimensions = &cell.dimensions;
     let [lx, ly, lz, alpha, beta, gamma] = *dimensions;
     let [lx, ly, lz] = [lx, ly, lz].map(|length| length * NM_PER_ANGSTROM);
     match triclinic_vectors(&[lx, ly, lz, alpha, beta, gamma]) {
@@ -138,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_box_that_is_not_finite_in_angstrom_is_none() {
-        let vectors = |x| [[x, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 5.0]];
+        let vectors = |x: f64| [[x, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 5.0]];
         let expected = [30.0, 40.0, 50.0, 90.0, 90.0, 90.0];
-        assert_eq!(dimensions(vectors(3.0)), expected);
-        for x in [f32::INFINITY, f32::NAN, f32::MAX] {
-            assert_eq!(dimensions(vectors(x)), [0.0; 6], "{x}");
+        assert_eq!(unit_cell(vectors(3.0)).dimensions, expected);
+        for x in [f64::INFINITY, f64::NAN, f64::from(f32::MAX)] {
+            assert_eq!(unit_cell(vectors(x)), UnitCell::NONE, "{x}");
         }
     }
 

@@ -5,7 +5,7 @@ use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Result;
 use paceline_formats::trajectory::Trajectory;
 use paceline_kernels::rmsd::{Group, Rmsd};
-use paceline_kernels::rows::{Frames, RowKernel};
+use paceline_kernels::rows::compute_in_cells;
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).expect("the name of a trajectory");
@@ -22,8 +22,8 @@ fn main() -> Result<()> {
     for frame in 0..trajectory.n_frames() {
         let block = reader.read(frame..frame + 1)?;
         let mut rmsd = [0.0];
-        let frames = Frames::new(&block.positions, n_atoms, block.dimensions.as_flattened())?;
-        task.compute(&frames, &mut rmsd)?;
+        let cells = block.cells.as_flattened();
+        compute_in_cells(&task, &block.positions, n_atoms, cells, &mut rmsd)?;
         println!("{:.3} ps  {:.4} Å", block.times[0], rmsd[0]);
     }
     Ok(())

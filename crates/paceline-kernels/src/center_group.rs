@@ -1,7 +1,8 @@
 //! A group of atoms brought to the middle of the cell, and all others with it.
 
 use super::cell::Cell;
-use super::transform::{self, Refused, Transform, each_frame, position, translate};
+use super::placement::Basis;
+use super::transform::{self, Notes, Refused, Transform, each_row, position, translate};
 use paceline_formats::error::Result;
 
 /// The atoms to be centred, and where to.
@@ -50,12 +51,25 @@ impl Transform for Center {
         self.n_atoms
     }
 
+    fn basis(&self) -> Option<Basis> {
+        Some(Basis::Own)
+    }
+
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
-        each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
+        self.apply_noting(positions, dimensions, &mut Notes::default())
+    }
+
+    fn apply_noting(
+        &self,
+        positions: &mut [f32],
+        dimensions: &[f32],
+        notes: &mut Notes,
+    ) -> Result<Vec<Refused>> {
+        each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let cell = || cell.map_err(|no_cell| no_cell.reason("center"));
             let centre = self.centre(frame, if self.wrap { Some(cell()?) } else { None });
             let target = match self.point {
-                Some(point) => point,
+                Some(point) => notes.placed(row, point),
                 None => cell()?.centre(),
             };
             let by: [f64; 3] = std::array::from_fn(|i| target[i] - centre[i]);

@@ -2,7 +2,7 @@
 
 use super::cell::{ApplyPbc, Cell};
 use super::histogram::Bins;
-use super::rows::{Frames, RowKernel};
+use super::rows::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use crate::instructions::by_widest;
@@ -285,6 +285,10 @@ impl Profiles {
 }
 
 impl RowKernel for Profiles {
+    fn taken(&self) -> Taken {
+        Taken::Upright
+    }
+
     /// Of each axis, the density of mass in each bin, then that of charge; then the end of the last
     /// bin, and the volume of a bin along each axis.
     fn n_columns(&self) -> usize {

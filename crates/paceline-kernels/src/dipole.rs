@@ -1,7 +1,7 @@
 //! Dipole moments and currents: Σ q x and Σ q v over atoms.
 
 use super::cell::Cell;
-use super::rows::{Frames, RowKernel};
+use super::rows::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_formats::error::{Error, Result};
@@ -57,6 +57,10 @@ impl Dipole {
 }
 
 impl RowKernel for Dipole {
+    fn taken(&self) -> Taken {
+        Taken::Stored
+    }
+
     fn n_columns(&self) -> usize {
         3 + usize::from(self.needs_cell.is_some())
     }

@@ -105,17 +105,30 @@ impl<const N: usize> Groups<N> {
         n_columns: usize,
         mut fill: impl FnMut(&[Points; N], &Images, &mut [f64]) -> Result<(), String>,
     ) -> Result<Option<Refused>> {
+        self.fill_each_row(frames, out, n_columns, |_, points, images, row| {
+            fill(points, images, row)
+        })
+    }
+
+    /// The same, with the row of each frame.
+    pub(crate) fn fill_each_row(
+        &self,
+        frames: &Frames<'_>,
+        out: &mut [f64],
+        n_columns: usize,
+        mut fill: impl FnMut(usize, &[Points; N], &Images, &mut [f64]) -> Result<(), String>,
+    ) -> Result<Option<Refused>> {
         for columns in &self.columns {
             columns.check(frames.n_atoms())?;
         }
         let mut points = std::array::from_fn(|_| Points::default());
         let mut scratch = Vec::new();
-        frames.fill_rows(out, n_columns, |frame, dimensions, row| {
+        frames.fill_each_row(out, n_columns, |number, frame, dimensions, row| {
             let images = Images::new(dimensions, self.periodic)?;
             for (points, columns) in points.iter_mut().zip(&self.columns) {
                 points.set(columns.pick(frame, &mut scratch));
             }
-            fill(&points, &images, row)
+            fill(number, &points, &images, row)
         })
     }
 }

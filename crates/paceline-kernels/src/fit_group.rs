@@ -1,9 +1,10 @@
 //! All atoms moved as a rigid body, so that a group of them lies on its reference.
 
 use super::Columns;
+use super::placement::Basis;
 use super::qcp::{IDENTITY, Matrix3};
 use super::reference::{Motion, Reference};
-use super::transform::{Refused, Transform, each_frame};
+use super::transform::{Notes, Refused, Transform, Turn, each_row};
 use paceline_formats::error::Result;
 
 /// Part of a body's motion that is taken away.
@@ -54,9 +55,22 @@ impl Transform for Fit {
         self.n_atoms
     }
 
+    fn basis(&self) -> Option<Basis> {
+        None
+    }
+
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
+        self.apply_noting(positions, dimensions, &mut Notes::default())
+    }
+
+    fn apply_noting(
+        &self,
+        positions: &mut [f32],
+        dimensions: &[f32],
+        notes: &mut Notes,
+    ) -> Result<Vec<Refused>> {
         let mut scratch = Vec::new();
-        each_frame(positions, self.n_atoms, dimensions, |frame, _| {
+        each_row(positions, self.n_atoms, dimensions, |row, frame, _| {
             let (_, best) = self
                 .reference
                 .superpose(self.columns.pick(frame, &mut scratch));
@@ -66,6 +80,14 @@ impl Transform for Fit {
                 return Err("a position of the group to fit is not finite".to_string());
             }
             change(frame, &motion, target);
+            if self.freedom.rotation {
+                notes.turns.push(Turn {
+                    row,
+                    rotation: motion.rotation,
+                    centre: motion.centre,
+                    target,
+                });
+            }
             Ok(())
         })
     }

@@ -2,7 +2,7 @@
 
 use super::qcp::Matrix3;
 use super::reference::{self, EMPTY, Numbers, Sum, TILE};
-use super::rows::{Frames, RowKernel};
+use super::rows::{Frames, RowKernel, Taken};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
 use paceline_formats::error::{Error, Result};
@@ -89,6 +89,10 @@ impl Gyration {
 }
 
 impl RowKernel for Gyration {
+    fn taken(&self) -> Taken {
+        Taken::Stored
+    }
+
     fn n_columns(&self) -> usize {
         N_NUMBERS * self.compounds.len()
     }

@@ -56,6 +56,7 @@ pub mod near_pairs;
 mod nearest_images;
 pub mod nojump;
 pub mod order;
+pub mod placement;
 pub mod projection;
 pub mod qcp;
 pub mod rdf;

@@ -53,13 +53,15 @@ impl RowKernel for Order {
     /// Means, from -0.5 to 1; NaN where a position is. Vectors without length are refused.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
-        (self.ends).fill_rows(frames, out, n_columns, |[from, to], images, row| {
+        (self.ends).fill_each_row(frames, out, n_columns, |number, [from, to], images, row| {
+            let (_, placement) = frames.before(number);
+            let axis = placement.map_or(self.axis, |placement| placement.turned(self.axis));
             let mut vector = 0;
             for (mean, &size) in row.iter_mut().zip(&self.sizes) {
                 let mut sum = 0.0;
                 for k in vector..vector + size {
                     let d = images.nearest(difference(to.at(k), from.at(k)));
-                    let along = d[0] * self.axis[0] + d[1] * self.axis[1] + d[2] * self.axis[2];
+                    let along = d[0] * axis[0] + d[1] * axis[1] + d[2] * axis[2];
                     let length = square(d);
                     if length == 0.0 {
                         return Err(format!("both atoms of vector {k} are at the same place"));

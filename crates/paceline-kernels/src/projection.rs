@@ -1,7 +1,7 @@
 //! Projection of each frame onto directions in the space of all coordinates.
 
 use super::check_len;
-use super::rows::{Frames, RowKernel};
+use super::rows::{Frames, RowKernel, Taken};
 use super::superposed::Superposed;
 use super::transform::Refused;
 use paceline_formats::error::Result;
@@ -39,6 +39,10 @@ impl Projection {
 }
 
 impl RowKernel for Projection {
+    fn taken(&self) -> Taken {
+        Taken::Stored
+    }
+
     fn n_columns(&self) -> usize {
         self.directions.len() / self.mean.len().max(1)
     }

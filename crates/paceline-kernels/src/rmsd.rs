@@ -1,7 +1,7 @@
 //! RMSD of each frame of a block, as `MDAnalysis.analysis.rms.RMSD` defines it.
 
 use super::reference::{Motion, Reference};
-use super::rows::{Frames, RowKernel};
+use super::rows::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_formats::error::{Error, Result};
@@ -75,6 +75,10 @@ impl Rmsd {
 }
 
 impl RowKernel for Rmsd {
+    fn taken(&self) -> Taken {
+        Taken::Stored
+    }
+
     fn n_columns(&self) -> usize {
         self.groups.len()
     }

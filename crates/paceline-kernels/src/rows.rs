@@ -1,8 +1,10 @@
 //! Common parts of the kernels that give a row of numbers for each frame.
 
 use super::cell::{Cell, NoCell};
+use super::placement::{Basis, PlacedFrames, Placement};
 use super::transform::Refused;
 use super::{check_len, frame_len};
+use paceline_formats::UnitCell;
 use paceline_formats::error::Result;
 
 /// The frames of a block: positions of all decoded atoms (Å), and cells (Å and degrees).
@@ -11,6 +13,10 @@ pub struct Frames<'a> {
     positions: &'a [f32],
     frame_len: usize,
     cells: &'a [[f32; 6]],
+    /// The positions before frames were placed.
+    stored: &'a [f32],
+    /// How each frame was placed; empty where none was.
+    placements: &'a [Option<Placement>],
 }
 
 impl<'a> Frames<'a> {
@@ -27,7 +33,29 @@ impl<'a> Frames<'a> {
             positions,
             frame_len,
             cells: dimensions.as_chunks().0,
+            stored: positions,
+            placements: &[],
         })
+    }
+
+    /// Frames that are placed, whose positions were `stored`.
+    ///
+    /// # Errors
+    /// As [`Frames::new`].
+    pub fn placed(placed: &'a PlacedFrames<'_>, stored: &'a [f32], n_atoms: usize) -> Result<Self> {
+        let frames = Frames::new(&placed.positions, n_atoms, &placed.dimensions)?;
+        check_len("coordinates", stored.len(), placed.positions.len())?;
+        Ok(Frames {
+            stored,
+            placements: &placed.placements,
+            ..frames
+        })
+    }
+
+    /// The positions of a frame before it was placed, Å, and how it was.
+    pub(crate) fn before(&self, row: usize) -> (&'a [f32], Option<&'a Placement>) {
+        let stored = &self.stored[row * self.frame_len..][..self.frame_len];
+        (stored, self.placements.get(row).and_then(Option::as_ref))
     }
 
     /// Atoms of a frame.
@@ -41,11 +69,20 @@ impl<'a> Frames<'a> {
         &self,
         mut task: impl FnMut(&[f32], [f32; 6]) -> Result<(), String>,
     ) -> Option<Refused> {
+        self.try_each_row(|_, frame, dimensions| task(frame, dimensions))
+    }
+
+    /// The same, with the row of each frame.
+    pub(crate) fn try_each_row(
+        &self,
+        mut task: impl FnMut(usize, &[f32], [f32; 6]) -> Result<(), String>,
+    ) -> Option<Refused> {
         let frames = self.positions.chunks_exact(self.frame_len).zip(self.cells);
-        let tried = frames.map(|(frame, &dimensions)| task(frame, dimensions));
-        tried
-            .enumerate()
-            .find_map(|(row, one)| Some((row, one.err()?)))
+        let mut frames = frames.enumerate();
+        frames.find_map(|(row, (frame, &dimensions))| {
+            let reason = task(row, frame, dimensions).err()?;
+            Some((row, reason))
+        })
     }
 
     /// Fill a row of `n_columns` numbers for each frame; the first frame that `fill` cannot
@@ -59,13 +96,28 @@ impl<'a> Frames<'a> {
         n_columns: usize,
         mut fill: impl FnMut(&[f32], [f32; 6], &mut [f64]) -> Result<(), String>,
     ) -> Result<Option<Refused>> {
+        self.fill_each_row(out, n_columns, |_, frame, dimensions, numbers| {
+            fill(frame, dimensions, numbers)
+        })
+    }
+
+    /// The same, with the row of each frame.
+    ///
+    /// # Errors
+    /// As [`Frames::fill_rows`].
+    pub(crate) fn fill_each_row(
+        &self,
+        out: &mut [f64],
+        n_columns: usize,
+        mut fill: impl FnMut(usize, &[f32], [f32; 6], &mut [f64]) -> Result<(), String>,
+    ) -> Result<Option<Refused>> {
         check_len("numbers to fill", out.len(), self.cells.len() * n_columns)?;
         let frames = self.positions.chunks_exact(self.frame_len).zip(self.cells);
         let rows = out.chunks_exact_mut(n_columns.max(1));
         for (row, ((frame, &dimensions), numbers)) in frames.zip(rows).enumerate() {
             if frame.iter().all(|x| x.is_nan()) {
                 numbers.fill(f64::NAN);
-            } else if let Err(reason) = fill(frame, dimensions, numbers) {
+            } else if let Err(reason) = fill(row, frame, dimensions, numbers) {
                 return Ok(Some((row, reason)));
             }
         }
@@ -73,8 +125,24 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// How a kernel takes the frames of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// As they are stored: it asks for no images.
+    Stored,
+    /// As they are stored, if their cells are upright: it divides these along x, y and z.
+    Upright,
+    /// Placed, so that it finds images in any cell.
+    Placed,
+}
+
 /// Computes a row of numbers for each frame of a block.
 pub trait RowKernel: Send + Sync {
+    /// How it takes frames.
+    fn taken(&self) -> Taken {
+        Taken::Placed
+    }
+
     /// Numbers of a row.
     fn n_columns(&self) -> usize;
 
@@ -85,6 +153,42 @@ pub trait RowKernel: Send + Sync {
     /// and `out` do not belong together.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>>;
 }
+
+/// Compute a kernel in a block of frames with cells of any kind, as [`RowKernel::compute`] does.
+///
+/// # Errors
+/// As [`RowKernel::compute`].
+pub fn compute_in_cells(
+    kernel: &dyn RowKernel,
+    positions: &[f32],
+    n_atoms: usize,
+    cells: &[f64],
+    out: &mut [f64],
+) -> Result<Option<Refused>> {
+    if kernel.taken() == Taken::Placed {
+        let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+        return kernel.compute(&Frames::placed(&placed, positions, n_atoms)?, out);
+    }
+    let (rows, _) = cells.as_chunks();
+    let cells: Vec<UnitCell> = rows.iter().map(UnitCell::of_row).collect();
+    let dimensions: Vec<f32> = cells.iter().flat_map(|cell| cell.dimensions).collect();
+    let frames = Frames::new(positions, n_atoms, &dimensions)?;
+    let odd = |cell: &UnitCell| {
+        let has_corner = cell.is_periodic() || cell.origin == [0.0; 3];
+        !(cell.is_upright() && has_corner)
+    };
+    let odd = cells.iter().position(odd);
+    match (kernel.taken(), odd) {
+        (Taken::Upright, Some(row)) => Ok(Some((row, NOT_UPRIGHT.to_string()))),
+        _ => kernel.compute(&frames, out),
+    }
+}
+
+/// Why a cell cannot be divided along x, y and z.
+const NOT_UPRIGHT: &str = "a density along x, y and z needs a cell whose first vector is along x and \
+                           whose second is in the plane of x and y, and the frame's is turned, or moves \
+                           along an axis that is not periodic; leave out a fit that rotates, or fit \
+                           with rotation=False";
 
 /// The cell of a frame; none where it has none, and distances are not periodic.
 ///

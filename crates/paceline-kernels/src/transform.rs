@@ -2,7 +2,10 @@
 //! and leave out the frames that they cannot change.
 
 use super::cell::{Cell, NoCell};
+use super::placement::{Basis, Placement, change_placed};
+use super::qcp::Matrix3;
 use super::{check_len, frame_len};
+use paceline_formats::UnitCell;
 use paceline_formats::error::{self, Error};
 
 /// A frame of the block that could not be transformed, and why. Its positions are NaN.
@@ -12,10 +15,59 @@ pub type Refused = (usize, String);
 /// frame's row, their number, the longest one's atoms, and its length, Å.
 pub type LongBonds = (usize, usize, [usize; 2], f64);
 
+/// A rotation of a frame, and of all that turns with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Turn {
+    pub row: usize,
+    /// Rows by which a vector is multiplied from the left.
+    pub rotation: Matrix3,
+    /// The point about which the frame was turned, and where that came to lie, Å.
+    pub centre: [f64; 3],
+    pub target: [f64; 3],
+}
+
+impl Turn {
+    /// A vector after the rotation.
+    pub fn vector(&self, d: [f64; 3]) -> [f64; 3] {
+        let r = &self.rotation;
+        std::array::from_fn(|j| d[0] * r[0][j] + d[1] * r[1][j] + d[2] * r[2][j])
+    }
+
+    /// A position after the rotation, Å.
+    pub fn position(&self, x: [f64; 3]) -> [f64; 3] {
+        let turned = self.vector(std::array::from_fn(|i| x[i] - self.centre[i]));
+        std::array::from_fn(|i| turned[i] + self.target[i])
+    }
+}
+
+/// What a transformation is told of a block beside positions and cells, and what it notes.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// How frames were placed; empty where none was.
+    pub placements: Vec<Option<Placement>>,
+    /// Bonds that look wrong, where the transformation knows of any.
+    pub long: Vec<LongBonds>,
+    /// Frames that were turned.
+    pub turns: Vec<Turn>,
+}
+
+impl Notes {
+    /// A point of the file, as the frame of a row has it, Å.
+    pub fn placed(&self, row: usize, point: [f64; 3]) -> [f64; 3] {
+        match self.placements.get(row) {
+            Some(Some(placement)) => placement.placed_point(point),
+            _ => point,
+        }
+    }
+}
+
 /// A change of all frames of a block, in place.
 pub trait Transform: Send + Sync {
     /// Atoms of a frame.
     fn n_atoms(&self) -> usize;
+
+    /// By which vectors it sees cells; none if it asks for no cell.
+    fn basis(&self) -> Option<Basis>;
 
     /// Change positions (Å), given each frame's cell: three lengths (Å) and three angles (degrees).
     ///
@@ -23,7 +75,7 @@ pub trait Transform: Send + Sync {
     /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
 
-    /// The same, noting what looks wrong in bonds, where the transformation knows of any.
+    /// The same, noting what it finds.
     ///
     /// # Errors
     /// As [`Transform::apply`].
@@ -31,9 +83,52 @@ pub trait Transform: Send + Sync {
         &self,
         positions: &mut [f32],
         dimensions: &[f32],
-        _long: &mut Vec<LongBonds>,
+        _notes: &mut Notes,
     ) -> error::Result<Vec<Refused>> {
         self.apply(positions, dimensions)
+    }
+}
+
+/// Apply a transformation to a block of frames with cells of any kind.
+///
+/// # Errors
+/// As [`Transform::apply`].
+pub fn apply_in_cells(
+    task: &dyn Transform,
+    positions: &mut [f32],
+    cells: &[f64],
+    notes: &mut Notes,
+) -> error::Result<Vec<Refused>> {
+    let change = |positions: &mut [f32], dimensions: &[f32], placements: &[Option<Placement>]| {
+        notes.placements = placements.to_vec();
+        task.apply_noting(positions, dimensions, notes)
+    };
+    change_placed(positions, task.n_atoms(), cells, task.basis(), change)
+}
+
+/// Turn cells with their frames: their vectors, and the corner where these begin.
+pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
+    let (rows, _) = cells.as_chunks_mut();
+    for turn in turns {
+        let cell = UnitCell::of_row(&rows[turn.row]);
+        if cell.vectors != [[0.0; 3]; 3] {
+            let turned = UnitCell {
+                vectors: cell.vectors.map(|vector| turn.vector(vector)),
+                origin: turn.position(cell.origin),
+                ..cell
+            };
+            rows[turn.row] = turned.row();
+        }
+    }
+}
+
+/// Turn vectors of a block's atoms, such as velocities, with their frames.
+pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
+    for turn in turns {
+        let frame = &mut vectors[3 * n_atoms * turn.row..][..3 * n_atoms];
+        for d in frame.as_chunks_mut::<3>().0 {
+            *d = turn.vector(d.map(f64::from)).map(|x| x as f32);
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 use paceline_formats::error::{Error, Result};
 
 use crate::cell::{Cell, square};
-use crate::transform::{LongBonds, Refused, Transform, each_row};
+use crate::placement::Basis;
+use crate::transform::{LongBonds, Notes, Refused, Transform, each_row};
 
 /// The bonds of a block's molecules, in the order in which they are made whole.
 ///
@@ -64,15 +65,19 @@ impl Transform for Unwrap {
         self.n_atoms
     }
 
+    fn basis(&self) -> Option<Basis> {
+        Some(Basis::Compact)
+    }
+
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
-        self.apply_noting(positions, dimensions, &mut Vec::new())
+        self.apply_noting(positions, dimensions, &mut Notes::default())
     }
 
     fn apply_noting(
         &self,
         positions: &mut [f32],
         dimensions: &[f32],
-        long: &mut Vec<LongBonds>,
+        notes: &mut Notes,
     ) -> Result<Vec<Refused>> {
         let mut images = Images {
             known: Vec::new(),
@@ -87,7 +92,9 @@ impl Transform for Unwrap {
                 self.find_images(atoms, &cell, &broken, &mut images);
                 self.change(atoms, &cell, &images);
             }
-            long.extend(self.long_bonds(row, atoms, &cell, &broken, short));
+            notes
+                .long
+                .extend(self.long_bonds(row, atoms, &cell, &broken, short));
             Ok(())
         })
     }
@@ -426,9 +433,10 @@ mod tests {
         let far = frame([[1.0, 1.0, 1.0], [1.0, 6.5, 8.0]]);
         let mut block = [near, vec![f32::NAN; 18], far].concat();
         let dimensions = cell.repeat(3);
-        let mut long = Vec::new();
-        let refused = unwrap.apply_noting(&mut block, &dimensions, &mut long);
+        let mut notes = Notes::default();
+        let refused = unwrap.apply_noting(&mut block, &dimensions, &mut notes);
         assert!(refused.expect("frames").is_empty());
+        let long = notes.long;
         let noted: Vec<_> = long
             .iter()
             .map(|&(row, n, atoms, _)| (row, n, atoms))
@@ -457,15 +465,16 @@ mod tests {
                     *atom = atom.map(|x| x * stretch);
                 }
                 let mut frame: Vec<f32> = atoms.iter().flatten().map(|&x| x as f32).collect();
-                let (mut long, unwrap) = (Vec::new(), Unwrap::new(60, &bonds).expect("bonds"));
-                let refused = unwrap.apply_noting(&mut frame, &dimensions, &mut long);
+                let (mut notes, unwrap) =
+                    (Notes::default(), Unwrap::new(60, &bonds).expect("bonds"));
+                let refused = unwrap.apply_noting(&mut frame, &dimensions, &mut notes);
                 assert!(refused.expect("a frame").is_empty());
                 let (atoms, _) = frame.as_chunks();
                 let lengths = bonds
                     .iter()
                     .map(|&bond| square(Step::new(bond).bond(atoms)));
                 let expected = lengths.filter(|&length| length >= cell.near()).count();
-                assert_eq!(long.first().map_or(0, |found| found.1), expected);
+                assert_eq!(notes.long.first().map_or(0, |found| found.1), expected);
                 n_long += expected;
             }
         }

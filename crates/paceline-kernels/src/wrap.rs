@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::cell::Cell;
 use super::check_len;
+use super::placement::Basis;
 use super::transform::{self, Refused, Transform, centre, each_frame, position};
 use paceline_formats::error::Result;
 
@@ -80,6 +81,10 @@ impl Wrap {
 impl Transform for Wrap {
     fn n_atoms(&self) -> usize {
         self.n_atoms
+    }
+
+    fn basis(&self) -> Option<Basis> {
+        Some(Basis::Own)
     }
 
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use numpy::{
-    PyArray1, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
+    PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
     PyUntypedArrayMethods, ToPyArray,
 };
 use pyo3::exceptions::PyValueError;
@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::encoder::{failed, unwritable};
-use paceline_formats::exact_vectors;
 use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
 use paceline_formats::writer::allocated_chunks::{with_room, write};
+use paceline_formats::{CELL_WIDTH, CellRow, UnitCell};
 
 /// Encodes the chunks of one dataset of (frames, atoms, 3).
 #[pyclass(frozen, module = "paceline._core")]
@@ -177,25 +177,81 @@ fn atoms_of(values: &PyReadonlyArray3<'_, f32>) -> PyResult<usize> {
     }
 }
 
-/// Vectors of cells in double precision, so that lengths and angles come out of them again as they
-/// went in; zeros where lengths and angles span no volume.
+/// Cells of lengths (Å) and angles (degrees) as rows of `FrameBuffer.cells`, their vectors in double
+/// precision, so that lengths and angles come out of them again as they went in; zeros where lengths
+/// and angles span no volume.
 #[pyfunction]
-pub(super) fn cell_vectors<'py>(
+pub(super) fn cells_of_dimensions<'py>(
     py: Python<'py>,
     dimensions: PyReadonlyArray2<'py, f32>,
-) -> PyResult<Bound<'py, PyArray3<f64>>> {
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (cells, rest) = dimensions.as_slice()?.as_chunks::<6>();
     if dimensions.shape()[1] != 6 || !rest.is_empty() {
         return Err(PyValueError::new_err("dimensions must be of shape (n, 6)"));
     }
-    let vectors: Vec<f64> = cells
-        .iter()
-        .flat_map(|cell| {
-            exact_vectors(cell)
-                .filter(|vectors| (0..3).all(|i| vectors[i][i] > 0.0))
-                .unwrap_or_default()
-        })
-        .flatten()
-        .collect();
-    PyArray1::from_vec(py, vectors).reshape([cells.len(), 3, 3])
+    let row = |cell: &[f32; 6]| UnitCell::of_dimensions(*cell).row();
+    let rows: Vec<f64> = cells.iter().flat_map(row).collect();
+    PyArray1::from_vec(py, rows).reshape([cells.len(), CELL_WIDTH])
+}
+
+/// Cells of vectors (Å) as rows of `FrameBuffer.cells`, with which of them are periodic.
+#[pyfunction]
+pub(super) fn cells_of_vectors<'py>(
+    py: Python<'py>,
+    vectors: PyReadonlyArray3<'py, f64>,
+    periodic: [bool; 3],
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    if vectors.shape()[1..] != [3, 3] {
+        return Err(PyValueError::new_err("vectors must be of shape (n, 3, 3)"));
+    }
+    let (matrices, _) = vectors.as_slice()?.as_chunks::<3>().0.as_chunks::<3>();
+    let row = |vectors: &[[f64; 3]; 3]| {
+        let cell = UnitCell::of_vectors(*vectors);
+        UnitCell { periodic, ..cell }.row()
+    };
+    let rows: Vec<f64> = matrices.iter().flat_map(row).collect();
+    PyArray1::from_vec(py, rows).reshape([matrices.len(), CELL_WIDTH])
+}
+
+/// Cells of which upright ones have the vectors of their lengths and angles, without noise.
+#[pyfunction]
+pub(super) fn cells_without_noise<'py>(
+    py: Python<'py>,
+    cells: PyReadonlyArray2<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    each_cell(py, &cells, |cell| cell.without_noise())
+}
+
+/// Mask of cells whose vectors are those of their lengths and angles, but for noise.
+#[pyfunction]
+pub(super) fn upright_cells<'py>(
+    py: Python<'py>,
+    cells: PyReadonlyArray2<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<bool>>> {
+    let (cells, _) = cells.as_slice()?.as_chunks::<CELL_WIDTH>();
+    let found = cells.iter().map(|cell| UnitCell::of_row(cell).is_upright());
+    Ok(PyArray1::from_iter(py, found))
+}
+
+/// The same, periodic along all vectors: those that are not are too long for any step.
+#[pyfunction]
+pub(super) fn lattices<'py>(
+    py: Python<'py>,
+    cells: PyReadonlyArray2<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    each_cell(py, &cells, |cell| cell.lattice())
+}
+
+fn each_cell<'py>(
+    py: Python<'py>,
+    cells: &PyReadonlyArray2<'py, f64>,
+    change: impl Fn(UnitCell) -> UnitCell,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (cells, rest) = cells.as_slice()?.as_chunks::<CELL_WIDTH>();
+    if !rest.is_empty() {
+        return Err(PyValueError::new_err("cells must be of shape (n, 19)"));
+    }
+    let row = |cell: &CellRow| change(UnitCell::of_row(cell)).row();
+    let rows: Vec<f64> = cells.iter().flat_map(row).collect();
+    PyArray1::from_vec(py, rows).reshape([cells.len(), CELL_WIDTH])
 }

@@ -61,6 +61,12 @@ impl Encoder {
         )
     }
 
+    /// Name of the format.
+    #[getter]
+    fn format(&self) -> &str {
+        &self.format
+    }
+
     /// Return the bytes before the first frame.
     fn head<'py>(
         &self,
@@ -97,13 +103,13 @@ impl Encoder {
     }
 }
 
-/// Positions, velocities, forces, dimensions, times, steps and λ of a block.
+/// Positions, velocities, forces, cells, times, steps and λ of a block.
 #[derive(FromPyObject)]
 struct Arrays<'py>(
     Option<PyReadonlyArray3<'py, f32>>,
     Option<PyReadonlyArray3<'py, f32>>,
     Option<PyReadonlyArray3<'py, f32>>,
-    PyReadonlyArray2<'py, f32>,
+    PyReadonlyArray2<'py, f64>,
     PyReadonlyArray1<'py, f64>,
     PyReadonlyArray1<'py, i64>,
     PyReadonlyArray1<'py, f32>,
@@ -117,14 +123,14 @@ impl Encoder {
 
     /// The arrays of a block, of the shapes that the encoder expects.
     fn block<'a>(&self, arrays: &'a Arrays<'_>) -> PyResult<Block<'a>> {
-        let Arrays(positions, velocities, forces, dimensions, times, steps, lambdas) = arrays;
+        let Arrays(positions, velocities, forces, cells, times, steps, lambdas) = arrays;
         let (times, steps, lambdas) = (times.as_slice()?, steps.as_slice()?, lambdas.as_slice()?);
         let n_frames = times.len();
-        let (dimensions, rest) = dimensions.as_slice()?.as_chunks();
-        let same = [dimensions.len(), steps.len(), lambdas.len()] == [n_frames; 3];
+        let (cells, rest) = cells.as_slice()?.as_chunks();
+        let same = [cells.len(), steps.len(), lambdas.len()] == [n_frames; 3];
         if !same || !rest.is_empty() {
             return Err(PyValueError::new_err(format!(
-                "dimensions (n, 6), times (n,), steps (n,) and lambdas (n,) must have the same n: \
+                "cells (n, 19), times (n,), steps (n,) and lambdas (n,) must have the same n: \
                  {n_frames}"
             )));
         }
@@ -133,7 +139,7 @@ impl Encoder {
             positions: self.numbers("positions", wanted.positions, positions, n_frames)?,
             velocities: self.numbers("velocities", wanted.velocities, velocities, n_frames)?,
             forces: self.numbers("forces", wanted.forces, forces, n_frames)?,
-            dimensions,
+            cells,
             times,
             steps,
             lambdas,

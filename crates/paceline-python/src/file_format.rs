@@ -80,6 +80,12 @@ impl FileFormat {
         self.abilities.lambda
     }
 
+    /// A cell may lie in any way: frames hold its vectors.
+    #[getter]
+    fn turned_cells(&self) -> bool {
+        self.abilities.turned_cells
+    }
+
     /// The precision of positions can be chosen.
     #[getter]
     fn precision(&self) -> bool {

@@ -114,7 +114,10 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::chunk_encoder::{ChunkEncoder, cell_vectors, pack_chunk};
+    use super::chunk_encoder::{
+        ChunkEncoder, cells_of_dimensions, cells_of_vectors, cells_without_noise, lattices,
+        pack_chunk, upright_cells,
+    };
     #[pymodule_export]
     use super::chunks::{ChunkReader, read_integers};
     #[pymodule_export]

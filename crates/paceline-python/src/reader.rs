@@ -50,7 +50,7 @@ pub(super) struct BlockArrays<'py> {
     velocities: Option<PyReadwriteArray3<'py, f32>>,
     forces: Option<PyReadwriteArray3<'py, f32>>,
     validity: Option<PyReadwriteArray2<'py, f64>>,
-    dimensions: PyReadwriteArray2<'py, f32>,
+    cells: PyReadwriteArray2<'py, f64>,
     times: PyReadwriteArray1<'py, f64>,
     steps: PyReadwriteArray1<'py, i64>,
     lambdas: PyReadwriteArray1<'py, f32>,
@@ -89,7 +89,7 @@ impl BlockArrays<'_> {
         };
         let out = BlockOut {
             numbers,
-            dimensions: rows_of(&mut self.dimensions, "dimensions")?,
+            cells: rows_of(&mut self.cells, "cells")?,
             times,
             steps: self.steps.as_slice_mut()?,
             lambdas: self.lambdas.as_slice_mut()?,

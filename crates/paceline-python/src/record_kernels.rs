@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use super::{OrRaise, indices};
 use paceline_kernels::hbonds::{Criterion, Donors, HydrogenBonds as Task, Parts};
 use paceline_kernels::near_pairs::{Pair, PairList};
+use paceline_kernels::placement::{Basis, PlacedFrames};
 use paceline_kernels::rows::Frames;
 use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
 use paceline_kernels::transform::Refused;
@@ -106,19 +107,20 @@ impl HydrogenBonds {
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
-        dimensions: PyReadonlyArray2<'py, f32>,
+        cells: PyReadonlyArray2<'py, f64>,
         frames: PyReadonlyArray1<'py, i64>,
         atoms: PyReadonlyArray1<'py, i64>,
     ) -> PyResult<Found<'py>> {
         let (n_frames, n_atoms) = (positions.shape()[0], positions.shape()[1]);
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let (numbers, atoms) = (frames.as_slice()?, atoms.as_slice()?);
         if (numbers.len(), atoms.len()) != (n_frames, n_atoms) {
             let expected = "expected a number for each frame, and an index for each atom";
             return Err(PyValueError::new_err(expected));
         }
         let found = py.detach(|| {
-            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let frames = Frames::placed(&placed, positions, n_atoms)?;
             let (mut counts, mut records) = (Vec::new(), Vec::new());
             let refused = self.0.find(&frames, &mut counts, |row, bonds| {
                 if row == 0 {
@@ -205,13 +207,14 @@ impl NearPairs {
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
-        dimensions: PyReadonlyArray2<'py, f32>,
+        cells: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<FoundPairs<'py>> {
         let n_atoms = positions.shape()[1];
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let found = py.detach(|| {
             let (mut counts, mut records) = (Vec::new(), Vec::new());
-            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let frames = Frames::placed(&placed, positions, n_atoms)?;
             let refused = self.list.find(&frames, |_, pairs| {
                 let before = records.len();
                 for &Pair { i, j, distance } in pairs {
@@ -236,11 +239,11 @@ impl NearPairs {
         &self,
         py: Python<'_>,
         positions: PyReadonlyArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
         mut counts: PyReadwriteArray2<'_, i32>,
     ) -> PyResult<Option<Refused>> {
         let (n_frames, n_atoms) = (positions.shape()[0], positions.shape()[1]);
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         if counts.shape() != [n_frames, self.n_first] {
             return Err(PyValueError::new_err(
                 "expected counts for each atom and frame",
@@ -248,7 +251,8 @@ impl NearPairs {
         }
         let counts = counts.as_slice_mut()?;
         py.detach(|| {
-            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let frames = Frames::placed(&placed, positions, n_atoms)?;
             self.list.find(&frames, |row, pairs| {
                 let counts = &mut counts[row * self.n_first..][..self.n_first];
                 for &Pair { i, j, .. } in pairs {
@@ -332,13 +336,14 @@ impl SelectedAtoms {
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
-        dimensions: PyReadonlyArray2<'py, f32>,
+        cells: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<FoundAtoms<'py>> {
         let n_atoms = positions.shape()[1];
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let found = py.detach(|| {
             let (mut counts, mut atoms) = (Vec::new(), Vec::new());
-            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let frames = Frames::placed(&placed, positions, n_atoms)?;
             let refused = self.0.find(&frames, &mut counts, &mut atoms)?;
             let atoms: Vec<i64> = atoms.into_iter().map(i64::from).collect();
             Ok((counts, atoms, refused))

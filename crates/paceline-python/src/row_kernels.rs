@@ -385,17 +385,14 @@ impl RowKernel {
         &self,
         py: Python<'_>,
         positions: PyReadonlyArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
         mut out: PyReadwriteArray2<'_, f64>,
     ) -> PyResult<Option<Refused>> {
         let n_atoms = positions.shape()[1];
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let out = out.as_slice_mut()?;
-        py.detach(|| {
-            let frames = rows::Frames::new(positions, n_atoms, dimensions)?;
-            self.0.compute(&frames, out)
-        })
-        .or_raise(py)
+        py.detach(|| rows::compute_in_cells(&*self.0, positions, n_atoms, cells, out))
+            .or_raise(py)
     }
 }
 

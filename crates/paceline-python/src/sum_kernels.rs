@@ -7,6 +7,7 @@ use numpy::{
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_kernels::placement::{Basis, PlacedFrames};
 use paceline_kernels::rows::Frames;
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{contacts, covariance, density, moments, rdf, site_pairs, superposed};
@@ -162,14 +163,15 @@ impl ContactMap {
         &self,
         py: Python<'_>,
         positions: PyReadonlyArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
         mut counts: PyReadwriteArray1<'_, u64>,
     ) -> PyResult<Option<Refused>> {
         let n_atoms = positions.shape()[1];
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let counts = counts.as_slice_mut()?;
         py.detach(|| {
-            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let frames = Frames::placed(&placed, positions, n_atoms)?;
             self.task.count(&frames, counts)
         })
         .or_raise(py)
@@ -219,13 +221,18 @@ impl Rdf {
         &self,
         py: Python<'_>,
         positions: PyReadonlyArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
         mut counts: PyReadwriteArray1<'_, u64>,
     ) -> PyResult<(f64, Option<Refused>)> {
         let n_atoms = positions.shape()[1];
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let counts = counts.as_slice_mut()?;
-        let counted = py.detach(|| self.task.count(positions, n_atoms, dimensions, counts));
+        let counted = py.detach(|| {
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let (positions, dimensions) = (&placed.positions, &placed.dimensions);
+            let counted = self.task.count(positions, n_atoms, dimensions, counts)?;
+            Ok(counted.map(|volume| volume + placed.volume()))
+        });
         Ok(match counted.or_raise(py)? {
             Ok(volume) => (volume, None),
             Err(refused) => (0.0, Some(refused)),
@@ -267,13 +274,15 @@ impl SitePairs {
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
-        dimensions: PyReadonlyArray2<'py, f32>,
+        cells: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<(Bound<'py, PyArray1<u32>>, f64, Option<Refused>)> {
         let n_atoms = positions.shape()[1];
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let found = py.detach(|| {
-            let frames = Frames::new(positions, n_atoms, dimensions)?;
-            self.task.find(&frames)
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+            let frames = Frames::placed(&placed, positions, n_atoms)?;
+            let found = self.task.find(&frames)?;
+            Ok(found.map(|(found, volume)| (found, volume + placed.volume())))
         });
         Ok(match found.or_raise(py)? {
             Ok((found, volume)) => (found.into_pyarray(py), volume, None),

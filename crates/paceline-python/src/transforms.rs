@@ -8,9 +8,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_formats::CELL_WIDTH;
 use paceline_kernels::center_group::Center;
 use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::nojump::{self, molecules};
+use paceline_kernels::placement::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};
@@ -35,22 +37,23 @@ pub(super) fn centers<'py>(
 }
 
 /// Steps of molecules' centers (Å) from the first frame to each, in whole numbers of 2⁻²⁴ Å, given the
-/// cells' vectors (Å).
+/// cells, none of which is missing.
 #[pyfunction]
 pub(super) fn molecule_steps<'py>(
     py: Python<'py>,
     centers: PyReadonlyArray3<'py, f64>,
-    cells: PyReadonlyArray3<'py, f64>,
+    cells: PyReadonlyArray2<'py, f64>,
 ) -> PyResult<Bound<'py, PyArray3<i64>>> {
-    let (shape, vectors) = (centers.shape().to_vec(), cells.shape());
-    if shape[2] != 3 || vectors[1..] != [3, 3] {
+    let (shape, width) = (centers.shape().to_vec(), cells.shape()[1]);
+    if shape[2] != 3 || width != CELL_WIDTH {
         return Err(PyValueError::new_err(format!(
-            "expected centers and cells in three dimensions, found arrays of shapes {shape:?} and \
-             {vectors:?}"
+            "expected centers in three dimensions and cells of {CELL_WIDTH} numbers, found arrays \
+             of shapes {shape:?} and {:?}",
+            cells.shape()
         )));
     }
     let (centers, _) = centers.as_slice()?.as_chunks();
-    let (cells, _) = cells.as_slice()?.as_chunks::<3>().0.as_chunks();
+    let (cells, _) = cells.as_slice()?.as_chunks();
     let steps = py
         .detach(|| molecules::steps(centers, cells))
         .or_raise(py)?;
@@ -160,19 +163,33 @@ impl Transform {
         task.map(Self::new).or_raise(py)
     }
 
-    /// Change positions (Å) of frames with these cells (Å and degrees); the rows that could not be
-    /// changed, and why; and rows with bonds that are longer than half the cell afterwards.
+    /// Change positions (Å) of frames with these cells, and with them what turns with a frame: its
+    /// cell, and `vectors` of its atoms. The rows that could not be changed, and why; and rows with
+    /// bonds that are longer than half the cell afterwards.
     fn apply(
         &self,
         py: Python<'_>,
         mut positions: PyReadwriteArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        mut cells: PyReadwriteArray2<'_, f64>,
+        mut vectors: Vec<PyReadwriteArray3<'_, f32>>,
     ) -> PyResult<(Vec<transform::Refused>, Vec<transform::LongBonds>)> {
-        check_atoms(positions.shape(), self.0.n_atoms())?;
-        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
-        let mut long = Vec::new();
-        let refused = py.detach(|| self.0.apply_noting(positions, dimensions, &mut long));
-        Ok((refused.or_raise(py)?, long))
+        let n_atoms = self.0.n_atoms();
+        check_atoms(positions.shape(), n_atoms)?;
+        let positions = positions.as_slice_mut()?;
+        let cells = cells.as_slice_mut()?;
+        let mut notes = transform::Notes::default();
+        let changed = py.detach(|| {
+            let refused = transform::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
+            transform::turn_cells(cells, &notes.turns);
+            Ok(refused)
+        });
+        let refused = changed.or_raise(py)?;
+        for array in &mut vectors {
+            check_atoms(array.shape(), n_atoms)?;
+            let array = array.as_slice_mut()?;
+            py.detach(|| transform::turn_vectors(array, n_atoms, &notes.turns));
+        }
+        Ok((refused, notes.long))
     }
 }
 
@@ -205,12 +222,13 @@ impl NoJump {
         &self,
         py: Python<'_>,
         mut positions: PyReadwriteArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
     ) -> PyResult<Vec<transform::Refused>> {
         check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
-        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
-        let refused = py.detach(|| transform::Transform::apply(&self.0, positions, dimensions));
-        refused.or_raise(py)
+        let (positions, cells) = (positions.as_slice_mut()?, cells.as_slice()?);
+        let mut notes = transform::Notes::default();
+        py.detach(|| transform::apply_in_cells(&self.0, positions, cells, &mut notes))
+            .or_raise(py)
     }
 
     /// Count images over frames, relative to the first of them; note them in some rows.
@@ -218,13 +236,17 @@ impl NoJump {
         &self,
         py: Python<'py>,
         positions: PyReadonlyArray3<'py, f32>,
-        dimensions: PyReadonlyArray2<'py, f32>,
+        cells: PyReadonlyArray2<'py, f64>,
         rows: PyReadonlyArray1<'py, i64>,
     ) -> PyResult<Scanned<'py>> {
-        check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
-        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let n_atoms = transform::Transform::n_atoms(&self.0);
+        check_atoms(positions.shape(), n_atoms)?;
+        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
         let rows = indices(rows.as_slice()?)?;
-        let scan = py.detach(|| self.0.scan(positions, dimensions, &rows));
+        let scan = py.detach(|| {
+            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Own)?;
+            self.0.scan(&placed.positions, &placed.dimensions, &rows)
+        });
         let scan = scan.or_raise(py)?;
         let n = self.0.n_followed();
         let (moved, noted) = (scan.moved.into_flattened(), scan.noted.into_flattened());
@@ -241,13 +263,17 @@ impl NoJump {
         py: Python<'_>,
         images: PyReadonlyArray3<'_, i16>,
         mut positions: PyReadwriteArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
     ) -> PyResult<Vec<transform::Refused>> {
-        check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
+        let n_atoms = transform::Transform::n_atoms(&self.0);
+        check_atoms(positions.shape(), n_atoms)?;
         let (images, _) = images.as_slice()?.as_chunks();
-        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
-        let refused = py.detach(|| self.0.move_to(images, positions, dimensions));
-        refused.or_raise(py)
+        let (positions, cells) = (positions.as_slice_mut()?, cells.as_slice()?);
+        let change = |positions: &mut [f32], dimensions: &[f32], _: &[_]| {
+            self.0.move_to(images, positions, dimensions)
+        };
+        py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))
+            .or_raise(py)
     }
 }
 
@@ -264,23 +290,27 @@ impl NoJumpFollower {
 
     /// Move atoms (Å) in block `number` as those before it are moved, and note images in the first row
     /// that is changed; the rows that could not be, and why. None if the follower was closed.
-    #[pyo3(signature = (number, positions, dimensions, begin=None))]
+    #[pyo3(signature = (number, positions, cells, begin=None))]
     fn move_on(
         &self,
         py: Python<'_>,
         number: usize,
         mut positions: PyReadwriteArray3<'_, f32>,
-        dimensions: PyReadonlyArray2<'_, f32>,
+        cells: PyReadonlyArray2<'_, f64>,
         mut begin: Option<PyReadwriteArray2<'_, i16>>,
     ) -> PyResult<Option<Vec<transform::Refused>>> {
-        check_atoms(positions.shape(), self.0.n_atoms())?;
-        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
+        let n_atoms = self.0.n_atoms();
+        check_atoms(positions.shape(), n_atoms)?;
+        let (positions, cells) = (positions.as_slice_mut()?, cells.as_slice()?);
         let begin = match &mut begin {
             Some(begin) => Some(begin.as_slice_mut()?.as_chunks_mut().0),
             None => None,
         };
-        let moved = py.detach(|| self.0.move_on(number, positions, dimensions, begin));
-        moved.or_raise(py)
+        let change = |positions: &mut [f32], dimensions: &[f32], _: &[_]| {
+            self.0.move_on(number, positions, dimensions, begin)
+        };
+        py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))
+            .or_raise(py)
     }
 
     /// Release the threads that wait; no other block is moved.

@@ -488,7 +488,7 @@ class _NearResidues(CoreHalf):
             self._bound = _core.ContactMap(columns_of(block), *given)
         n_residues = len(self._sizes)
         counts = np.zeros(n_residues * (n_residues - 1) // 2, dtype=np.uint64)
-        check_refused(block, self._bound.count(block.raw[0], block.dimensions, counts))
+        check_refused(block, self._bound.count(block.raw[0], block.cells, counts))
         return len(block), counts
 
     def merge(

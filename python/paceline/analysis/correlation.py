@@ -581,7 +581,7 @@ class _Currents:
     def compute(self, block: Block) -> np.ndarray:
         """Return currents along x, y and z, and volumes, shape (n_frames, 4)."""
         velocities: Any = SimpleNamespace(
-            raw=(block.velocities, None), dimensions=block.dimensions, frames=block.frames
+            raw=(block.velocities, None), cells=block.cells, frames=block.frames
         )
         rows = self._rows.compute(velocities)
         # The kernel leaves out frames of nothing but NaN.

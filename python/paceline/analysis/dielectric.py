@@ -348,7 +348,7 @@ class _Moments:
             return self._rows.compute(block)
         decoded, columns = block.raw
         positions = decoded.copy() if columns is None else decoded.take(columns, axis=1)
-        refused, long_bonds = self._whole.apply_noting(positions, block.dimensions)
+        refused, long_bonds = self._whole.apply_noting(positions, block.cells.copy())
         for row, reason in refused:
             raise ValueError(f"frame {block.frames[row]}: {reason}")
         for row, _, _, length in long_bonds:
@@ -357,7 +357,7 @@ class _Moments:
                 "where molecules are whole"
             )
         whole: Any = SimpleNamespace(
-            raw=(positions, None), dimensions=block.dimensions, frames=block.frames
+            raw=(positions, None), cells=block.cells, frames=block.frames
         )
         return self._rows.compute(whole)
 

@@ -40,7 +40,7 @@ def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> 
 def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -> None:
     """Compute the row of one frame of a block, float64, shape (1, n_columns), in place."""
     only = slice(row, row + 1)
-    check_refused(block[only], kernel.compute(block.raw[0][only], block.dimensions[only], out))
+    check_refused(block[only], kernel.compute(block.raw[0][only], block.cells[only], out))
 
 
 class CoreRows(CoreHalf):
@@ -71,11 +71,11 @@ class CoreRows(CoreHalf):
         shape = len(positions), self._bound.n_columns
         if rows is not None:
             check_refused(
-                block, self._bound.compute(positions, block.dimensions, rows.reshape(shape))
+                block, self._bound.compute(positions, block.cells, rows.reshape(shape))
             )
             return rows
         out = np.empty(shape)
-        check_refused(block, self._bound.compute(positions, block.dimensions, out))
+        check_refused(block, self._bound.compute(positions, block.cells, out))
         if self._dtype is not None:
             check_finite(block, np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
             # Rows of frames that were left out are filled in the end.
@@ -286,7 +286,7 @@ class CoreRdf(CoreHalf):
         if self._bound is None:
             self._bound = self._bind(columns)
         counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
-        volume, refused = self._bound.count(positions, block.dimensions, counts)
+        volume, refused = self._bound.count(positions, block.cells, counts)
         check_refused(block, refused)
         n_first = len(block) * self._groups[0].n_atoms
         return RdfCounts(len(block), volume, counts, n_first, n_first * self._groups[1].n_atoms)
@@ -397,7 +397,7 @@ class ChangingRdf:
         volume, n_first, n_pairs = 0.0, 0, 0
         for row, (positions, (one, other)) in enumerate(self._sites(block)):
             of_frame, refused = self._bind(one, other).count(
-                positions, block.dimensions[row : row + 1], counts
+                positions, block.cells[row : row + 1], counts
             )
             check_refused(block[row : row + 1], refused)
             volume += of_frame
@@ -455,7 +455,7 @@ class CoreSitePairs(CoreHalf):
         if self._bound is None:
             arguments = columns_of(block), *self._arguments
             self._bound = _core.SitePairs(*arguments, needs_cell=self._needs_cell)
-        found, volume, refused = self._bound.find(block.raw[0], block.dimensions)
+        found, volume, refused = self._bound.find(block.raw[0], block.cells)
         check_refused(block, refused)
         return volume, SparseCounts(len(block), found, None)
 
@@ -483,7 +483,7 @@ class CoreBonds(CoreHalf):
             self._bound = _core.HydrogenBonds(columns, *self._arguments), atoms
         core, atoms = self._bound
         frames = np.ascontiguousarray(block.frames)
-        counts, records, refused = core.find(positions, block.dimensions, frames, atoms)
+        counts, records, refused = core.find(positions, block.cells, frames, atoms)
         check_refused(block, refused)
         return counts, records
 
@@ -530,7 +530,7 @@ class ChangingBonds:
             pairs = ends, hydrogens[1], self._within
             core = _core.HydrogenBonds(None, pairs, acceptors[1], parts, self._criterion)
             frames = np.ascontiguousarray(block.frames[only])
-            count, some, refused = core.find(positions[only], block.dimensions[only], frames, atoms)
+            count, some, refused = core.find(positions[only], block.cells[only], frames, atoms)
             check_refused(block[only], refused)
             counts[only] = count
             records.append(some)

@@ -14,7 +14,7 @@ from paceline.analysis.kernels import CoreRows, Moments, RowMoments, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
-from paceline.block import Block
+from paceline.block import Block, upright_vectors
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.base import check_not_empty
 from paceline.transform.compounds import compound_of_atoms
@@ -220,7 +220,7 @@ class LinearDensity(AnalysisBase):
         edges = np.zeros(3, dtype=np.float32)
         if dimensions is not None:
             cell = np.asarray(dimensions, dtype=np.float32)[None]
-            edges = _core.cell_vectors(cell)[0].diagonal().astype(np.float32)
+            edges = upright_vectors(_core.cells_of_dimensions(cell))[0].diagonal().astype(np.float32)
         if not edges.all():
             raise UnsupportedError(
                 "LinearDensity needs a cell, which the present frame has not: go to a frame with "

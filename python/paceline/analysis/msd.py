@@ -15,7 +15,7 @@ from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import with_error
-from paceline.block import Block
+from paceline.block import Block, upright_vectors, vectors_of
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.base import choose_atoms, find_scan, masses_of
@@ -296,7 +296,7 @@ class EinsteinMSD(AnalysisBase):
         dimensions = self.ag.universe.trajectory.ts.dimensions
         if dimensions is None:
             return None
-        [vectors] = _core.cell_vectors(np.array([dimensions], np.float32))
+        [vectors] = upright_vectors(_core.cells_of_dimensions(np.array([dimensions], np.float32)))
         return np.linalg.inv(vectors) if np.linalg.det(vectors) else None
 
     def _find_jumps(
@@ -510,8 +510,8 @@ class _Particles:
         found = block.positions if self._compounds is None else _centers(block, *self._compounds)
         if not self._with_cells:
             return found
-        vectors = _core.cell_vectors(block.dimensions)
-        lacking = ~vectors.any(axis=(1, 2)) & ~np.isnan(block.dimensions).any(axis=1)
+        vectors = vectors_of(_core.lattices(block.cells))
+        lacking = ~vectors.any(axis=(1, 2)) & ~np.isnan(block.cells).any(axis=1)
         if lacking.any() and not self._skip:
             raise ValueError(f"frame {block.frames[lacking][0]}: {NO_CELL}")
         vectors[lacking] = np.nan

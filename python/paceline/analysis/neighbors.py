@@ -325,7 +325,7 @@ class _NearPairs(CoreHalf):
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Find the pairs of a block."""
-        counts, records, refused = self.bind(block).find(block.raw[0], block.dimensions)
+        counts, records, refused = self.bind(block).find(block.raw[0], block.cells)
         check_refused(block, refused)
         return counts, records.view(PAIR)
 
@@ -351,6 +351,6 @@ class _Neighbours:
             return counts
         some = block if len(readable) == len(block) else block[readable]
         found = counts[readable]
-        check_refused(some, self._pairs.bind(some).count(some.raw[0], some.dimensions, found))
+        check_refused(some, self._pairs.bind(some).count(some.raw[0], some.cells, found))
         counts[readable] = found
         return counts

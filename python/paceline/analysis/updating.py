@@ -73,7 +73,7 @@ class GroupFinder:
             core = _core.SelectedAtoms(_columns(block, first, self.read), *self.arguments)
             # Of an earlier run, in which blocks had other atoms, it is needed no longer.
             self._bound[:] = [(columns, core)]
-        counts, found, refused = core.find(positions, block.dimensions)
+        counts, found, refused = core.find(positions, block.cells)
         check_refused(block, refused)
         return counts, found
 

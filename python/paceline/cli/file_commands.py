@@ -481,6 +481,12 @@ def add_convert(commands: Any) -> CommandParser:
     add_transform_arguments(parser)
     add_worker_arguments(parser)
     add_layout_arguments(parser)
+    add(
+        "--keep-cell",
+        action="store_true",
+        help="write lengths and angles of cells that the format cannot hold as they are, such as "
+        "those that --fit turns in DCD and NetCDF [leave such cells out]",
+    )
     add("--overwrite", action="store_true", help="replace a file that exists")
     parser.set_defaults(run=run_convert)
     return parser
@@ -503,7 +509,9 @@ def run_convert(args: argparse.Namespace) -> None:
     format_with(args.output, options)
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
-    analysis = Write(atoms, args.output, overwrite=args.overwrite, **options)
+    analysis = Write(
+        atoms, args.output, keep_cell=args.keep_cell, overwrite=args.overwrite, **options
+    )
     with saved_together():
         run_analysis(args, analysis)
         save_report(args, analysis.timings)

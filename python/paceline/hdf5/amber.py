@@ -17,7 +17,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import PacelineError, UnsupportedError
-from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
+from paceline.hdf5.chunk_index import ABSENT, COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, damaged
 
@@ -99,7 +99,7 @@ class _Reading:
             elements={name: self._element(name, array, n_frames) for name, array in arrays.items()},
             times=times,
             steps=np.arange(n_frames, dtype=np.int64),
-            dimensions=self._dimensions(n_frames),
+            cells=Cells(self._dimensions(n_frames)),
             facts=self._facts(),
             notes=notes,
         )

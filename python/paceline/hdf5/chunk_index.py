@@ -7,12 +7,12 @@ of it without h5py.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from paceline import _core
-from paceline.block import FIELDS, FrameBuffer, field_bits
+from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.trajectory.source import Extents, FileReadStats
 
 #: HDF5's registered numbers of the filters that the core undoes.
@@ -200,6 +200,18 @@ def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
     )
 
 
+class Cells(NamedTuple):
+    """Cells of all frames, each array with a row a frame, or with one row for all.
+
+    `dimensions` are float32, (n_frames, 6), Å and degrees, zeros where there is none. `vectors` are
+    float64, (n_frames, 3, 3), Å, where lengths and angles do not say how all of them lie.
+    """
+
+    dimensions: np.ndarray
+    vectors: np.ndarray | None = None
+    periodic: tuple[bool, bool, bool] = (True, True, True)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
     """Part of the index that the frames of one block need."""
@@ -208,8 +220,8 @@ class BlockIndex:
     elements: tuple[IndexSlice | None, ...]
     #: Particle ids, if atoms are in no fixed order.
     ids: IndexSlice | None
-    #: float32, (n_frames, 6), or (1, 6) where all frames share it: Å and degrees.
-    dimensions: np.ndarray
+    #: Of these frames, or one for all.
+    cells: Cells
     #: float64, (n_frames,), ps.
     times: np.ndarray
     #: int64, (n_frames,).
@@ -219,7 +231,7 @@ class BlockIndex:
 
     def fill(self, block: FrameBuffer, damaged: Sequence[tuple[int, str]]) -> None:
         """Set cells, times, steps and λ of a block, and blank its damaged rows."""
-        block.dimensions[:] = self.dimensions
+        block.cells[:] = _rows_of(self.cells)
         block.times[:] = self.times
         block.steps[:] = self.steps
         if self.lambdas is not None:
@@ -242,8 +254,7 @@ class ChunkIndex:
     times: np.ndarray
     #: int64, (n_frames,).
     steps: np.ndarray
-    #: float32, (n_frames, 6), or (1, 6) where all frames share it: Å and degrees, or zeros.
-    dimensions: np.ndarray
+    cells: Cells
     #: float32, (n_frames,): λ of a free-energy run; None where the file has none.
     lambdas: np.ndarray | None = None
     #: Particle ids of each frame, where atoms are in no fixed order.
@@ -256,15 +267,35 @@ class ChunkIndex:
 
     def of_block(self, frames: np.ndarray) -> BlockIndex:
         """Cut the part that some frames need."""
-        shared = len(self.dimensions) != self.n_frames
         return BlockIndex(
             tuple(_slice(self.elements.get(field), frames) for field in FIELDS),
             _slice(self.ids, frames),
-            self.dimensions if shared else self.dimensions[frames],
+            self._cells_in(frames),
             self.times[frames],
             self.steps[frames],
             None if self.lambdas is None else self.lambdas[frames],
         )
+
+    def _cells_in(self, frames: np.ndarray) -> Cells:
+        """Cells of some frames, or the one that all share."""
+        dimensions, vectors, periodic = self.cells
+        shared = len(dimensions) != self.n_frames
+        if vectors is not None and len(vectors) == self.n_frames:
+            vectors = vectors[frames]
+        return Cells(dimensions if shared else dimensions[frames], vectors, periodic)
+
+
+def _rows_of(cells: Cells) -> np.ndarray:
+    """Cells as rows of `FrameBuffer.cells`."""
+    rows = _core.cells_of_dimensions(np.ascontiguousarray(cells.dimensions))
+    if cells.vectors is not None or not all(cells.periodic):
+        vectors = vectors_of(rows) if cells.vectors is None else cells.vectors
+        rows = np.broadcast_to(rows, (max(len(rows), len(vectors)), CELL_WIDTH)).copy()
+        has_cell = rows[:, :3].any(axis=1)
+        given = _core.cells_of_vectors(np.ascontiguousarray(vectors), cells.periodic)
+        # Lengths and angles are those that were read: they are MDAnalysis's.
+        rows[has_cell, 6:] = np.broadcast_to(given, rows.shape)[has_cell, 6:]
+    return rows
 
 
 def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:

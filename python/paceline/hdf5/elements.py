@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from paceline import _core
 from paceline.errors import UnsupportedError
-from paceline.hdf5.chunk_index import ABSENT
+from paceline.hdf5.chunk_index import ABSENT, Cells
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
@@ -289,7 +290,7 @@ def _read_edges(edges: SampledElement) -> np.ndarray:
     return numbers[np.newaxis] if edges.steps is None else numbers
 
 
-def _read_boundary(box: Group) -> tuple[bool, ...]:
+def _read_boundary(box: Group) -> tuple[bool, bool, bool]:
     """Read in which directions a box is periodic: in all where the file does not say."""
     path, attrs = box.file.path, box.attrs
     dimension = _read_setting(box, attrs, "dimension")
@@ -304,7 +305,8 @@ def _read_boundary(box: Group) -> tuple[bool, ...]:
         raise UnsupportedError(
             f"{path}: {box.name}, boundary: expected three of periodic and none, found {stated!r}"
         )
-    return tuple(known[_as_key(word)] for word in words)
+    x, y, z = (known[_as_key(word)] for word in words)
+    return x, y, z
 
 
 def _as_key(word: Any) -> Any:
@@ -321,32 +323,49 @@ def _read_setting(box: Group, attrs: Any, name: str) -> Any:
     return value
 
 
-def read_dimensions(
+def read_cells(
     box: Group | None,
     edges: SampledElement | None,
     factor: float,
     frames: SampledElement,
     notes: list[str],
-) -> np.ndarray:
-    """Read cells of all frames: float32, (n_frames, 6) or (1, 6), zeros where there is none."""
-    periodic = (False,) if box is None else _read_boundary(box)
+) -> Cells:
+    """Read cells of all frames."""
+    periodic = (False, False, False) if box is None else _read_boundary(box)
     if not any(periodic):
-        return _NO_CELL
+        return Cells(_NO_CELL)
     assert box is not None
     if edges is None:
         notes.append(f"{box.name} is periodic and has no edges: frames have no cell")
-        return _NO_CELL
+        return Cells(_NO_CELL)
     if not all(periodic):
         axes = ", ".join(axis for axis, is_so in zip("xyz", periodic, strict=True) if is_so)
-        notes.append(f"{box.name} is periodic along {axes} only, and its cell is for all three")
-    cells = cells_of(_read_edges(edges), factor)
+        notes.append(f"{box.name} is periodic along {axes} only")
+    found = _read_edges(edges)
+    vectors = _turned_vectors(found, factor)
+    cells = cells_of(found, factor)
     flat = np.count_nonzero(~cells.any(axis=1))
     if flat:
         which = "" if len(cells) == 1 else f" in {flat} of {len(cells)} samples"
         notes.append(f"{edges.name} spans no volume{which}: frames have no cell there")
-    if len(cells) <= 1:
-        return cells if len(cells) else _NO_CELL
-    return _join_by_step(cells, edges, frames, notes)
+    if not len(cells):
+        return Cells(_NO_CELL)
+    if vectors is not None and len(vectors) > 1:
+        # All may have the same lengths and angles, and lie in different ways.
+        cells = np.broadcast_to(cells, (len(vectors), 6)).copy()
+        vectors = _join_by_step(vectors, edges, frames, [])
+    if len(cells) > 1:
+        cells = _join_by_step(cells, edges, frames, notes)
+    return Cells(cells, vectors, periodic)
+
+
+def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
+    """Vectors of cells, Å, if in any sample a is not along x, or b not in the plane of x and y."""
+    if edges.ndim == 2:
+        return None
+    vectors = np.ascontiguousarray(edges.astype(np.float64) * factor)
+    upright = _core.upright_cells(_core.cells_of_vectors(vectors, (True, True, True)))
+    return None if upright.all() else vectors
 
 
 def _join_by_step(

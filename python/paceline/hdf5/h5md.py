@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import DamagedFileError, ExternalFileError, MissingDataError, UnsupportedError
-from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
+from paceline.hdf5.chunk_index import ABSENT, COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset, read_series
 from paceline.hdf5.elements import (
     Elements,
     SampledElement,
     first_not_rising,
     match_rows,
-    read_dimensions,
+    read_cells,
     rows_as_frames,
 )
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
@@ -296,7 +296,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
         for name, vector in particles.vectors.items()
     }
     times = _times(particles, known)
-    dimensions = _dimensions(particles, known)
+    cells = _cells(particles, known)
     known.check_missing()
     ids = particles.particle_ids
     return ChunkIndex(
@@ -306,7 +306,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
         elements,
         times,
         frames.steps,
-        dimensions,
+        cells,
         lambdas=_lambdas(particles),
         ids=None if ids is None else ids.element,
         id_order=None if ids is None else ids.numbers,
@@ -391,13 +391,13 @@ def _lambdas(particles: Particles) -> np.ndarray | None:
     return None
 
 
-def _dimensions(particles: Particles, units: Units) -> np.ndarray:
-    """Read cells of the frames, Å and degrees."""
+def _cells(particles: Particles, units: Units) -> Cells:
+    """Read cells of the frames."""
     edges, factor = particles.edges, 1.0
     if edges is not None:
         factor = units.factor("length", edges.name, edges.unit or _length_unit(particles))
     box = particles.group.group("box")
-    return read_dimensions(box, edges, factor, particles.frames, particles.notes)
+    return read_cells(box, edges, factor, particles.frames, particles.notes)
 
 
 def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:

@@ -15,6 +15,7 @@ from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
+from paceline.block import vectors_of
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: The version of H5MD, and that of its module of units.
@@ -113,11 +114,11 @@ class Description:
 
 
 class FrameRows(NamedTuple):
-    """Steps, times (ps) and cells (Å and degrees, shape (n_frames, 6)) of all frames."""
+    """Steps, times (ps) and cells (those of `FrameBuffer`) of all frames."""
 
     steps: np.ndarray
     times: np.ndarray
-    dimensions: np.ndarray
+    cells: np.ndarray
 
 
 def element_path(field: str) -> str:
@@ -141,6 +142,7 @@ def create_tree(
     description: Description,
     *,
     has_cell: bool,
+    periodic: Sequence[bool] = (True, True, True),
     rows: FrameRows | None = None,
     rounding: Mapping[str, float] | None = None,
     units: Mapping[str, str] = OUR_UNITS,
@@ -163,12 +165,13 @@ def create_tree(
     particles = h5[f"particles/{GROUP}"]
     box = particles.create_group("box")
     box.attrs["dimension"] = 3
-    box.attrs["boundary"] = ["periodic" if has_cell else "none"] * 3
+    box.attrs["boundary"] = ["periodic" if has_cell and one else "none" for one in periodic]
     if has_cell:
         edges = box.create_group("edges")
         vectors = None
         if rows is not None:
-            vectors = _core.cell_vectors(rows.dimensions) / factor_of(units["length"], "length")
+            vectors = vectors_of(_core.cells_without_noise(rows.cells))
+            vectors = vectors / factor_of(units["length"], "length")
         _create_series(edges, "value", (3, 3), "<f8", vectors)
         set_unit(edges["value"], "edges", units)
         others.append(edges)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
+from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import unit_of, zero_invalid_cells
 from paceline.hdf5.file import Array, File, damaged
@@ -65,7 +65,7 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
         elements,
         times,
         np.arange(n_frames),
-        _dimensions(file, n_frames, known),
+        Cells(_dimensions(file, n_frames, known)),
         facts=_facts(file, known),
         notes=[*notes, *known.notes],
     )

@@ -343,7 +343,7 @@ class Hdf5File:
 
 def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
     """Remove times and cells that no simulation has; True if there were any, or times decrease."""
-    times, cells = index.times, index.dimensions
+    times, cells = index.times, index.cells.dimensions
     no_time = ~(np.abs(times) < _TIME_MAX)
     no_cell = ~(np.abs(cells) < _EDGE_MAX).all(axis=1)
     notes = []
@@ -362,7 +362,8 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
         )
         cells = np.where(no_cell[:, None], np.float32(0), cells)
     is_odd = bool(notes) or bool((np.diff(times) < 0).any())
-    return replace(index, times=times, dimensions=cells, notes=[*notes, *index.notes]), is_odd
+    all_cells = index.cells._replace(dimensions=cells)
+    return replace(index, times=times, cells=all_cells, notes=[*notes, *index.notes]), is_odd
 
 
 def _size_notes(path: str, size: int, full_size: int | None, *, is_odd: bool) -> Iterator[str]:

@@ -296,8 +296,10 @@ class H5MDFileWriter:
         *,
         has_cell: bool,
         allocated: bool,
+        periodic: tuple[bool, bool, bool] = (True, True, True),
     ):
         self._file, self._storage, self._has_cell = file, storage, has_cell
+        self._periodic = periodic
         self.datasets: dict[str, Any] = {}
         for field in fields:
             dataset = create_dataset(
@@ -325,6 +327,7 @@ class H5MDFileWriter:
             tuple(self.datasets),
             description,
             has_cell=self._has_cell,
+            periodic=self._periodic,
             rows=rows,
             rounding={field: step for field, step in steps.items() if step is not None},
             units=self._storage.units,

@@ -548,7 +548,7 @@ def _encode(
         None if values is None else np.ascontiguousarray(values[:, columns])
         for values in (whole.positions, whole.velocities, whole.forces)
     )
-    moments = (whole.dimensions, whole.times, whole.steps, whole.lambdas)
+    moments = (whole.cells, whole.times, whole.steps, whole.lambdas)
     body = encoder.encode((positions, velocities, forces, *moments))
     return encoder.head(len(whole.frames), 0.0, 1.0, 0, 1), body
 

@@ -409,12 +409,6 @@ class TrajectoryRun(FramePass):
                 "only; analyse one that holds them"
             )
         wanted = required | optional.intersection(held)
-        for transform in self.transforms:
-            if transform.turns and wanted - {"positions"}:
-                raise UnsupportedError(
-                    f"{transform.parameters()} turns positions but not velocities and forces, "
-                    "which an analysis of this run asks for; run that one without it"
-                )
         if self.transforms:
             wanted.add("positions")
             required.add("positions")

@@ -53,7 +53,7 @@ class Relay:
         self,
         number: int,
         positions: np.ndarray,
-        dimensions: np.ndarray,
+        cells: np.ndarray,
         catch_up: Callable[[Any], None],
     ) -> list[tuple[int, str]]:
         """Transform a block in place as those before it are; return rows that cannot be.
@@ -69,7 +69,7 @@ class Relay:
                 self._tasks.pop(number, None)
                 self._changed.notify_all()
         if is_first:
-            return self._move_on(number, positions, dimensions)
+            return self._move_on(number, positions, cells)
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._n_done > number)
             self._check_open()
@@ -78,16 +78,16 @@ class Relay:
         if state is None:
             # Another attempt's result was collected: this one's does not count.
             return []
-        return self._scan.apply_from(state, positions, dimensions)
+        return self._scan.apply_from(state, positions, cells)
 
     def _move_on(
-        self, number: int, positions: np.ndarray, dimensions: np.ndarray
+        self, number: int, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
         """Transform a block for the first time."""
         try:
             with self._changed:
                 state = self._unused.pop() if self._unused else self._scan.no_states(1)
-            refused = self._follower.move_on(number, positions, dimensions, state[0])
+            refused = self._follower.move_on(number, positions, cells, state[0])
         except BaseException:
             # The blocks that follow cannot go on from here.
             self.close()

@@ -279,15 +279,16 @@ class Worker:
         noted = []
         if decoded.positions is None:
             return [], []
+        vectors = [one for one in (decoded.velocities, decoded.forces) if one is not None]
         for transform in self._job.transforms[done:]:
             apply: Any = getattr(transform, "apply_noting", None)
             if task.state is not None and getattr(transform, "scans", False):
                 refused = self._follow(task, transform, decoded)
             elif apply is not None:
-                refused, rows = apply(decoded.positions, decoded.dimensions)
+                refused, rows = apply(decoded.positions, decoded.cells, vectors)
                 noted += rows
             else:
-                refused = transform.apply(decoded.positions, decoded.dimensions)
+                refused = transform.apply(decoded.positions, decoded.cells, vectors)
             for row, reason in refused:
                 failed.setdefault(row, f"{self._job.source.name_of(task.extents, row)}: {reason}")
         if failed and not self._job.skip_damaged:
@@ -306,12 +307,12 @@ class Worker:
         """Go on from the state in which a block begins."""
         positions: Any = decoded.positions
         if not isinstance(task.state, Relay):
-            return scan.apply_from(task.state, positions, decoded.dimensions)
+            return scan.apply_from(task.state, positions, decoded.cells)
 
         def catch_up(late: Task) -> None:
             self._transform(late, self._read(late)[0])
 
-        return task.state.apply(task.number, positions, decoded.dimensions, catch_up)
+        return task.state.apply(task.number, positions, decoded.cells, catch_up)
 
     def _compute_all(self, task: Task, decoded: FrameBuffer) -> list[Any]:
         """Compute all analyses of a block."""

@@ -309,7 +309,7 @@ class SnapshotFile:
             extents,
             fields_in(int(head.fields[0])),
             head.dimensions[0].astype(np.float64) if has_cell else None,
-            _core.cell_vectors(head.dimensions)[0] if has_cell else None,
+            vectors_of(_core.cells_of_dimensions(head.dimensions))[0] if has_cell else None,
             int(head.steps[0]),
             float(head.times[0]),
             file.n_atoms,

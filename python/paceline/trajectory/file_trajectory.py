@@ -500,7 +500,7 @@ class FileTrajectory(Trajectory):
     def _frame(self, decoded: FrameBuffer, row: int) -> Frame:
         """Show a row of arrays as a frame."""
         number = int(decoded.frames[row])
-        cell = decoded.dimensions[row]
+        cell = decoded.cells[row, :6].astype(np.float32)
         held = fields_in(int(decoded.fields[row]))
         return Frame(
             self.chain.names[self.chain.locate(number)[0]],
@@ -508,6 +508,7 @@ class FileTrajectory(Trajectory):
             float(decoded.times[row]),
             int(decoded.steps[row]),
             cell if cell.any() else None,
+            decoded.cells[row],
             {field: getattr(decoded, field)[row] for field in held},
         )
 

@@ -38,6 +38,8 @@ class Frame:
     time: float
     step: int
     dimensions: np.ndarray | None
+    #: As a row of `FrameBuffer.cells`, shape (19,).
+    cell: np.ndarray
     _fields: Mapping[str, np.ndarray]
 
     @property

@@ -399,7 +399,9 @@ class Reader(ReaderBase):
                 setattr(ts, field, values if self._columns is None else values[self._columns])
             elif getattr(ts, has_field):
                 setattr(ts, has_field, False)
-        ts.dimensions = decoded.dimensions[row]
+        #: As `FrameBuffer.cells` has it: lengths and angles alone do not say how it lies.
+        self.cell = decoded.cells[row]
+        ts.dimensions = self.cell[:6]
         self._frame = ts.frame = frame
         self.filename = self.chain.names[number]
         self._observe(file, in_file, int(decoded.steps[row]), decoded.lambdas[row])

@@ -20,7 +20,7 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
-from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
+from paceline.block import FIELDS, FrameBuffer, cell_of, field_bits, fields_in
 from paceline.errors import (
     DamagedFileError,
     ExternalFileError,
@@ -186,7 +186,7 @@ class _MDAnalysisFileReader:
             values = getattr(ts, field)[self._atoms] if field in held else np.nan
             getattr(buffer, field)[row] = values
         buffer.fields[row] = field_bits(held)
-        buffer.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
+        buffer.cells[row] = cell_of(self._trajectory)[0]
         # Not the Timestep's: a chain of files counts on from one to the next.
         buffer.times[row] = self._trajectory.time
         buffer.steps[row] = ts.data.get("step", ts.frame)

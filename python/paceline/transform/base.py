@@ -11,7 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
-from paceline.block import Block
+from paceline.block import Block, cell_of
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
@@ -35,8 +35,14 @@ class WorkerTransform(Protocol):
     one's atoms, its length in Å).
     """
 
-    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-        """Transform a block in place; return rows that cannot be transformed, with the reason."""
+    def apply(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> list[tuple[int, str]]:
+        """Transform a block in place; return rows that cannot be transformed, with the reason.
+
+        `cells` are those of `FrameBuffer`, and `vectors` the velocities and forces, which turn with
+        the positions.
+        """
 
 
 class Follower(Protocol):
@@ -50,7 +56,7 @@ class Follower(Protocol):
         self,
         number: int,
         positions: np.ndarray,
-        dimensions: np.ndarray,
+        cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
         """Transform block `number` in place as those before it are.
@@ -98,7 +104,7 @@ class WorkerScan(WorkerTransform, Protocol):
         """Bytes of the state in one frame."""
 
     def apply_from(
-        self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
+        self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
         """Transform a block in place, given its states: of every frame, or of the first."""
 
@@ -216,28 +222,32 @@ class CoreTransform:
     def __reduce__(self) -> tuple[type, tuple]:
         return CoreTransform, self._made_of
 
-    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-        """Change the positions of a block in place.
+    def apply(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> list[tuple[int, str]]:
+        """Change the positions of a block in place, and with them what turns with a frame.
 
         Parameters
         ----------
         positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
             Å. Frames of nothing but NaN stay so.
-        dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-            Lengths of the cells (Å) and their angles (degrees); zeros for frames without a cell.
+        cells : numpy.ndarray of float64, shape (n_frames, 19)
+            As in `paceline.block.FrameBuffer`.
+        vectors : sequence of numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Velocities and forces, Å/ps and kJ/(mol·Å).
 
         Returns
         -------
         list of (int, str)
             Rows that cannot be transformed, and why; their positions are NaN.
         """
-        return self.apply_noting(positions, dimensions)[0]
+        return self.apply_noting(positions, cells, vectors)[0]
 
     def apply_noting(
-        self, positions: np.ndarray, dimensions: np.ndarray
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> "tuple[list[tuple[int, str]], list[_core._LongBonds]]":
         """Change positions as `apply` does; also return rows with bonds that are too long."""
-        return self._core.apply(positions, dimensions)
+        return self._core.apply(positions, cells, list(vectors))
 
 
 def describe(name: str, atomgroup: Any, **options: Any) -> str:
@@ -412,8 +422,8 @@ def _moving_on(follower: Follower) -> Callable[..., list[tuple[int, str]]]:
     """Get what transforms frame after frame of those that can be read."""
     turns = itertools.count()
 
-    def move_on(positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-        return follower.move_on(next(turns), positions, dimensions) or []
+    def move_on(positions: np.ndarray, cells: np.ndarray) -> list[tuple[int, str]]:
+        return follower.move_on(next(turns), positions, cells) or []
 
     return move_on
 
@@ -424,10 +434,9 @@ def _transformed(
     """Read positions in one frame, and transform them, on the way to the reference frame."""
     ts = trajectory[number]
     positions = ts.positions[np.newaxis, atoms]
-    cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
-    dimensions = np.array([cell], dtype=np.float32)
+    cells = cell_of(trajectory)
     for step in steps:
-        for _, reason in step(positions, dimensions):
+        for _, reason in step(positions, cells):
             where = "" if number == reference else f"on the way to it, in frame {number}, "
             raise TransformError(
                 f"frame {reference} cannot be the reference: {where}{reason}; give another "

@@ -262,7 +262,7 @@ class CompoundCenters:
         # Frames without a cell have no images, and their molecules are whole.
         rows = np.flatnonzero(block.dimensions[:, :3].any(axis=1))
         some = positions[rows]
-        self._make_whole(some, block.dimensions[rows], block.frames[rows])
+        self._make_whole(some, block.cells[rows], block.frames[rows])
         if len(rows) == len(positions):
             return some
         positions = positions.copy()
@@ -270,10 +270,10 @@ class CompoundCenters:
         return positions
 
     def _make_whole(
-        self, positions: np.ndarray, dimensions: np.ndarray, frames: np.ndarray
+        self, positions: np.ndarray, cells: np.ndarray, frames: np.ndarray
     ) -> None:
         """Make molecules whole; raise `ValueError` for the first frame where that is impossible."""
-        refused, long = self._unwrap.apply_noting(positions, dimensions)  # type: ignore[union-attr]
+        refused, long = self._unwrap.apply_noting(positions, cells)  # type: ignore[union-attr]
         for row, reason in refused:
             raise ValueError(f"frame {frames[row]}: {reason}")
         for row, n_bonds, atoms, length in long:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline.block import Block
+from paceline.block import CELL_WIDTH, Block, upright_vectors
 from paceline.errors import warn
 from paceline.performance.number_format import many
 from paceline.transform.base import Follower
@@ -47,8 +47,8 @@ class Counts:
     ----------
     ends : numpy.ndarray, shape (2, n_followed, 3)
         Positions in the first and in the last frame, or centers of molecules, Å.
-    dimensions : numpy.ndarray of float32, shape (2, 6)
-        Cells of these frames, Å and degrees.
+    cells : numpy.ndarray of float64, shape (2, 19)
+        Cells of these frames, as in `FrameBuffer`.
     moved : numpy.ndarray, shape (n_followed, 3)
         Images in the last frame.
     noted : _Noted or _Joined
@@ -60,7 +60,7 @@ class Counts:
     first: int
     last: int
     ends: np.ndarray
-    dimensions: np.ndarray
+    cells: np.ndarray
     moved: np.ndarray
     noted: _Noted | _Joined
     changes: np.ndarray
@@ -92,19 +92,21 @@ class CoreNoJump:
         """Images in `n` frames, int16, shape (n, n_followed, 3): all 0."""
         return np.zeros((n, len(self._followed), 3), np.int16)
 
-    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+    def apply(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> list[tuple[int, str]]:
         """Refuse frames that cannot be followed; no atom moves."""
-        return self._core.check(positions, dimensions)
+        return self._core.check(positions, cells)
 
     def apply_from(
-        self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
+        self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
         """Move atoms to their images.
 
         `state` has those in each frame, or in the first that can be read: int16, shape
         (n_frames, n_followed, 3) or (1, n_followed, 3).
         """
-        return self._core.move_to(state, positions, dimensions)
+        return self._core.move_to(state, positions, cells)
 
     def follower(self, skip_damaged: bool) -> Follower:
         """Make what moves atoms to their images from the first frame of the trajectory on."""
@@ -117,15 +119,15 @@ class CoreNoJump:
         return NoJumpScan(self, frames)
 
     def count(
-        self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray
+        self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         """Count images over frames: positions in the first and last, images there and in rows."""
         ends = np.stack([positions[k].take(self._followed, axis=0) for k in (0, -1)])
-        return ends, *self._core.scan(positions, dimensions, rows)
+        return ends, *self._core.scan(positions, cells, rows)
 
-    def between(self, ends: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
+    def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Count images from one frame to the next."""
-        moved, _ = self._of_ends.scan(ends, dimensions, np.zeros(0, np.int64))
+        moved, _ = self._of_ends.scan(ends, cells, np.zeros(0, np.int64))
         return moved.astype(np.int32)
 
     def counted(self, images: np.ndarray) -> np.ndarray:
@@ -173,20 +175,22 @@ class CoreSteps:
         """Steps in `n` frames, int64, shape (n, n_molecules, 3): all 0."""
         return np.zeros((n, len(self._firsts), 3), np.int64)
 
-    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+    def apply(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> list[tuple[int, str]]:
         """Refuse frames that cannot be followed; no atom moves."""
-        return self._core.check(positions, dimensions)
+        return self._core.check(positions, cells)
 
     def apply_from(
-        self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
+        self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
         """Move molecules by the steps up to each frame, or up to the first that can be read."""
-        refused = self.apply(positions, dimensions)
-        rows = _readable(dimensions, refused)
+        refused = self.apply(positions, cells)
+        rows = _readable(cells, refused)
         if len(state) == len(positions):
             self.move(positions, rows, state[rows])
         elif len(rows):
-            _, steps = self.steps(_of_rows(positions, rows), dimensions[rows])
+            _, steps = self.steps(_of_rows(positions, rows), cells[rows])
             self.move(positions, rows, state + steps)
         return refused
 
@@ -199,34 +203,34 @@ class CoreSteps:
         return NoJumpScan(self, frames)
 
     def count(
-        self, positions: np.ndarray, dimensions: np.ndarray, rows: np.ndarray
+        self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         """Add up steps over frames: centers in the first and last one, steps there and in rows."""
-        centers, steps = self.steps(positions, dimensions)
+        centers, steps = self.steps(positions, cells)
         return centers[[0, -1]], steps[-1], steps[rows]
 
-    def between(self, ends: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
+    def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Find the steps from one frame to the next, by centers."""
-        return _added(_core.molecule_steps(ends, _core.cell_vectors(dimensions)))[1]
+        return _added(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Steps as they are kept; `OverflowError` where they are too many."""
         return _added(steps)
 
-    def steps(self, positions: np.ndarray, dimensions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def steps(self, positions: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find centers, and steps from the first frame to each."""
         found = _core.centers(positions, self._columns, self._sizes, self._weights)
-        centers, cells = found.astype(np.float64), _core.cell_vectors(dimensions)
-        return centers, _added(_core.molecule_steps(centers, cells))
+        centers = found.astype(np.float64)
+        return centers, _added(_core.molecule_steps(centers, _core.lattices(cells)))
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
         """Move molecules in some rows of a block by steps."""
         _core.move_molecules(positions, rows, self._columns, self._sizes, steps)
 
 
-def _readable(dimensions: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
+def _readable(cells: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
     """Find the rows of frames that were read, and not refused."""
-    known = ~np.isnan(dimensions).any(axis=1)
+    known = ~np.isnan(cells).any(axis=1)
     known[[row for row, _ in refused]] = False
     return np.flatnonzero(known)
 
@@ -257,14 +261,14 @@ class _InTurn:
         self,
         number: int,
         positions: np.ndarray,
-        dimensions: np.ndarray,
+        cells: np.ndarray,
         state: np.ndarray | None,
     ) -> list[tuple[int, str]] | None:
-        refused = self._of.apply(positions, dimensions)
-        rows = _readable(dimensions, refused)
+        refused = self._of.apply(positions, cells)
+        rows = _readable(cells, refused)
         steps = self._of.no_states(0)
         if len(rows):
-            centers, steps = self._of.steps(_of_rows(positions, rows), dimensions[rows])
+            centers, steps = self._of.steps(_of_rows(positions, rows), cells[rows])
         with self._changed:
             self._changed.wait_for(lambda: self._next is None or self._next >= number)
             if self._next != number:
@@ -272,7 +276,7 @@ class _InTurn:
             begin = self._steps
             if len(rows):
                 if self._last is not None:
-                    ends, of_next = np.stack([self._last, centers[0]]), dimensions[rows[[0, 0]]]
+                    ends, of_next = np.stack([self._last, centers[0]]), cells[rows[[0, 0]]]
                     begin = begin + self._of.between(ends, of_next)
                 self._steps, self._last = _added(begin + steps[-1]), centers[-1]
             self._next += 1
@@ -305,15 +309,15 @@ class NoJumpScan:
         """
         if len(block) == 0:
             return None
-        frames, dimensions, wanted = block.frames, block.dimensions, self._wanted
+        frames, cells, wanted = block.frames, block.cells, self._wanted
         noted_frames = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
         rows = np.searchsorted(frames, noted_frames).astype(np.int64)
-        ends, moved, images = self._nojump.count(block.raw[0], dimensions, rows)
-        cells = _core.cell_vectors(dimensions)
-        changes = frames[1:][changed(cells, lengths_only=self._nojump.lengths_only)]
+        ends, moved, images = self._nojump.count(block.raw[0], cells, rows)
+        vectors = upright_vectors(cells)
+        changes = frames[1:][changed(vectors, lengths_only=self._nojump.lengths_only)]
         noted = _Noted(noted_frames, images)
         first, last = int(frames[0]), int(frames[-1])
-        return Counts(first, last, ends, dimensions[[0, -1]], moved, noted, changes)
+        return Counts(first, last, ends, cells[[0, -1]], moved, noted, changes)
 
     def merge(self, left: Counts | None, right: Counts | None) -> Counts | None:
         """Join the counts of neighbours, in which whole numbers add up exactly."""
@@ -321,15 +325,15 @@ class NoJumpScan:
             return right if left is None else left
         nojump = self._nojump
         ends = np.stack([left.ends[1], right.ends[0]])
-        dimensions = np.stack([left.dimensions[1], right.dimensions[0]])
-        between = left.moved + nojump.between(ends, dimensions)
+        cells = np.stack([left.cells[1], right.cells[0]])
+        between = left.moved + nojump.between(ends, cells)
         crossed = self._wanted[(self._wanted > left.last) & (self._wanted <= right.first)]
-        met = changed(_core.cell_vectors(dimensions), lengths_only=nojump.lengths_only)
+        met = changed(upright_vectors(cells), lengths_only=nojump.lengths_only)
         return Counts(
             left.first,
             right.last,
             np.stack([left.ends[0], right.ends[1]]),
-            np.stack([left.dimensions[0], right.dimensions[1]]),
+            np.stack([left.cells[0], right.cells[1]]),
             nojump.counted(right.moved + between),
             _Joined(left.noted, crossed, nojump.counted(between), right.noted),
             np.concatenate([left.changes, np.array([right.first])[met], right.changes]),
@@ -371,22 +375,22 @@ class _Follower:
 
     def __init__(self, core: _core.NoJumpFollower | _InTurn, *, lengths_only: bool):
         self._core, self._lengths_only = core, lengths_only
-        self._dimensions: dict[int, np.ndarray] = {}
+        self._cells: dict[int, np.ndarray] = {}
 
     def move_on(
         self,
         number: int,
         positions: np.ndarray,
-        dimensions: np.ndarray,
+        cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
         """Move atoms in a block, note the images it begins with; get rows that cannot be moved."""
         if state is not None and not state.size:
             # Empty views of one array lie in the same place: threads would be refused the second.
             state = None
-        refused = self._core.move_on(number, positions, dimensions, state)
+        refused = self._core.move_on(number, positions, cells, state)
         if refused is not None:
-            known = self._dimensions[number] = dimensions.copy()
+            known = self._cells[number] = cells.copy()
             if refused:  # which takes 35 µs even without a row
                 # Frames that could not be read are NaN, too.
                 known[[row for row, _ in refused]] = np.nan
@@ -399,11 +403,11 @@ class _Follower:
     @property
     def changes(self) -> np.ndarray:
         """Frames whose cell differs by more than half from that of the frame before."""
-        blocks = [self._dimensions[number] for number in sorted(self._dimensions)]
-        dimensions = np.concatenate([np.empty((0, 6), np.float32), *blocks])
-        frames = np.flatnonzero(~np.isnan(dimensions).any(axis=1))
-        cells = _core.cell_vectors(dimensions[frames])
-        return frames[1:][changed(cells, lengths_only=self._lengths_only)]
+        blocks = [self._cells[number] for number in sorted(self._cells)]
+        cells = np.concatenate([np.empty((0, CELL_WIDTH)), *blocks])
+        frames = np.flatnonzero(~np.isnan(cells).any(axis=1))
+        vectors = upright_vectors(cells[frames])
+        return frames[1:][changed(vectors, lengths_only=self._lengths_only)]
 
 
 def _largest(numbers: np.ndarray) -> int:
@@ -465,7 +469,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     series : numpy.ndarray, shape (n_frames, n_particles, 3)
         Positions, Å.
     cells : numpy.ndarray, shape (n_frames, 3, 3)
-        Vectors of the cells in rows, Å: a along x, b in the plane of x and y.
+        Vectors of the cells in rows, Å, all of which are periodic.
     gaps : numpy.ndarray of int64
         Rows of frames that were left out.
     scheme : {"tor", "lattice"}
@@ -489,7 +493,8 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
         crossed = np.rint(np.diff(_fractions(positions, cells), axis=0)).cumsum(axis=0)
         shifts = -_sums(crossed, cells[1:])
     else:
-        shifts = _added(_core.molecule_steps(positions, cells))[1:] * STEP
+        rows_of_cells = _core.cells_of_vectors(np.ascontiguousarray(cells), (True, True, True))
+        shifts = _added(_core.molecule_steps(positions, rows_of_cells))[1:] * STEP
         # After a position that is not known, steps are not known either.
         unknown = np.isnan(positions).any(axis=2)
         shifts[np.logical_or.accumulate(unknown, axis=0)[1:]] = np.nan
@@ -502,6 +507,11 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
 def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Positions in units of the cells' vectors."""
     # In this order on every machine, as a product of matrices would not be.
+    if np.any(cells[:, [0, 0, 1], [1, 2, 2]]):
+        a, b, c = cells[:, None].transpose(2, 0, 1, 3)
+        volumes = _along(np.cross(b, c), a)
+        parts = (np.cross(b, c), np.cross(c, a), np.cross(a, b))
+        return np.stack([_along(part, positions) / volumes for part in parts], axis=-1)
     (ax, bx, by), (cx, cy, cz) = (
         cells[:, [0, 1, 1], [0, 0, 1]].T[..., None],
         cells[:, 2].T[..., None],
@@ -510,6 +520,11 @@ def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
     v = (positions[..., 1] - w * cy) / by
     u = (positions[..., 0] - w * cx - v * bx) / ax
     return np.stack([u, v, w], axis=-1)
+
+
+def _along(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Products of vectors."""
+    return one[..., 0] * other[..., 0] + one[..., 1] * other[..., 1] + one[..., 2] * other[..., 2]
 
 
 def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:

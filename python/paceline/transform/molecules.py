@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.sorting import sorted_unique
+from paceline.block import cell_of, vectors_of
 from paceline.errors import (
     TransformError,
     UnsupportedError,
@@ -164,23 +165,23 @@ def _contacts(
 
 
 def _read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Read positions of atoms in a frame, and the cell, shape (1, 6); zeros for none."""
+    """Read positions of atoms in a frame, and the cell, shape (1, 19)."""
     trajectory = universe.trajectory
     current = trajectory.ts.frame
     try:
-        return _positions_and_cell(trajectory[number], atoms)
+        return trajectory[number].positions[atoms], cell_of(trajectory)
     finally:
         trajectory[current]
 
 
 def _positions_and_cell(ts: Any, atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Take positions of atoms of a frame, and the cell, shape (1, 6); zeros for none."""
+    """Take positions of atoms of a frame, and the cell, shape (1, 19)."""
     cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
-    return ts.positions[atoms], np.array([cell], np.float32)
+    return ts.positions[atoms], _core.cells_of_dimensions(np.array([cell], np.float32))
 
 
 class _MadeWhole(NamedTuple):
-    """Positions of atoms in a frame, and in whole molecules, with the cell, shape (1, 6)."""
+    """Positions of atoms in a frame, and in whole molecules, with the cell, shape (1, 19)."""
 
     positions: np.ndarray
     whole: np.ndarray
@@ -244,7 +245,7 @@ def _nearest_contacts(
 
 def _widths(cell: np.ndarray) -> np.ndarray:
     """Compute the distances of a cell's opposite faces, Å: shape (3,), infinite without a cell."""
-    vectors = _core.cell_vectors(cell)[0]
+    vectors = vectors_of(_core.cells_without_noise(cell))[0]
     volume = abs(np.linalg.det(vectors))
     if not volume > 0:
         return np.full(3, np.inf)
@@ -316,7 +317,7 @@ def _across_faces(
     """
     order = np.argsort(molecules, kind="stable")
     firsts = np.unique(molecules[order], return_index=True)[1]
-    places = (positions @ np.linalg.inv(_core.cell_vectors(cell)[0]))[order]
+    places = (positions @ np.linalg.inv(vectors_of(_core.cells_without_noise(cell))[0]))[order]
     low, high = np.minimum.reduceat(places, firsts), np.maximum.reduceat(places, firsts)
     margin = CONTACT / _widths(cell)
     of_molecules = np.split(order, firsts[1:])

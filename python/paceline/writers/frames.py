@@ -16,7 +16,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.analysis.interfaces import PerBlock, Receiver
-from paceline.block import FIELDS, Block, field_bits, fields_in
+from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.trajectory.source import FORMATS
 
@@ -138,10 +138,26 @@ class FramesToWrite:
     skip_damaged: bool
     #: Provenance of the frames, and the options.
     origin: Mapping[str, Any]
-    #: True if the first frame that can be read has a cell.
-    has_cell: bool
+    #: That of the first frame that can be read, as a row of `FrameBuffer.cells`, shape (1, 19).
+    cells: np.ndarray
+    #: True if frames may be turned before they are written.
+    turns: bool
+    #: True if lengths and angles are wanted of cells that the format cannot hold as they are.
+    keep_cell: bool
     #: Fields that it holds.
     fields: tuple[str, ...]
+
+
+    @property
+    def has_cell(self) -> bool:
+        """True if the first frame has a cell."""
+        return bool(self.cells[0, :3].any())
+
+    @property
+    def periodic(self) -> tuple[bool, bool, bool]:
+        """Vectors of this cell that are periodic."""
+        x, y, z = periodic_vectors(self.cells)[0].tolist()
+        return x, y, z
 
 
 class Target(ABC):
@@ -201,8 +217,10 @@ class FrameFile(Target):
 
     def begin(self, frames: FramesToWrite) -> "_Encode":
         """Make the worker's half."""
+        left_out = self._leaves_out_cells(frames)
         # Frames of one size all have a cell, or none has.
-        has_cell = frames.has_cell or not self._format.equal_frames
+        has_cell = frames.has_cell and not left_out or not self._format.equal_frames
+        cells = "left out" if left_out else "kept" if frames.keep_cell else "held"
         if self._format.mixed_fields:
             self.fields, self.optional_fields = (), FIELDS
         elif fields_in(self._format.writes) == FIELDS:
@@ -216,8 +234,22 @@ class FrameFile(Target):
         self._in_place = self._format.equal_frames and not frames.skip_damaged
         if self._in_place:
             host = socket.gethostname()
-            return _EncodeInPlace(self._path, self._encoder, fields, self._temporary, host)
-        return _Encode(self._path, self._encoder, fields)
+            return _EncodeInPlace(self._path, self._encoder, fields, cells, self._temporary, host)
+        return _Encode(self._path, self._encoder, fields, cells)
+
+    def _leaves_out_cells(self, frames: FramesToWrite) -> bool:
+        """Tell if cells are left out, which the format cannot hold as they are, with a warning."""
+        if not frames.has_cell or frames.keep_cell:
+            return False
+        why = _unheld(self._format, frames.cells)
+        if why is None and frames.turns and not self._format.turned_cells:
+            why = _TURNED
+        if why is not None:
+            warn(
+                f"{self._path}: {self._format.name} cannot hold {why}: cells are left out; H5MD "
+                "holds them, and keep_cell=True (--keep-cell) writes their lengths and angles"
+            )
+        return why is not None
 
     @contextmanager
     def receiver(self) -> Iterator[BlockReceiver]:
@@ -287,6 +319,9 @@ class _Encode:
     path: str
     encoder: "_core.Encoder"
     fields: int
+    #: "held" as they are; "kept" by their lengths and angles where the format holds no more; or
+    #: "left out".
+    cells: str
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
         data = [self._encode(block[rows]) for rows in _alike(block.held)]
@@ -302,8 +337,34 @@ class _Encode:
         positions, velocities, forces = (
             getattr(block, field) if field in held else None for field in FIELDS
         )
-        moments = block.dimensions, block.times, block.steps, block.lambdas
+        moments = self._cells(block), block.times, block.steps, block.lambdas
         return positions, velocities, forces, *moments
+
+
+    def _cells(self, block: Block) -> np.ndarray:
+        """Cells as the file shall have them; `UnwritableError` for one that it cannot hold."""
+        if self.cells == "left out":
+            return np.zeros_like(block.cells)
+        if self.cells == "held":
+            why = _unheld(FORMATS[self.encoder.format], block.cells)
+            if why is not None:
+                raise UnwritableError(
+                    f"{self.path}: frames {block.frames[0]} to {block.frames[-1]}: expected cells "
+                    f"as that of the first frame, found {why}: write H5MD, or give keep_cell=True "
+                    "(--keep-cell)"
+                )
+        return block.cells
+
+
+_TURNED = "a cell that is turned"
+
+
+def _unheld(format: Any, cells: np.ndarray) -> str | None:
+    """Tell what a format of the core cannot hold of cells; None if it holds all."""
+    cells = cells[cells[:, :3].any(axis=1)]
+    if not periodic_vectors(cells).all():
+        return "a cell that is not periodic along all vectors"
+    return None if format.turned_cells or _core.upright_cells(cells).all() else _TURNED
 
 
 @dataclass(frozen=True)

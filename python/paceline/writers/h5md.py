@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import temporary_name, writing_to
-from paceline.block import Block
+from paceline.block import CELL_WIDTH, Block
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (
@@ -46,9 +47,9 @@ class EncodedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedChunks(EncodedBlock):
-    """Frames of one block, for HDF5; `dimensions` (Å, degrees) are float32 of (n_frames, 6)."""
+    """Frames of one block, for HDF5, and the cells of `FrameBuffer`."""
 
-    dimensions: np.ndarray
+    cells: np.ndarray
     #: Parts of `data`, one after another.
     parts: tuple[EncodedRows, ...]
 
@@ -65,6 +66,8 @@ class Encode:
     encoders: "Mapping[str, _core.ChunkEncoder]"
     frames: int | None
     has_cell: bool
+    #: Vectors of the first frame's cell that are periodic.
+    periodic: tuple[bool, bool, bool]
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
         """Encode a block whose first frame is row `first` of the results."""
@@ -95,6 +98,10 @@ class Encode:
         if not self.has_cell:
             wrong = cells.any(axis=1)
             expected = "no unit cell, as in the file's first frame"
+        elif not wrong.any():
+            wrong = (block.periodic != self.periodic).any(axis=1) & cells.any(axis=1)
+            axes = ", ".join(compress("xyz", self.periodic)) or "no axis"
+            expected = f"a cell periodic along {axes}, as in the file's first frame"
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise UnwritableError(
@@ -129,7 +136,7 @@ class EncodeInPlace(Encode):
 
 def _moments(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Times, steps, λ and cells of a block."""
-    return block.times, block.steps, block.lambdas, block.dimensions
+    return block.times, block.steps, block.lambdas, block.cells
 
 
 class H5MDFile(Target):
@@ -183,6 +190,7 @@ class H5MDFile(Target):
             {field: self._storage.encoder(field) for field in fields},
             layout.frames if whole_chunks else None,
             frames.has_cell,
+            frames.periodic,
         )
         return self._half
 
@@ -203,6 +211,7 @@ class H5MDFile(Target):
                 frames.n_frames,
                 self._n_atoms,
                 has_cell=frames.has_cell,
+                periodic=frames.periodic,
                 allocated=self._allocated,
             )
             put = _BlockWriter(file, h5md, frames.n_frames, self._n_atoms)
@@ -242,14 +251,14 @@ class H5MDFile(Target):
 
 
 class _BlockWriter:
-    """Writes blocks to the datasets of a file, and keeps their `cells` (Å, degrees)."""
+    """Writes blocks to the datasets of a file, and keeps their cells, those of `FrameBuffer`."""
 
     def __init__(self, file: NewFile, h5md: H5MDFileWriter, n_frames: int, n_atoms: int):
         self._file = file
         self._h5md = h5md
         self._shape = (-1, n_atoms, 3)
         self._n_frames = 0
-        self.cells = np.zeros((n_frames, 6), dtype=np.float32)
+        self.cells = np.zeros((n_frames, CELL_WIDTH))
 
     def append(self, value: EncodedBlock) -> None:
         """Write a block behind those before it."""
@@ -262,7 +271,7 @@ class _BlockWriter:
 
     def _put(self, first: int, value: EncodedBlock) -> None:
         assert isinstance(value, EncodedChunks)
-        self.cells[first : first + len(value.times)] = value.dimensions
+        self.cells[first : first + len(value.times)] = value.cells
         data = memoryview(value.data)
         for part in value.parts:
             some, data = data[: part.n_bytes], data[part.n_bytes :]

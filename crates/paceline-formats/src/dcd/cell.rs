@@ -5,6 +5,7 @@
 //! xx, xy, yy, xz, yz, zz        CHARMM's symmetric shape matrix
 //! ```
 
+use crate::UnitCell;
 use crate::cell::{triclinic_box, triclinic_vectors};
 
 /// Other programs pretend to be a CHARMM of this version at the most.
@@ -19,19 +20,23 @@ pub(super) fn is_charmms_own(version: i32) -> bool {
     version > LAST_PRETENDED
 }
 
-/// A cell record to `[lx, ly, lz, alpha, beta, gamma]`, as MDAnalysis reads it where `version`, the
-/// header's, may be pretended: three angles from -1 to 1 are cosines, a negative number or an angle
-/// above 180 tells a shape matrix, and all else are lengths and degrees. Later versions write a
-/// shape matrix. Numbers that make no cell one way are read the other way.
-pub(super) fn dimensions(version: i32, record: [f64; 6]) -> [f32; 6] {
+/// The cell of a record, as MDAnalysis reads it where `version`, the header's, may be pretended:
+/// three angles from -1 to 1 are cosines, a negative number or an angle above 180 tells a shape
+/// matrix, and all else are lengths and degrees. Later versions write a shape matrix. Numbers that
+/// make no cell one way are read the other way. The vectors of a shape matrix are its rows.
+pub(super) fn unit_cell(version: i32, record: [f64; 6]) -> UnitCell {
+    if is_read_as_shape(version, record) {
+        UnitCell::of_vectors(shape(record))
+    } else {
+        UnitCell::of_dimensions(from_lengths(record))
+    }
+}
+
+fn is_read_as_shape(version: i32, record: [f64; 6]) -> bool {
     let likely =
         is_charmms_own(version) || !are_cosines(record) && !is_likely(&from_lengths(record));
     let certain = !are_cosines(record) && contradicts_degrees(record);
-    if certain || likely && is_shape(record) {
-        from_shape(record)
-    } else {
-        from_lengths(record)
-    }
+    certain || likely && is_shape(record)
 }
 
 /// Return what a user should be told where neither the version nor the numbers say how to read a
@@ -55,7 +60,7 @@ pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
         ("CHARMM's shape matrix", shape),
         ("lengths and angles", lengths),
     ];
-    let read = dimensions(version, record);
+    let read = unit_cell(version, record).dimensions;
     let [(taken, _), (left, other)] = match read == shape {
         true => readings,
         false => [readings[1], readings[0]],
@@ -78,8 +83,13 @@ fn contradicts_degrees(record: [f64; 6]) -> bool {
     record.iter().any(|&value| value < 0.0) || angles(record).iter().any(|&angle| angle > 180.0)
 }
 
-fn from_shape([xx, xy, yy, xz, yz, zz]: [f64; 6]) -> [f32; 6] {
-    triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])
+fn shape([xx, xy, yy, xz, yz, zz]: [f64; 6]) -> [[f64; 3]; 3] {
+    [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+}
+
+fn from_shape(record: [f64; 6]) -> [f32; 6] {
+    let [x, y, z] = shape(record);
+    triclinic_box(x, y, z)
 }
 
 fn from_lengths(record: [f64; 6]) -> [f32; 6] {

@@ -44,7 +44,7 @@ impl DcdEncoder {
         if !(frame.velocities.is_empty() && frame.forces.is_empty()) {
             return Err("DCD holds positions only, no velocities or forces".into());
         }
-        let cell = frame.dimensions;
+        let cell = &frame.cell.dimensions;
         if !self.has_cell && *cell != [0.0; 6] {
             return Err("expected no unit cell, as in the file's first frame, found one".into());
         }
@@ -95,7 +95,7 @@ impl Encoder for DcdEncoder {
         self.check(frame)?;
         let start = bytes.len();
         if self.has_cell {
-            let cell = cell(frame.dimensions);
+            let cell = cell(&frame.cell.dimensions);
             put_record(bytes, CELL_LEN as usize, |bytes| {
                 put_all(bytes, &cell, f64::to_le_bytes);
             });

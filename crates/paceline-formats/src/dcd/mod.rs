@@ -24,7 +24,7 @@ use crate::atom_set::Atoms;
 use crate::codec::Reading;
 use crate::error::Fault;
 use crate::source::GAP;
-use crate::{Decoder, Fields, FrameOut, Run};
+use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::encode::DcdEncoder;
 pub use self::format::Dcd;
@@ -115,7 +115,7 @@ impl DcdDecoder {
 
     /// Check the markers among the bytes of a plan's runs, take the wanted positions, and return
     /// the cell.
-    fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<[f32; 6], Fault> {
+    fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<UnitCell, Fault> {
         if bytes.len() as u64 != plan.len {
             let expected = format!("{} bytes of the frame's runs", plan.len);
             return Err(Fault::bad(0, expected, bytes.len()));
@@ -131,7 +131,9 @@ impl DcdDecoder {
             plan.gather::<false>(bytes, positions);
         }
         let cell = self.cell(plan, bytes);
-        Ok(cell.map_or([0.0; 6], |cell| cell::dimensions(self.layout.version, cell)))
+        Ok(cell.map_or(UnitCell::NONE, |record| {
+            cell::unit_cell(self.layout.version, record)
+        }))
     }
 
     /// The numbers of the cell record among the bytes of a plan's runs.
@@ -189,7 +191,7 @@ impl Decoder for DcdDecoder {
                 }
             }
         }
-        *out.dimensions = self.read(plan, bytes, out.positions)?;
+        *out.cell = self.read(plan, bytes, out.positions)?.row();
         *out.fields = Fields::POSITIONS;
         *out.time = self.layout.time(frame);
         *out.step = self.layout.step(frame);

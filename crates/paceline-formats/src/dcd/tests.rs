@@ -163,7 +163,10 @@ fn cells_are_what_mdanalysis_makes_of_them() {
                 ..File::new(2)
             };
             assert_eq!(
-                decode(&file.bytes(1), &[1], 0).unwrap().dimensions,
+                decode(&file.bytes(1), &[1], 0)
+                    .unwrap()
+                    .unit_cell()
+                    .dimensions,
                 expected
             );
         }
@@ -173,7 +176,10 @@ fn cells_are_what_mdanalysis_makes_of_them() {
         ..File::new(2)
     };
     assert_eq!(
-        decode(&without.bytes(1), &[0], 0).unwrap().dimensions,
+        decode(&without.bytes(1), &[0], 0)
+            .unwrap()
+            .unit_cell()
+            .dimensions,
         [0.0; 6]
     );
 }
@@ -225,7 +231,10 @@ fn cells_mean_what_the_version_and_the_numbers_say() {
             cell: Some(record),
             ..File::new(2)
         };
-        let found = decode(&file.bytes(1), &[1], 0).unwrap().dimensions;
+        let found = decode(&file.bytes(1), &[1], 0)
+            .unwrap()
+            .unit_cell()
+            .dimensions;
         assert_eq!(found, expected, "{version} {record:?}");
         let doubt = cell::doubt(version, record);
         assert_eq!(doubt.is_some(), doubtful, "{version} {record:?}: {doubt:?}");

@@ -289,6 +289,11 @@ impl Layout {
         self.imcon
     }
 
+    /// The vectors of the cell that lead to periodic images: with imcon 6 there is a slab.
+    pub fn periodic(&self) -> [bool; 3] {
+        [true, true, self.imcon != 6]
+    }
+
     /// The same file, its lines taken to have any length.
     pub fn varying(self) -> Layout {
         let lines = LineLengths::Varying;

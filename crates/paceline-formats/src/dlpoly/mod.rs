@@ -16,11 +16,10 @@ use self::atoms::Walk;
 use self::encode::FORCE;
 use self::header::{LineLengths, Widths};
 use crate::atom_set::Atoms;
-use crate::cell::triclinic_box;
 use crate::codec::Reading;
 use crate::error::Fault;
 use crate::source::GAP;
-use crate::{Decoder, Fields, FrameOut, Run};
+use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::atoms::{Record, Records};
 pub use self::format::{Config, History};
@@ -194,9 +193,12 @@ impl Decoder for DlpolyDecoder {
         if !in_order {
             self.decode_in_any_order(walk, &mut out)?;
         }
-        *out.dimensions = head
-            .cell
-            .map_or([0.0; 6], |[x, y, z]| triclinic_box(x, y, z));
+        let cell = head.cell.map_or(UnitCell::NONE, UnitCell::of_vectors);
+        *out.cell = UnitCell {
+            periodic: self.layout.periodic(),
+            ..cell
+        }
+        .row();
         *out.time = head.time;
         *out.step = head.step;
         *out.fields = head.fields;

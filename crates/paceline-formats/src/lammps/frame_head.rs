@@ -48,12 +48,14 @@ pub struct FrameHead {
     pub len: usize,
 }
 
-/// The cell as MDAnalysis gives it, and the corner that positions count from.
+/// The cell, its corner, and which axes are periodic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub origin: [f64; 3],
-    /// All zero where it has no volume.
+    /// Lengths and angles as MDAnalysis gives them, all zero where it has no volume.
     pub dimensions: [f32; 6],
+    pub vectors: [[f64; 3]; 3],
+    pub periodic: [bool; 3],
 }
 
 impl FrameHead {
@@ -143,6 +145,9 @@ impl Bounds {
             }
             return Ok(None);
         }
+        // Of an axis that names none, and of a dump without the three words, LAMMPS is periodic.
+        let periodic =
+            std::array::from_fn(|axis| kinds.get(axis).is_none_or(|&kind| kind == b"pp"));
         let at = lines.at();
         let rows = [
             row(lines, tilted)?,
@@ -154,7 +159,7 @@ impl Bounds {
             false => orthogonal(rows),
         };
         match found {
-            Some(bounds) => Ok(Some(bounds)),
+            Some(bounds) => Ok(Some(Bounds { periodic, ..bounds })),
             None => Err(Fault::bad(
                 at,
                 "bounds of a cell, the lower first",
@@ -197,6 +202,8 @@ fn orthogonal(rows: [[f64; 3]; 3]) -> Option<Bounds> {
             true => [0.0; 6],
             false => [x, y, z, 90.0, 90.0, 90.0],
         },
+        vectors: diagonal(rows.map(|[low, high, _]| high - low)),
+        periodic: [true; 3],
     })
 }
 
@@ -217,5 +224,11 @@ fn triclinic(rows: [[f64; 3]; 3]) -> Option<Bounds> {
     lengths.iter().all(|&length| length >= 0.0).then(|| Bounds {
         origin: [x_low, y_low, z_low],
         dimensions: triclinic_box([x, 0.0, 0.0], [xy, y, 0.0], [xz, yz, z]),
+        vectors: [[x, 0.0, 0.0], [xy, y, 0.0], [xz, yz, z]],
+        periodic: [true; 3],
     })
+}
+
+fn diagonal([x, y, z]: [f64; 3]) -> [[f64; 3]; 3] {
+    [[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]]
 }

@@ -10,7 +10,7 @@ use crate::index::line_scan::LineFrame;
 use crate::text_lines::words;
 
 /// All that must be known of a file to decode its frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layout {
     pub(super) n_atoms: u32,
     pub(super) ids: Ids,
@@ -20,6 +20,8 @@ pub struct Layout {
     pub(super) fields: Fields,
     /// Nothing where they are not known.
     pub(super) units: Option<Units>,
+    /// Corner of the first frame's cell, which positions of all frames count from.
+    pub(super) corner: [f64; 3],
 }
 
 /// Ids of the atoms of a file, which are the same in all frames.
@@ -36,7 +38,7 @@ impl Layout {
     /// The layout that a frame shows, apart from ids; nothing where it cannot be read.
     pub fn of(head: &FrameHead) -> Option<Layout> {
         let columns = head.columns?;
-        head.cell?;
+        let cell = head.cell?;
         Some(Layout {
             n_atoms: u32::try_from(head.n_atoms).ok()?,
             ids: match columns.id {
@@ -46,6 +48,7 @@ impl Layout {
             convention: columns.convention,
             fields: columns.fields(),
             units: head.units,
+            corner: cell.origin,
         })
     }
 
@@ -86,6 +89,7 @@ impl Layout {
         let mut bytes = vec![self.convention, self.fields.bits(), units, kind];
         bytes.extend(self.n_atoms.to_le_bytes());
         bytes.extend(digest.to_le_bytes());
+        bytes.extend(self.corner.iter().flat_map(|x| x.to_le_bytes()));
         bytes
     }
 
@@ -93,7 +97,13 @@ impl Layout {
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let (&[convention, fields, units, kind], rest) = bytes.split_first_chunk()?;
         let (&n_atoms, rest) = rest.split_first_chunk()?;
-        let digest = u64::from_le_bytes(rest.try_into().ok()?);
+        let (&digest, rest) = rest.split_first_chunk()?;
+        let digest = u64::from_le_bytes(digest);
+        let (corner, []) = rest.as_chunks() else {
+            return None;
+        };
+        let &[x, y, z] = corner else { return None };
+        let corner = [x, y, z].map(f64::from_le_bytes);
         let layout = Layout {
             n_atoms: u32::from_le_bytes(n_atoms),
             ids: match kind {
@@ -104,6 +114,7 @@ impl Layout {
             convention,
             fields: Fields::from_bits(fields),
             units: units.checked_sub(1).and_then(Units::from_code),
+            corner,
         };
         let is_sound = (1..=i32::MAX as u32).contains(&layout.n_atoms)
             && convention < N_CONVENTIONS

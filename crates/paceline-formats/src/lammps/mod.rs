@@ -2,7 +2,8 @@
 //!
 //! Each frame has a head (see `frame_head.rs`) and a line for each atom, whose words are those of
 //! the columns that the head names (`columns.rs`). Atoms carry ids and stand in any order: they are
-//! given in that of their ids. Positions count from the corner of the cell, as MDAnalysis has them.
+//! given in that of their ids. Positions count from the corner of the first frame's cell, so that atoms
+//! at rest stay where they are when the cell changes.
 //! Numbers are converted if their units are known (`units.rs`).
 
 mod columns;
@@ -19,7 +20,7 @@ use crate::atom_set::Atoms;
 use crate::cell::triclinic_vectors;
 use crate::error::Fault;
 use crate::text_lines::{Lines, quoted};
-use crate::{Decoder, Fields, FrameOut, Run};
+use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::format::LammpsDump;
 pub use self::frame_head::FrameHead;
@@ -183,17 +184,13 @@ impl Decoder for LammpsDecoder {
         self.check_room(size, bytes, &out)?;
         let head = FrameHead::parse(bytes, size)?;
         let (cell, columns) = self.check_head(&head)?;
-        let factors = self.layout.units.map_or([1.0; 3], Units::factors);
-        let frame = FrameNumbers::new(columns, cell, self.wanted, factors, head.len)?;
+        let frame = FrameNumbers::new(columns, cell, &self.layout, self.wanted, head.len)?;
         let lines = AtomLines::behind(bytes, head.len);
         match self.layout.ids {
             Ids::Others(digest) => self.decode_by_rank(lines, digest, &frame, &mut out)?,
             Ids::None | Ids::Dense => self.decode_by_place(lines, &frame, &mut out)?,
         }
-        let [a, b, c, angles @ ..] = cell.dimensions;
-        let [a, b, c] = [a, b, c].map(|edge| (f64::from(edge) * factors[0]) as f32);
-        let [alpha, beta, gamma] = angles;
-        *out.dimensions = [a, b, c, alpha, beta, gamma];
+        *out.cell = frame.unit_cell(&cell, self.layout.corner).row();
         *out.time = head.step as f64;
         *out.step = head.step;
         *out.fields = self.layout.fields;
@@ -205,7 +202,8 @@ impl Decoder for LammpsDecoder {
 struct FrameNumbers {
     columns: Columns,
     wanted: WantedColumns,
-    origin: [f64; 3],
+    /// Subtracted from positions.
+    corner: [f64; 3],
     /// The cell, where positions are parts of it.
     scale: Option<[[f32; 3]; 3]>,
     /// Of lengths, velocities and forces.
@@ -216,8 +214,8 @@ impl FrameNumbers {
     fn new(
         columns: Columns,
         cell: Bounds,
+        layout: &Layout,
         wanted: Fields,
-        factors: [f64; 3],
         at: usize,
     ) -> Result<Self, Fault> {
         let scale = match columns.is_scaled() {
@@ -227,13 +225,36 @@ impl FrameNumbers {
                 vectors => vectors,
             },
         };
+        // Parts of the cell count from its own corner. MDAnalysis subtracts a corner from these, too,
+        // which is kept: it is the same for all frames.
+        let corner = match scale {
+            None => layout.corner,
+            Some(_) => std::array::from_fn(|i| 2.0 * layout.corner[i] - cell.origin[i]),
+        };
         Ok(FrameNumbers {
             columns,
             wanted: columns.wanted(wanted),
-            origin: cell.origin,
+            corner,
             scale,
-            factors,
+            factors: layout.units.map_or([1.0; 3], Units::factors),
         })
+    }
+
+    /// The cell, its origin as far from that of the first frame as its corner.
+    fn unit_cell(&self, cell: &Bounds, first: [f64; 3]) -> UnitCell {
+        let of_length = self.factors[0];
+        let [a, b, c, angles @ ..] = cell.dimensions;
+        let [a, b, c] = [a, b, c].map(|edge| (f64::from(edge) * of_length) as f32);
+        let [alpha, beta, gamma] = angles;
+        if [a, b, c] == [0.0; 3] {
+            return UnitCell::NONE;
+        }
+        UnitCell {
+            dimensions: [a, b, c, alpha, beta, gamma],
+            vectors: cell.vectors.map(|vector| vector.map(|x| of_length * x)),
+            origin: std::array::from_fn(|i| of_length * (cell.origin[i] - first[i])),
+            periodic: cell.periodic,
+        }
     }
 
     /// Put the numbers of an atom's line where they are wanted.
@@ -273,7 +294,7 @@ impl FrameNumbers {
                 })
             }),
         };
-        std::array::from_fn(|axis| (f64::from(position[axis]) - self.origin[axis]) as f32)
+        std::array::from_fn(|axis| (f64::from(position[axis]) - self.corner[axis]) as f32)
     }
 }
 

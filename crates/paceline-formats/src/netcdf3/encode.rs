@@ -99,10 +99,15 @@ impl NetcdfEncoder {
                 "expected a time that an f32 holds, found {time:e} ps"
             ));
         }
-        if !self.has_cell && *frame.dimensions != [0.0; 6] {
+        if !self.has_cell && frame.cell.dimensions != [0.0; 6] {
             return Err("expected no unit cell, as in the file's first frame, found one".into());
         }
-        match frame.dimensions.iter().find(|value| !value.is_finite()) {
+        match frame
+            .cell
+            .dimensions
+            .iter()
+            .find(|value| !value.is_finite())
+        {
             Some(value) => Err(format!("expected a finite unit cell, found {value}")),
             None => Ok(()),
         }
@@ -122,7 +127,7 @@ impl Encoder for NetcdfEncoder {
         self.check(frame)?;
         bytes.extend((frame.time as f32).to_be_bytes());
         if self.has_cell {
-            put(bytes, frame.dimensions, |value| {
+            put(bytes, &frame.cell.dimensions, |value| {
                 f64::from(value).to_be_bytes()
             });
         }

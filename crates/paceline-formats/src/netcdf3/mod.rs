@@ -32,7 +32,7 @@ use crate::codec::Reading;
 use crate::error::Fault;
 use crate::frame::check_time;
 use crate::source::GAP;
-use crate::{Decoder, Fields, FrameOut, Run};
+use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::encode::NetcdfEncoder;
 pub use self::format::Netcdf3;
@@ -207,7 +207,9 @@ impl Decoder for NetcdfDecoder {
                 part.gather(bytes, values);
             }
         }
-        (*out.time, *out.dimensions) = self.time_and_cell(frame, bytes)?;
+        let (time, dimensions) = self.time_and_cell(frame, bytes)?;
+        *out.time = time;
+        *out.cell = UnitCell::of_dimensions(dimensions).row();
         *out.step = self.layout.step(frame);
         *out.fields = self.layout.fields();
         Ok(())

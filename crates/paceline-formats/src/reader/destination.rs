@@ -1,13 +1,12 @@
 //! Destination of a block's frames: arrays with a row for each, or a visitor.
 
 use crate::error::{Error, Result};
-use crate::{Fields, FrameOut};
+use crate::{CELL_WIDTH, CellRow, Fields, FrameOut};
 
 /// Destination of a block: one row a frame.
 pub struct BlockOut<'a> {
     pub numbers: Numbers<'a>,
-    /// Å and degrees; zeros where a frame has no cell.
-    pub dimensions: &'a mut [[f32; 6]],
+    pub cells: &'a mut [CellRow],
     /// ps.
     pub times: &'a mut [f64],
     pub steps: &'a mut [i64],
@@ -36,7 +35,7 @@ impl BlockOut<'_> {
             Numbers::Visited(_) => true,
         };
         let fits = fits
-            && self.dimensions.len() == n
+            && self.cells.len() == n
             && self.times.len() == n
             && self.steps.len() == n
             && self.lambdas.len() == n
@@ -77,7 +76,7 @@ impl BlockOut<'_> {
         if let Numbers::Visited(visit) = &mut self.numbers {
             visit(row, [&[]; 3], Fields::default());
         }
-        self.dimensions[row].fill(f32::NAN);
+        self.cells[row] = [f64::NAN; CELL_WIDTH];
         self.times[row] = f64::NAN;
         self.steps[row] = i64::MIN;
     }
@@ -158,7 +157,7 @@ impl<'a> Rows<'a> {
             positions,
             velocities,
             forces,
-            dimensions: &mut self.out.dimensions[row],
+            cell: &mut self.out.cells[row],
             time: &mut self.out.times[row],
             step: &mut self.out.steps[row],
             lambda: &mut self.out.lambdas[row],

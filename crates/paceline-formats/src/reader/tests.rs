@@ -5,7 +5,7 @@ mod made_up;
 use self::made_up::{FRAME, File, N_FRAMES, Picky};
 use super::CACHED_CALL;
 use super::*;
-use crate::Run;
+use crate::{CELL_WIDTH, CellRow, Run};
 
 fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     let runs = runs.iter().map(|&(start, len)| Run { start, len });
@@ -31,7 +31,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
 
 /// Everything of a block but the numbers of atoms.
 struct Rows {
-    dimensions: Vec<[f32; 6]>,
+    cells: Vec<CellRow>,
     times: Vec<f64>,
     steps: Vec<i64>,
     fields: Vec<u8>,
@@ -46,14 +46,14 @@ fn read_into(
 ) -> Result<(Rows, BlockReport)> {
     let n = frames.len();
     let mut rows = Rows {
-        dimensions: vec![[0.0; 6]; n],
+        cells: vec![[0.0; CELL_WIDTH]; n],
         times: vec![-1.0; n],
         steps: vec![-1; n],
         fields: vec![9; n],
     };
     let out = BlockOut {
         numbers,
-        dimensions: &mut rows.dimensions,
+        cells: &mut rows.cells,
         times: &mut rows.times,
         steps: &mut rows.steps,
         lambdas: &mut vec![0.0; n],

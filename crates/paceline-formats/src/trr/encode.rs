@@ -53,7 +53,7 @@ impl Encoder for TrrEncoder {
         let (step, time) = xdr::moment(frame, "TRR")?;
         // Zeros where there is no cell, as in GROMACS: where a frame holds no box at all,
         // MDAnalysis's reader shows whatever its memory held.
-        let vectors = xdr::box_vectors(frame.dimensions)?;
+        let vectors = xdr::box_vectors(&frame.cell)?;
         let start = bytes.len();
         let sizes = fields.map(|values| 4 * values.len());
         put_header(self.n_atoms, sizes, step, [time, frame.lambda], bytes);

@@ -36,6 +36,7 @@ impl Format for Trr {
             writes: Fields::ALL,
             mixed_fields: true,
             lambda: true,
+            turned_cells: true,
             appends: true,
             ..Abilities::default()
         }

@@ -25,7 +25,7 @@ use crate::error::Fault;
 use crate::frame::check_time;
 use crate::source::GAP;
 use crate::xdr::Xdr;
-use crate::{Decoder, Fields, FrameOut, Run, xdr};
+use crate::{Decoder, Fields, FrameOut, Run, UnitCell, xdr};
 
 pub use self::encode::TrrEncoder;
 pub use self::format::{Trr, TrrLayout};
@@ -151,7 +151,10 @@ impl Decoder for TrrDecoder {
         for (field, (out, unit)) in fields.into_iter().zip(UNITS).enumerate() {
             plan.gather(field, bytes, unit, out);
         }
-        *out.dimensions = plan.cell(bytes).map_or([0.0; 6], xdr::dimensions);
+        *out.cell = plan
+            .cell(bytes)
+            .map_or(UnitCell::NONE, xdr::unit_cell)
+            .row();
         *out.fields = header.contents.held();
         *out.time = header.time;
         *out.step = header.step.into();
@@ -227,12 +230,17 @@ impl Plan {
     }
 
     /// The box, nm; in single precision whatever the file's, as MDAnalysis has it.
-    pub fn cell(&self, bytes: &[u8]) -> Option<[[f32; 3]; 3]> {
+    pub fn cell(&self, bytes: &[u8]) -> Option<[[f64; 3]; 3]> {
         let mut cell = [[0.0; 3]; 3];
         let numbers = &bytes[self.cell?..][..9 * self.contents.width as usize];
+        let cells = cell.as_flattened_mut().iter_mut();
         match self.contents.width {
-            8 => convert(numbers, double, 1.0, cell.as_flattened_mut()),
-            _ => convert(numbers, f32::from_be_bytes, 1.0, cell.as_flattened_mut()),
+            8 => cells
+                .zip(numbers.as_chunks().0)
+                .for_each(|(value, &bytes)| *value = f64::from_be_bytes(bytes)),
+            _ => cells
+                .zip(numbers.as_chunks().0)
+                .for_each(|(value, &bytes)| *value = f32::from_be_bytes(bytes).into()),
         }
         Some(cell)
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::system::write_all_at;
-use crate::{Encoder, FrameIn, Series};
+use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
 /// Bytes of memory that a thread keeps for its next block.
 ///
@@ -42,7 +42,7 @@ pub struct Block<'a> {
     pub positions: &'a [f32],
     pub velocities: &'a [f32],
     pub forces: &'a [f32],
-    pub dimensions: &'a [[f32; 6]],
+    pub cells: &'a [CellRow],
     pub times: &'a [f64],
     pub steps: &'a [i64],
     pub lambdas: &'a [f32],
@@ -59,7 +59,7 @@ impl Block<'_> {
             positions: &self.positions[of_row(self.positions)],
             velocities: &self.velocities[of_row(self.velocities)],
             forces: &self.forces[of_row(self.forces)],
-            dimensions: &self.dimensions[row],
+            cell: UnitCell::of_row(&self.cells[row]),
             time: self.times[row],
             step: self.steps[row],
             lambda: self.lambdas[row],
@@ -160,7 +160,7 @@ mod tests {
 
     struct Arrays {
         positions: Vec<f32>,
-        dimensions: Vec<[f32; 6]>,
+        cells: Vec<CellRow>,
         times: Vec<f64>,
         steps: Vec<i64>,
         lambdas: Vec<f32>,
@@ -169,9 +169,10 @@ mod tests {
     impl Arrays {
         /// Frames that are all different.
         fn new() -> Self {
+            let cell = UnitCell::of_dimensions([80.0, 80.0, 80.0, 90.0, 90.0, 90.0]);
             Arrays {
                 positions: (0..N_FRAMES * 3 * N_ATOMS).map(|k| k as f32).collect(),
-                dimensions: vec![[80.0, 80.0, 80.0, 90.0, 90.0, 90.0]; N_FRAMES],
+                cells: vec![cell.row(); N_FRAMES],
                 times: (0..N_FRAMES).map(|k| k as f64).collect(),
                 steps: (0..N_FRAMES as i64).collect(),
                 lambdas: vec![0.0; N_FRAMES],
@@ -183,7 +184,7 @@ mod tests {
                 positions: &self.positions[first * 3 * N_ATOMS..stop * 3 * N_ATOMS],
                 velocities: &[],
                 forces: &[],
-                dimensions: &self.dimensions[first..stop],
+                cells: &self.cells[first..stop],
                 times: &self.times[first..stop],
                 steps: &self.steps[first..stop],
                 lambdas: &self.lambdas[first..stop],

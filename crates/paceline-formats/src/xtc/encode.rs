@@ -128,7 +128,7 @@ impl Start {
             n_atoms: (frame.positions.len() / 3) as i32,
             step,
             time,
-            box_vectors: xdr::box_vectors(frame.dimensions)?,
+            box_vectors: xdr::box_vectors(&frame.cell)?,
         })
     }
 

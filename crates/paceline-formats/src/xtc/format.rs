@@ -34,6 +34,7 @@ impl Format for Xtc {
             reads: Fields::POSITIONS,
             writes: Fields::POSITIONS,
             precision: true,
+            turned_cells: true,
             appends: true,
             ..Abilities::default()
         }

@@ -234,7 +234,7 @@ impl Decoder for XtcDecoder {
         *out.fields = Fields::POSITIONS;
         *out.step = i64::from(header.step);
         *out.time = f64::from(header.time);
-        *out.dimensions = xdr::dimensions(header.box_vectors);
+        *out.cell = xdr::unit_cell(header.box_vectors.map(|vector| vector.map(f64::from))).row();
         self.decode_positions(&header, bytes, out.positions)
     }
 }

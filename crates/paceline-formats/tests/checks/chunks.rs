@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Result;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
 use paceline_formats::reader::chunks::{ChunkReader, Element, Identity, ReadRequest, Slice};
 use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::{Source, Traffic};
+use paceline_formats::{CELL_WIDTH, Fields};
 
 /// Bytes that choose what the file is said to hold; its table of chunks follows them.
 const HEAD: usize = 12;
@@ -115,7 +115,7 @@ pub fn read(
             velocities: &mut [],
             forces: &mut [],
         },
-        dimensions: &mut vec![[0.0; 6]; n],
+        cells: &mut vec![[0.0; CELL_WIDTH]; n],
         times: &mut vec![0.0; n],
         steps: &mut vec![0; n],
         lambdas: &mut vec![0.0; n],

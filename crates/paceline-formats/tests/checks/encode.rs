@@ -3,7 +3,7 @@
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::dcd::{DcdDecoder, DcdEncoder, Layout};
 use paceline_formats::xtc::{Header, XtcDecoder, XtcEncoder};
-use paceline_formats::{Decoder, Encoder, Fields, Frame, Series};
+use paceline_formats::{Decoder, Encoder, Fields, Frame, Series, UnitCell};
 
 const TOO_FAR: f64 = 2_147_483_000.0;
 
@@ -26,7 +26,7 @@ pub fn check(data: &[u8]) {
     };
     let mut frame = Frame::new(numbers.len() / 3, Fields::POSITIONS);
     frame.positions = numbers.iter().map(position).collect();
-    frame.dimensions = [30.0, 40.0, 50.0, 90.0, 75.0, 90.0];
+    frame.cell = UnitCell::of_dimensions([30.0, 40.0, 50.0, 90.0, 75.0, 90.0]).row();
     check_xtc(&frame, precision);
     check_dcd(&frame);
 }
@@ -96,5 +96,5 @@ fn check_dcd(frame: &Frame) {
     let bits =
         |frame: &Frame| -> Vec<u32> { frame.positions.iter().map(|x| x.to_bits()).collect() };
     assert_eq!(bits(frame), bits(&decoded));
-    assert_eq!(frame.dimensions, decoded.dimensions);
+    assert_eq!(frame.unit_cell().dimensions, decoded.unit_cell().dimensions);
 }

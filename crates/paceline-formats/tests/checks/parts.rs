@@ -35,7 +35,11 @@ pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
 /// All of a frame, so that NaN equals NaN: which one a product is, is up to the processor.
 pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, u32, Fields) {
     let fields = [&frame.positions, &frame.velocities, &frame.forces];
-    let numbers = fields.into_iter().flatten().chain(&frame.dimensions);
+    let numbers = fields
+        .into_iter()
+        .flatten()
+        .copied()
+        .chain(frame.unit_cell().dimensions);
     let bits = numbers.map(|number| match number.is_nan() {
         true => u32::MAX,
         false => number.to_bits(),

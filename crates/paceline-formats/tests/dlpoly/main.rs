@@ -6,10 +6,9 @@ mod writer;
 
 use check::parts::asked_for;
 use paceline_formats::atom_set::Atoms;
-use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::dlpoly::{DlpolyDecoder, FrameHead, Head, Kind, Layout, Records, detect};
 use paceline_formats::error::Fault;
-use paceline_formats::{Decoder, Fields, Frame, Run};
+use paceline_formats::{Decoder, Fields, Frame, Run, UnitCell};
 use writer::{CELL, Dialect, File, variants, vectors};
 
 /// Decode all of a frame's bytes that the decoder asks for.
@@ -69,7 +68,7 @@ fn expected(file: &File, number: usize, atoms: &[usize], wanted: Fields) -> Fram
             }
         }
     }
-    frame.dimensions = file.cell.map_or([0.0; 6], dimensions);
+    frame.cell = file.cell.map_or(UnitCell::NONE, UnitCell::of_vectors).row();
     frame.step = 100 * number as i64;
     frame.time = match file.dialect {
         Dialect::Classic => frame.step as f64 * 0.0005,
@@ -80,16 +79,6 @@ fn expected(file: &File, number: usize, atoms: &[usize], wanted: Fields) -> Fram
     };
     frame.fields = fields;
     frame
-}
-
-/// Lengths (Å) and angles (degrees) of a cell.
-fn dimensions(cell: Cell) -> [f32; 6] {
-    let dot = |a: usize, b: usize| -> f64 { (0..3).map(|k| cell[a][k] * cell[b][k]).sum() };
-    let length = |a| dot(a, a).sqrt();
-    let angle = |a, b| (dot(a, b) / (length(a) * length(b))).acos().to_degrees();
-    let lengths = [0, 1, 2].map(length);
-    let [alpha, beta, gamma] = [(1, 2), (0, 2), (0, 1)].map(|(a, b)| angle(a, b));
-    [lengths[0], lengths[1], lengths[2], alpha, beta, gamma].map(|value| value as f32)
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Error;
 use paceline_formats::reader::chunks::{ChunkReader, Element, ReadRequest};
 use paceline_formats::reader::{BlockOut, Numbers};
+use paceline_formats::{CELL_WIDTH, Fields};
 
 use crate::SHAPE;
 use crate::check::{Bytes, Table, read};
@@ -209,7 +209,7 @@ fn what_is_required_and_not_there_is_missing() {
             velocities: &mut [],
             forces: &mut [],
         },
-        dimensions: &mut [[0.0; 6]; 2],
+        cells: &mut [[0.0; CELL_WIDTH]; 2],
         times: &mut [0.0; 2],
         steps: &mut [0; 2],
         lambdas: &mut [0.0; 2],

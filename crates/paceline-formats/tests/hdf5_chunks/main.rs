@@ -7,10 +7,10 @@ mod file;
 
 use self::check::{NUMBERS, Table, read};
 use self::file::{DEFLATE, FLETCHER32, File, LZ4, LZF, Plan, SHUFFLE, ZSTD};
-use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::reader::chunks::{Element, Identity, ReadRequest};
 use paceline_formats::reader::{BlockOut, Numbers};
+use paceline_formats::{CELL_WIDTH, Fields};
 
 const SHAPE: [u64; 3] = [7, 50, 3];
 
@@ -180,7 +180,7 @@ fn frames_are_visited_with_their_numbers_whatever_the_layout() {
         };
         let out = BlockOut {
             numbers: Numbers::Visited(Box::new(&mut visit)),
-            dimensions: &mut [[0.0; 6]; 4],
+            cells: &mut [[0.0; CELL_WIDTH]; 4],
             times: &mut [0.0; 4],
             steps: &mut [0; 4],
             lambdas: &mut [0.0; 4],

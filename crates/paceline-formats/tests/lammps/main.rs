@@ -107,7 +107,7 @@ fn scaled_positions_are_those_of_mdanalysis() {
     // The bounds in x are those of the box around the cell: less −1 and 5.
     let layout_and_frame = dump("id xs ys zs", TILTED, 1, 1);
     let frame = decode(layout_of(&layout_and_frame).unwrap(), &layout_and_frame).unwrap();
-    let [x, y, z, alpha, beta, gamma] = frame.dimensions.map(f64::from);
+    let [x, y, z, alpha, beta, gamma] = frame.unit_cell().dimensions.map(f64::from);
     assert_eq!([x, z], [20.0, f64::from(901.0f32.sqrt())]);
     assert!((y - 425f64.sqrt()).abs() < 1e-5);
     assert!((gamma - 20f64.atan2(5.0).to_degrees()).abs() < 1e-5);
@@ -140,7 +140,7 @@ fn numbers_are_converted_by_the_units_of_the_file() {
     let [plain, real] =
         [&file, &stated].map(|file| decode(layout_of(file).unwrap(), file).unwrap());
     assert_eq!(real.positions, plain.positions);
-    assert_eq!(real.dimensions, plain.dimensions);
+    assert_eq!(real.cell, plain.cell);
     for (real, plain) in real.velocities.iter().zip(&plain.velocities) {
         assert_eq!(*real, 1000.0 * plain);
     }
@@ -149,11 +149,13 @@ fn numbers_are_converted_by_the_units_of_the_file() {
     }
     let nano = [b"ITEM: UNITS\nnano\n", &file[..]].concat();
     let nano = decode(layout_of(&nano).unwrap(), &nano).unwrap();
+    let [nano, plain] = [nano, plain].map(|frame| frame.unit_cell());
     assert_eq!(
         nano.dimensions[..3],
         [0, 1, 2].map(|k| 10.0 * plain.dimensions[k])
     );
     assert_eq!(nano.dimensions[3..], plain.dimensions[3..]);
+    assert_eq!(nano.vectors[2][2], 10.0 * plain.vectors[2][2]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use self::file::{File, Kind, VELOCITY_SCALE, number, variants};
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Fault;
 use paceline_formats::netcdf3::{Layout, NetcdfDecoder, NetcdfEncoder};
-use paceline_formats::{Decoder, Encoder, Fields, Frame, Series};
+use paceline_formats::{Decoder, Encoder, Fields, Frame, Series, UnitCell};
 
 fn numbers(first: f32, frame: u64, n: u64) -> Vec<f32> {
     (0..n).map(|index| number(first, frame, index)).collect()
@@ -62,10 +62,11 @@ fn expected(file: &File, frame: u64) -> Frame {
                 .map(|value| value * 4.184)
                 .collect(),
         ),
-        dimensions: match file.has_cell {
+        cell: UnitCell::of_dimensions(match file.has_cell {
             true => cell.try_into().unwrap(),
             false => [0.0; 6],
-        },
+        })
+        .row(),
         time: match file.has_time {
             true => f64::from(number(100.0, frame, 0)),
             false => frame as f64,
@@ -243,7 +244,7 @@ fn what_is_written_is_read_again() {
             let read = decode(&mut decoder, 5, file.fields, number, extent);
             let wrote = &written[number as usize];
             assert_eq!(read.positions, wrote.positions);
-            assert_eq!((read.dimensions, read.time), (wrote.dimensions, wrote.time));
+            assert_eq!((read.cell, read.time), (wrote.cell, wrote.time));
             let (read, wrote) = (
                 [read.velocities, read.forces].concat(),
                 [&wrote.velocities[..], &wrote.forces].concat(),
@@ -296,7 +297,7 @@ fn what_cannot_be_written_is_refused_and_nothing_appended() {
     assert_eq!(reason, "expected the forces of 0 atoms, found those of 2");
     let reason = refusal(&|frame| frame.time = 1e39);
     assert_eq!(reason, "expected a time that an f32 holds, found 1e39 ps");
-    let reason = refusal(&|frame| frame.dimensions = [1.0; 6]);
+    let reason = refusal(&|frame| frame.cell = UnitCell::of_dimensions([1.0; 6]).row());
     assert!(reason.starts_with("expected no unit cell"), "{reason}");
     assert!(NetcdfEncoder::new(0, false, Fields::POSITIONS).is_err());
 }

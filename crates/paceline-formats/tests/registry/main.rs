@@ -14,7 +14,7 @@ use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 use paceline_formats::writer::Block;
-use paceline_formats::{Fields, Series, dcd, xtc};
+use paceline_formats::{CELL_WIDTH, CellRow, Fields, Series, dcd, xtc};
 use toy::Toy;
 
 static WITH_TOY: Registry = Registry::new(&[&xtc::Xtc, &dcd::Dcd, &Toy]);
@@ -26,7 +26,7 @@ const N_ATOMS: usize = 30;
 #[derive(Debug, Clone, PartialEq)]
 struct Content {
     positions: Vec<f32>,
-    dimensions: Vec<[f32; 6]>,
+    cells: Vec<CellRow>,
     times: Vec<f64>,
     steps: Vec<i64>,
 }
@@ -35,7 +35,7 @@ fn made_up() -> Content {
     let numbers = 0..3 * N_FRAMES * N_ATOMS;
     Content {
         positions: numbers.map(|i| (i * i % 977) as f32 * 0.25).collect(),
-        dimensions: vec![[0.0; 6]; N_FRAMES],
+        cells: vec![[0.0; CELL_WIDTH]; N_FRAMES],
         times: (0..N_FRAMES).map(|i| 2.0 * i as f64).collect(),
         steps: (0..N_FRAMES as i64).collect(),
     }
@@ -61,7 +61,7 @@ fn write(path: &Path, format: &str, content: &Content) {
         positions: &content.positions,
         velocities: &[],
         forces: &[],
-        dimensions: &content.dimensions,
+        cells: &content.cells,
         times: &content.times,
         steps: &content.steps,
         lambdas: &vec![0.0; content.steps.len()],
@@ -94,7 +94,7 @@ fn read(path: &Path, atoms: Atoms) -> Content {
     let n = frames.len();
     let mut content = Content {
         positions: vec![0.0; 3 * n * atoms.len()],
-        dimensions: vec![[1.0; 6]; n],
+        cells: vec![[1.0; CELL_WIDTH]; n],
         times: vec![0.0; n],
         steps: vec![0; n],
     };
@@ -111,7 +111,7 @@ fn read(path: &Path, atoms: Atoms) -> Content {
             velocities: &mut [],
             forces: &mut [],
         },
-        dimensions: &mut content.dimensions,
+        cells: &mut content.cells,
         times: &mut content.times,
         steps: &mut content.steps,
         lambdas: &mut vec![0.0; n],

@@ -10,7 +10,7 @@ use paceline_formats::format::{
 };
 use paceline_formats::index::fixed_size::{count, cut, read_each, read_head};
 use paceline_formats::source::Source;
-use paceline_formats::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series};
+use paceline_formats::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series, UnitCell};
 
 const MAGIC: &[u8; 4] = b"TOY!";
 const HEAD: u64 = 8;
@@ -160,7 +160,7 @@ impl Decoder for ToyDecoder {
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
         *out.fields = Fields::POSITIONS;
-        *out.dimensions = [0.0; 6];
+        *out.cell = UnitCell::NONE.row();
         *out.time = float(bytes).into();
         *out.step = frame as i64;
         let stored: Vec<f32> = bytes[4..].chunks_exact(4).map(float).collect();

@@ -2,7 +2,7 @@
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::trr::{Header, TrrDecoder, TrrEncoder};
-use paceline_formats::{Encoder, Fields, Frame};
+use paceline_formats::{CellRow, Encoder, Fields, Frame, UnitCell};
 
 use super::check::decode;
 
@@ -12,7 +12,7 @@ const N_ATOMS: usize = 20;
 fn frame(fields: u8) -> Frame {
     let held = Fields::from_bits(fields);
     let mut frame = Frame {
-        dimensions: [30.0, 40.0, 50.0, 90.0, 60.0, 75.0],
+        cell: UnitCell::of_dimensions([30.0, 40.0, 50.0, 90.0, 60.0, 75.0]).row(),
         time: 12.5,
         step: -7,
         lambda: 0.3,
@@ -29,6 +29,10 @@ fn frame(fields: u8) -> Frame {
         }
     }
     frame
+}
+
+fn cell(dimensions: [f32; 6]) -> CellRow {
+    UnitCell::of_dimensions(dimensions).row()
 }
 
 fn encode(frame: &Frame) -> Result<Vec<u8>, String> {
@@ -54,11 +58,11 @@ fn every_mix_of_fields_is_read_back() {
             (found.fields, found.time, found.step, found.lambda),
             (written.fields, 12.5, -7, 0.3)
         );
-        let cells = found.dimensions.iter().zip(written.dimensions);
+        let cells = found.cell.iter().zip(written.cell);
         assert!(
             cells.into_iter().all(|(a, b)| (a - b).abs() < 1e-4),
             "{:?}",
-            found.dimensions
+            found.cell
         );
         for (found, written) in [
             (found.positions, written.positions),
@@ -75,7 +79,7 @@ fn every_mix_of_fields_is_read_back() {
 #[test]
 fn a_frame_without_a_cell_has_a_box_of_zeros() {
     let bytes = encode(&Frame {
-        dimensions: [0.0; 6],
+        cell: UnitCell::NONE.row(),
         ..frame(1)
     })
     .unwrap();
@@ -116,15 +120,15 @@ fn what_cannot_be_written_is_refused_by_name() {
             "expected a time that fits in 32 bits",
         ),
         (
-            refused(|frame| frame.dimensions[5] = 170.0),
+            refused(|frame| frame.cell = cell([30.0, 40.0, 50.0, 90.0, 60.0, 170.0])),
             "expected a unit cell or zeros, found [30.0, 40.0, 50.0, 90.0, 60.0, 170.0]",
         ),
         (
-            refused(|frame| frame.dimensions[0] = f32::NAN),
+            refused(|frame| frame.cell = cell([f32::NAN, 40.0, 50.0, 90.0, 60.0, 75.0])),
             "expected a unit cell or zeros",
         ),
         (
-            refused(|frame| frame.dimensions[0] = f32::INFINITY),
+            refused(|frame| frame.cell = cell([f32::INFINITY, 40.0, 50.0, 90.0, 60.0, 75.0])),
             "expected a unit cell or zeros",
         ),
         (
@@ -140,4 +144,16 @@ fn what_cannot_be_written_is_refused_by_name() {
         "TRR holds at most 178956970 atoms, not 178956971"
     );
     assert!(TrrEncoder::new(0).is_err());
+}
+
+#[test]
+fn a_cell_of_any_orientation_keeps_its_vectors() {
+    let vectors = [[0.0, 10.0, 10.0], [10.0, 0.0, 10.0], [10.0, 10.0, 0.0]];
+    let mut written = frame(1);
+    written.cell = UnitCell::of_vectors(vectors).row();
+    let bytes = encode(&written).unwrap();
+    let mut decoder = TrrDecoder::new(Atoms::all(N_ATOMS), written.fields);
+    let found = decode(&mut decoder, N_ATOMS, written.fields, &bytes).unwrap();
+    assert_eq!(found.unit_cell().vectors, vectors);
+    assert!(!found.unit_cell().is_upright());
 }

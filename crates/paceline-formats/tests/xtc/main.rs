@@ -97,7 +97,10 @@ fn whole_frames_are_decoded_bit_for_bit() {
         let decoded = decode_all(&frame.encode(random)).unwrap();
         assert_eq!(bits(&decoded.positions), bits(&frame.positions()));
         assert_eq!((decoded.step, decoded.time), (5, 2.5));
-        assert_eq!(decoded.dimensions, [30.0, 40.0, 50.0, 90.0, 90.0, 90.0]);
+        assert_eq!(
+            decoded.unit_cell().dimensions,
+            [30.0, 40.0, 50.0, 90.0, 90.0, 90.0]
+        );
     }
 }
 

@@ -13,6 +13,7 @@ mod places;
 mod steps;
 
 use super::cell::{Cell, NoCell};
+use super::placement::Basis;
 use super::transform::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
@@ -384,6 +385,10 @@ fn refusal(reason: &str) -> Error {
 impl Transform for NoJump {
     fn n_atoms(&self) -> usize {
         self.n_atoms
+    }
+
+    fn basis(&self) -> Option<Basis> {
+        Some(Basis::Own)
     }
 
     /// Refuse frames without a cell, or with positions that are not finite; no atom moves.

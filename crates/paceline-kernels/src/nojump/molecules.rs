@@ -5,35 +5,40 @@
 //! numbers of 2⁻²⁴ Å: they add up exactly, so that parts of a trajectory may be counted by themselves.
 
 use crate::cell::Cell;
+use crate::placement::{Basis, Placement};
 use crate::qcp::Matrix3;
 use crate::{check_len, frame_len};
 use paceline_formats::error::{Error, Result};
+use paceline_formats::{CellRow, UnitCell};
 
 /// Å.
 const STEP: f64 = 1.0 / (1 << 24) as f64;
 /// The most steps that are added at once: half of these are a hundred billion Å.
 const MOST: u64 = 1 << 60;
 
-/// Steps of centres (Å) from the first frame to each, given the cells' vectors (Å); `i64::MAX`
-/// where they are too many.
+/// Steps of centres (Å) from the first frame to each, given the frames' cells, none of which is
+/// missing; `i64::MAX` where they are too many.
 ///
 /// # Errors
 /// [`Error::Argument`] where there is not one cell a frame.
-pub fn steps(centres: &[[f64; 3]], cells: &[Matrix3]) -> Result<Vec<[i64; 3]>> {
+pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
     let n = centres.len() / cells.len().max(1);
     check_len("centres", centres.len(), cells.len() * n)?;
     let mut steps = vec![[0_i64; 3]; centres.len().min(n)];
     for (frame, cell) in cells.iter().enumerate().skip(1) {
-        let cell = Cell::of_vectors(*cell).reduced();
-        let vectors = cell.vectors();
+        let lattice = Lattice::new(
+            &UnitCell::of_row(cell),
+            &centres[(frame - 1) * n..][..2 * n],
+        );
+        let vectors = lattice.vectors;
         let vectors = vectors.map(|vector| vector.map(|x| (x / STEP).round_ties_even() as i64));
         for molecule in (frame - 1) * n..frame * n {
             let (from, to) = (centres[molecule], centres[molecule + n]);
             let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
             let mut sum: [i64; 3] = steps[molecule];
             // Few moves are longer than half the least height.
-            if !cell.is_near(by) {
-                for (number, vector) in cell.nearest_images(by).into_iter().zip(&vectors) {
+            if let Some(images) = lattice.images(by) {
+                for (number, vector) in images.into_iter().zip(&vectors) {
                     for (sum, x) in sum.iter_mut().zip(vector) {
                         let added = (number as i64).saturating_mul(*x);
                         // Too many remain too many, whatever is added.
@@ -50,6 +55,46 @@ pub fn steps(centres: &[[f64; 3]], cells: &[Matrix3]) -> Result<Vec<[i64; 3]>> {
         }
     }
     Ok(steps)
+}
+
+/// The periodic images of a frame.
+struct Lattice {
+    /// None where no vector is periodic.
+    cell: Option<Cell>,
+    placement: Option<Placement>,
+    /// Of the cell in the orientation of the file, Å.
+    vectors: Matrix3,
+}
+
+impl Lattice {
+    fn new(of: &UnitCell, centres: &[[f64; 3]]) -> Self {
+        let frame: Vec<f32> = centres.iter().flatten().map(|&x| x as f32).collect();
+        match Placement::of(of, Basis::Compact, &frame) {
+            None => {
+                let cell = Cell::of_vectors(of.vectors).reduced();
+                Lattice {
+                    vectors: *cell.vectors(),
+                    cell: Some(cell),
+                    placement: None,
+                }
+            }
+            Some(placement) => Lattice {
+                cell: Cell::new(placement.dimensions).ok(),
+                vectors: placement.basis,
+                placement: Some(placement),
+            },
+        }
+    }
+
+    /// The whole vectors that make a move the shortest one; none for a move that is short.
+    fn images(&self, by: [f64; 3]) -> Option<[f64; 3]> {
+        let by = match &self.placement {
+            Some(placement) => placement.turned(by),
+            None => by,
+        };
+        let cell = self.cell.as_ref()?;
+        (!cell.is_near(by)).then(|| cell.nearest_images(by))
+    }
 }
 
 /// Move molecules in some rows of a block by steps: `atoms` follow each other, `sizes` of each
@@ -94,12 +139,16 @@ mod tests {
     use crate::cell::square;
     use crate::tests::Random;
 
+    fn row(vectors: Matrix3) -> CellRow {
+        UnitCell::of_vectors(vectors).row()
+    }
+
     #[test]
     fn molecules_go_on_through_a_face_of_a_cell_that_varies() {
         let cells = [10.0, 11.0, 12.0, 11.5].map(|edge: f64| {
             let mut cell = [[0.0; 3]; 3];
             (0..3).for_each(|axis| cell[axis][axis] = edge);
-            cell
+            row(cell)
         });
         let along_x = [[9.0, 0.5], [1.0, 10.5], [3.0, 0.5], [11.0, 1.0]];
         let centres: Vec<[f64; 3]> = (along_x.iter().flatten()).map(|&x| [x, 5.0, 5.0]).collect();
@@ -123,12 +172,12 @@ mod tests {
         };
         for numbers in [[0, 0, 0], [1, 0, -1], [-2, 3, 1]] {
             let centre = move_of(numbers.map(|n| n as f64));
-            let found = steps(&[[0.0; 3], centre], &[[a, b, c]; 2]).expect("frames");
+            let found = steps(&[[0.0; 3], centre], &[row([a, b, c]); 2]).expect("frames");
             for axis in 0..3 {
                 let along = [a, b, c].map(|vector| vector[axis]);
                 let sum: f64 = (0..3).map(|k| numbers[k] as f64 * along[k]).sum();
                 assert!(
-                    (found[1][axis] as f64 * STEP + sum).abs() < 1e-6,
+                    (found[1][axis] as f64 * STEP + sum).abs() < 1e-5,
                     "{numbers:?}"
                 );
             }
@@ -171,10 +220,10 @@ mod tests {
                     }
                 }
                 for vectors in [vectors, leaning] {
-                    let found = steps(&[[0.0; 3], to], &[vectors; 2]).expect("frames")[1];
+                    let found = steps(&[[0.0; 3], to], &[row(vectors); 2]).expect("frames")[1];
                     let step = [0, 1, 2].map(|axis: usize| to[axis] + found[axis] as f64 * STEP);
                     assert!(
-                        (square(step).sqrt() - shortest).abs() < 1e-6,
+                        (square(step).sqrt() - shortest).abs() < 1e-5,
                         "{cell:?} {to:?}"
                     );
                 }
@@ -188,14 +237,14 @@ mod tests {
     #[test]
     fn steps_that_are_too_many_remain_so() {
         let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
-        let found = steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[cell; 2]).expect("frames");
+        let found = steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[row(cell); 2]).expect("frames");
         assert_eq!(found[1], [i64::MAX, i64::MAX, 0]);
         // Vectors that would cancel each other.
         let wide = [[1e13, 0.0, 0.0], [-4e12, 1e13, 0.0], [0.0, 0.0, 10.0]];
         let centres = [[0.0; 3], [6e12, 1e13, 0.0], [0.0; 3]];
-        let found = steps(&centres, &[wide; 3]).expect("frames");
+        let found = steps(&centres, &[row(wide); 3]).expect("frames");
         assert_eq!(found[1..], [[i64::MAX, i64::MAX, 0]; 2]);
-        assert!(steps(&[[0.0; 3]; 3], &[cell; 2]).is_err());
+        assert!(steps(&[[0.0; 3]; 3], &[row(cell); 2]).is_err());
         assert!(steps(&[], &[]).expect("nothing").is_empty());
     }
 

@@ -6,6 +6,7 @@
 
 use super::cell::{Cell, is_placeholder};
 use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
+use super::placement::Placement;
 use super::rows::{Frames, cell_or_none};
 use super::transform::Refused;
 use paceline_formats::error::{self, Error};
@@ -133,6 +134,10 @@ struct Scratch {
 /// One frame.
 struct Context<'a> {
     positions: &'a [Point],
+    /// The positions along the axes of the file.
+    stored: &'a [Point],
+    /// How these were turned and moved, if they were.
+    placement: Option<&'a Placement>,
     columns: Option<&'a [u32]>,
     dimensions: [f32; 6],
     n_atoms: usize,
@@ -142,6 +147,11 @@ struct Context<'a> {
 impl Context<'_> {
     fn at(&self, place: u32) -> Point {
         self.positions[column(self.columns, place)]
+    }
+
+    /// A coordinate along an axis of the file.
+    fn coordinate(&self, place: u32, axis: usize) -> Result<f32, String> {
+        Ok(finite(self.stored[column(self.columns, place)])?[axis])
     }
 
     /// A mask of all atoms, or of none.
@@ -246,9 +256,12 @@ impl Selected {
             return Err(Error::Argument("an atom is out of range".to_string()));
         }
         let mut scratch = Scratch::default();
-        Ok(frames.try_each(|frame, dimensions| {
+        Ok(frames.try_each_row(|row, frame, dimensions| {
+            let (stored, placement) = frames.before(row);
             let mut context = Context {
                 positions: frame.as_chunks().0,
+                stored: stored.as_chunks().0,
+                placement,
                 columns: self.columns.as_deref(),
                 dimensions,
                 n_atoms: self.n_atoms,
@@ -356,7 +369,10 @@ impl Selected {
                 periodic,
             } => {
                 let center = match center {
-                    Center::At(center) => Some(*center),
+                    Center::At(center) => Some(match context.placement {
+                        Some(placement) => placement.placed(*center),
+                        None => *center,
+                    }),
                     Center::Of(of) => {
                         let center = self.center_of(*of, domain, context)?;
                         center.map(|center| center.map(|x| x as f32))
@@ -369,7 +385,15 @@ impl Selected {
             Node::Cylinder { of, periodic, .. } => {
                 let center = self.center_of(*of, domain, context)?;
                 if let Some(center) = center.filter(|_| domain.total > 0) {
-                    let cell = context.cell(*periodic, "a selection within a cylinder")?;
+                    let needed_by = "a selection within a cylinder";
+                    let cell = context.cell(*periodic, needed_by)?;
+                    if context.placement.is_some() {
+                        return Err(format!(
+                            "{needed_by} along z needs a cell that is upright and periodic, with \
+                             short vectors, and the frame's is not: leave out a fit that rotates, \
+                             or fit with rotation=False"
+                        ));
+                    }
                     copy_within(&mut found, &domain.mask, wanted);
                     let cell = cell.map(|cell| (cell, context.dimensions));
                     let is_in = cylinder(&self.nodes[number], center, cell)?;
@@ -386,7 +410,7 @@ impl Selected {
             } => {
                 copy_within(&mut found, &domain.mask, wanted);
                 for (found, place) in found.iter_mut().zip(0..).filter(|(found, _)| **found) {
-                    let x = finite(context.at(place))?[*axis];
+                    let x = context.coordinate(place, *axis)?;
                     let x = if *absolute { x.abs() } else { x };
                     *found = comparison.holds(x, *value);
                 }
@@ -410,13 +434,13 @@ impl Selected {
                 let of = self.apply(*of, domain, None, context)?;
                 let mut values = Vec::new();
                 for place in places(&of) {
-                    values.push(finite(context.at(place))?[*axis]);
+                    values.push(context.coordinate(place, *axis)?);
                 }
                 context.recycle(of);
                 values.sort_unstable_by(f32::total_cmp);
                 copy_within(&mut found, &domain.mask, wanted);
                 for (found, place) in found.iter_mut().zip(0..).filter(|(found, _)| **found) {
-                    *found = is_close_to_any(finite(context.at(place))?[*axis], &values);
+                    *found = is_close_to_any(context.coordinate(place, *axis)?, &values);
                 }
             }
         }
