@@ -13,6 +13,7 @@ from MDAnalysisTests import datafiles
 from numpy.testing import assert_allclose, assert_array_equal
 
 from paceline import _core
+from paceline.block import CELL_WIDTH, dimensions_of
 from paceline.errors import UnwritableError
 
 POSITIONS, VELOCITIES = 1, 2
@@ -21,9 +22,9 @@ CUBE = (50, 60.5, 70.25, 90, 90, 90)
 TRICLINIC = (80.017, 80.017, 80.017, 60, 60, 90)
 SKEW = (31.4, 27.1, 57.7, 70.5, 103.25, 88)
 
-#: Dimensions, times, steps and λ of one frame.
+#: Cells, times, steps and λ of one frame.
 NO_CELL = (
-    np.zeros((1, 6), np.float32),
+    np.zeros((1, CELL_WIDTH)),
     np.zeros(1),
     np.zeros(1, np.int64),
     np.zeros(1, np.float32),
@@ -42,7 +43,8 @@ def encode(encoder, positions, dimensions=CUBE, times=None, steps=None):
     steps = np.arange(n_frames) if steps is None else np.asarray(steps)
     positions = np.ascontiguousarray(positions, dtype=np.float32)
     lambdas = np.zeros(n_frames, np.float32)
-    return encoder.encode((positions, None, None, dimensions, times, steps, lambdas))
+    cells = _core.cells_of_dimensions(dimensions)
+    return encoder.encode((positions, None, None, cells, times, steps, lambdas))
 
 
 def in_memory(positions, dimensions=CUBE) -> MDAnalysis.Universe:
@@ -259,13 +261,13 @@ def read_by_us(path):
     class Block:
         positions = np.empty((n, trajectory.n_atoms, 3), np.float32)
         velocities = forces = validity = None
-        dimensions = np.empty((n, 6), np.float32)
+        cells = np.empty((n, CELL_WIDTH))
         times, steps, fields = np.empty(n), np.empty(n, np.int64), np.empty(n, np.uint8)
         lambdas = np.empty(n, np.float32)
 
     reader = _core.Reader(path, trajectory.layout, trajectory.samples)
     reader.read(Extents, Block, required=POSITIONS, skip=False)
-    return Block.positions, Block.dimensions, Block.times, Block.steps
+    return Block.positions, dimensions_of(Block.cells), Block.times, Block.steps
 
 
 @pytest.mark.parametrize("cell", [CUBE, TRICLINIC, SKEW, (5, 6, 7, 12.5, 169, 160)])

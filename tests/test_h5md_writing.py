@@ -16,6 +16,7 @@ import paceline
 import paceline.writers.h5md
 from paceline import _core
 from paceline.analysis.rms import RMSF
+from paceline.block import upright_vectors
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.storage_layout import ROW_BYTES, Compression, choose_layout, parse_compression
 from paceline.snapshot.h5md import H5MD
@@ -240,11 +241,11 @@ def test_a_cell_comes_back_as_it_was(tmp_path):
     rng = np.random.default_rng(5)
     lengths, angles = rng.uniform(20, 100, (500, 3)), rng.uniform(62, 118, (500, 3))
     cells = np.hstack([lengths, angles]).astype(np.float32)
-    vectors = _core.cell_vectors(cells)
+    vectors = upright_vectors(_core.cells_of_dimensions(cells))
     back = [MDAnalysis.lib.mdamath.triclinic_box(*one) for one in vectors]
     np.testing.assert_array_equal(back, cells)
     nothing = np.array([[0] * 6, [9, 9, 9, 20, 30, 60], [9, 9, 9, 90, 90, 180]], np.float32)
-    assert not _core.cell_vectors(nothing).any()
+    assert not upright_vectors(_core.cells_of_dimensions(nothing)).any()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from MDAnalysis.transformations import unwrap as unwrap_of_mdanalysis
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import checkpoint
+from paceline import _core, checkpoint
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
@@ -199,7 +199,8 @@ def test_a_block_that_is_never_read_is_read_again(atoms, monkeypatch):
 
 
 def test_states_of_blocks_that_are_collected_are_used_again(walk, atoms):
-    frames, cell = np.array([ts.positions.copy() for ts in atoms.universe.trajectory]), cells()
+    frames = np.array([ts.positions.copy() for ts in atoms.universe.trajectory])
+    cell = _core.cells_of_dimensions(cells())
     relay = transform_states.Relay(CoreNoJump(N_ATOMS, np.arange(N_ATOMS)), skip_damaged=False)
 
     def apply(number):
@@ -255,7 +256,8 @@ def test_a_group_is_followed_and_the_others_stay(walk, atoms):
 def test_threads_note_states_of_one_array(n_followed):
     follower = CoreNoJump(N_ATOMS, np.arange(n_followed)).follower(True)
     states, blocks = np.zeros((400, n_followed, 3), np.int16), iter(range(400))
-    frames, cell = np.ones((16, N_ATOMS, 3), np.float32), cells()[:1].repeat(16, axis=0)
+    frames = np.ones((16, N_ATOMS, 3), np.float32)
+    cell = _core.cells_of_dimensions(cells()[:1].repeat(16, axis=0))
 
     def move_on(_):
         try:

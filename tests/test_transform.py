@@ -19,7 +19,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import transform
+from paceline import _core, transform
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD, RMSF
@@ -109,7 +109,8 @@ def frames_of(universe, atoms, frames=EVERY):
     for ts in universe.trajectory[frames]:
         positions.append(ts.positions[atoms])
         dimensions.append(np.zeros(6) if ts.dimensions is None else ts.dimensions.copy())
-    return np.array(positions), np.array(dimensions, dtype=np.float32)
+    cells = _core.cells_of_dimensions(np.array(dimensions, dtype=np.float32))
+    return np.array(positions), cells
 
 
 def transformed(universe, steps, wanted=None, frames=EVERY):
@@ -536,9 +537,11 @@ def test_a_chain_is_mdanalysis_s(system, ours, theirs):
 def test_frames_without_a_cell_are_named(ours):
     universe = made_up(CELLS[1])
     positions, dimensions = frames_of(universe, universe.atoms.indices)
-    dimensions[1] = 0
-    dimensions[2] = [40, 40, 40, 130, 130, 130]
-    dimensions[3, 0] = np.nan
+    lengths_and_angles = dimensions[:, :6].astype(np.float32)
+    lengths_and_angles[1] = 0
+    lengths_and_angles[2] = [40, 40, 40, 130, 130, 130]
+    lengths_and_angles[3, 0] = np.nan
+    dimensions = _core.cells_of_dimensions(lengths_and_angles)
     positions[0] = np.nan
     dimensions[0] = np.nan  # a frame that was left out
     for step in (transform.unwrap(), transform.center("all"), transform.wrap()):
@@ -885,7 +888,7 @@ def test_arrays_of_another_shape_are_refused():
     positions, dimensions = frames_of(universe, universe.atoms.indices)
     with pytest.raises(ValueError, match="expected positions of"):
         prepared.apply(positions[:, 1:].copy(), dimensions)
-    with pytest.raises(ValueError, match="lengths and angles"):
+    with pytest.raises(ValueError, match="numbers of cells"):
         prepared.apply(positions, dimensions[1:].copy())
 
 

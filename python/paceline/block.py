@@ -65,7 +65,7 @@ def periodic_vectors(cells: np.ndarray) -> np.ndarray:
 
 
 def upright_vectors(cells: np.ndarray) -> np.ndarray:
-    """Vectors of cells, Å, float64, shape (n_frames, 3, 3): a along x, b in the plane of x and y."""
+    """Vectors of cells as their lengths and angles have them, Å, float64, (n_frames, 3, 3)."""
     return vectors_of(_core.cells_of_dimensions(dimensions_of(cells)))
 
 
@@ -76,10 +76,13 @@ def cell_of(trajectory: Any) -> np.ndarray:
     """
     cell = getattr(trajectory, "cell", None)
     dimensions = trajectory.ts.dimensions
-    if cell is not None and dimensions is not None:
-        # Transformations of MDAnalysis may have given the Timestep another one.
-        if np.array_equal(cell[:6].astype(np.float32), dimensions):
-            return cell[np.newaxis].copy()
+    # Transformations of MDAnalysis, or a script, may have given the Timestep another one.
+    if (
+        cell is not None
+        and dimensions is not None
+        and np.array_equal(cell[:6].astype(np.float32), dimensions)
+    ):
+        return cell[np.newaxis].copy()
     given = np.zeros(6) if dimensions is None else dimensions
     return _core.cells_of_dimensions(np.array([given], dtype=np.float32))
 

@@ -75,9 +75,10 @@ class Write(AnalysisBase):
         Of an H5MD file: "none", the default, "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4",
         or one of these as "shuffle+zstd:3".
     keep_cell : bool
-        Write lengths and angles of cells that the format cannot hold as they are: DCD and NetCDF
-        know no cell that is turned, by a fit say, and these, XTC and TRR none that is not periodic
-        along all vectors. By default such cells are left out, with a warning: images would be wrong.
+        Write lengths and angles of cells that the format cannot hold as they are. DCD and NetCDF
+        hold no cell that is turned, by a fit for example. These, XTC and TRR hold no cell that is
+        not periodic along all vectors. By default such cells are left out, with a warning, because
+        programs would find wrong images.
     overwrite : bool
         Whether a file of that name may be replaced.
 

@@ -356,9 +356,7 @@ class _Moments:
                 f"frame {block.frames[row]}: a bond of {length:.2f} Å is longer than half the cell "
                 "where molecules are whole"
             )
-        whole: Any = SimpleNamespace(
-            raw=(positions, None), cells=block.cells, frames=block.frames
-        )
+        whole: Any = SimpleNamespace(raw=(positions, None), cells=block.cells, frames=block.frames)
         return self._rows.compute(whole)
 
 

@@ -70,9 +70,7 @@ class CoreRows(CoreHalf):
             self._bound = getattr(_core.RowKernel, self._kind)(columns, *self._arguments)
         shape = len(positions), self._bound.n_columns
         if rows is not None:
-            check_refused(
-                block, self._bound.compute(positions, block.cells, rows.reshape(shape))
-            )
+            check_refused(block, self._bound.compute(positions, block.cells, rows.reshape(shape)))
             return rows
         out = np.empty(shape)
         check_refused(block, self._bound.compute(positions, block.cells, out))

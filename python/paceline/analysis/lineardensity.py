@@ -220,7 +220,9 @@ class LinearDensity(AnalysisBase):
         edges = np.zeros(3, dtype=np.float32)
         if dimensions is not None:
             cell = np.asarray(dimensions, dtype=np.float32)[None]
-            edges = upright_vectors(_core.cells_of_dimensions(cell))[0].diagonal().astype(np.float32)
+            edges = (
+                upright_vectors(_core.cells_of_dimensions(cell))[0].diagonal().astype(np.float32)
+            )
         if not edges.all():
             raise UnsupportedError(
                 "LinearDensity needs a cell, which the present frame has not: go to a frame with "

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5 import amber, h5md, mdtraj
-from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
+from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.file import Array, File
@@ -79,7 +79,7 @@ def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> 
         {"positions": Element(described, factor=factor)},
         np.arange(n_frames, dtype=np.float64),
         np.arange(n_frames),
-        np.zeros((1, 6), dtype=np.float32),
+        Cells(np.zeros((1, 6), dtype=np.float32)),
         facts={"dataset": array.name, "units": f"length {known.used['length']}"},
         notes=[f"{array.name}: {COUNTED}", *known.notes],
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from paceline import _core
-from paceline.block import FrameBuffer, field_bits, fields_in
+from paceline.block import FrameBuffer, field_bits, fields_in, vectors_of
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File
@@ -309,7 +309,7 @@ class SnapshotFile:
             extents,
             fields_in(int(head.fields[0])),
             head.dimensions[0].astype(np.float64) if has_cell else None,
-            vectors_of(_core.cells_of_dimensions(head.dimensions))[0] if has_cell else None,
+            vectors_of(_core.cells_without_noise(head.cells))[0] if has_cell else None,
             int(head.steps[0]),
             float(head.times[0]),
             file.n_atoms,

@@ -269,9 +269,7 @@ class CompoundCenters:
         positions[rows] = some
         return positions
 
-    def _make_whole(
-        self, positions: np.ndarray, cells: np.ndarray, frames: np.ndarray
-    ) -> None:
+    def _make_whole(self, positions: np.ndarray, cells: np.ndarray, frames: np.ndarray) -> None:
         """Make molecules whole; raise `ValueError` for the first frame where that is impossible."""
         refused, long = self._unwrap.apply_noting(positions, cells)  # type: ignore[union-attr]
         for row, reason in refused:

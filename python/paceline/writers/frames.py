@@ -147,7 +147,6 @@ class FramesToWrite:
     #: Fields that it holds.
     fields: tuple[str, ...]
 
-
     @property
     def has_cell(self) -> bool:
         """True if the first frame has a cell."""
@@ -219,7 +218,7 @@ class FrameFile(Target):
         """Make the worker's half."""
         left_out = self._leaves_out_cells(frames)
         # Frames of one size all have a cell, or none has.
-        has_cell = frames.has_cell and not left_out or not self._format.equal_frames
+        has_cell = (frames.has_cell and not left_out) or not self._format.equal_frames
         cells = "left out" if left_out else "kept" if frames.keep_cell else "held"
         if self._format.mixed_fields:
             self.fields, self.optional_fields = (), FIELDS
@@ -329,8 +328,9 @@ class _Encode:
 
     def _encode(self, block: Block) -> bytes:
         """Frames that hold the same fields."""
+        arrays = self._arrays(block)
         with naming_block(self.path, block):
-            return self.encoder.encode(self._arrays(block))
+            return self.encoder.encode(arrays)
 
     def _arrays(self, block: Block) -> "_core._Arrays":
         held = fields_in(int(block.held[0]) & self.fields)
@@ -340,18 +340,19 @@ class _Encode:
         moments = self._cells(block), block.times, block.steps, block.lambdas
         return positions, velocities, forces, *moments
 
-
     def _cells(self, block: Block) -> np.ndarray:
         """Cells as the file shall have them; `UnwritableError` for one that it cannot hold."""
         if self.cells == "left out":
             return np.zeros_like(block.cells)
         if self.cells == "held":
-            why = _unheld(FORMATS[self.encoder.format], block.cells)
+            format = FORMATS[self.encoder.format]
+            why = _unheld(format, block.cells)
             if why is not None:
+                rows = range(len(block))
+                row = next(k for k in rows if _unheld(format, block.cells[k : k + 1]))
                 raise UnwritableError(
-                    f"{self.path}: frames {block.frames[0]} to {block.frames[-1]}: expected cells "
-                    f"as that of the first frame, found {why}: write H5MD, or give keep_cell=True "
-                    "(--keep-cell)"
+                    f"{self.path}: frame {block.frames[row]}: expected a cell like that of the "
+                    f"first frame, found {why}: write H5MD, or give keep_cell=True (--keep-cell)"
                 )
         return block.cells
 
@@ -381,8 +382,9 @@ class _EncodeInPlace(_Encode):
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
         if socket.gethostname() != self.host:
             return super().compute_block(block, first)
+        arrays = self._arrays(block)
         with naming_block(self.path, block), writing_to(self.path):
-            self.encoder.write(self.temporary, first, self._arrays(block))
+            self.encoder.write(self.temporary, first, arrays)
         return EncodedBlock(first, b"", block.times, block.steps, block.lambdas)
 
 
