@@ -36,6 +36,7 @@ import paceline.analysis.contacts
 import paceline.analysis.rdf
 from benchmarks.agreement import __main__ as agreement
 from benchmarks.agreement.case import Case, Peer
+from benchmarks.right_values import cells
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dielectric import DielectricConstant
@@ -925,3 +926,23 @@ def test_hydrogens_that_gmx_order_rebuilds(membrane_lipids):
             frames.append((2 * s[0] + s[1]).mean() / 3)
         given = f"–, `gmx order` {np.mean(frames):.3f}"
         check_row(f"S_CH of {label}", given, f"{found.mean[place]:.3f}", "paceline")
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "digits"),
+    [
+        ("hydrogen bonds of a protein to water after", "hydrogen bonds to water after", ".0f"),
+        ("two atoms a vector and 0.5 Å apart", "edges 0 10 10", ".2f"),
+        ("two atoms 19 Å apart in a LAMMPS box", "boundary ff ff ff", ".1f"),
+        ("MSD of atoms at rest while bounds", "x y z", ".2f"),
+        ("the same, `xs ys zs`", "xs ys zs", ".2f"),
+        ("a distance in a cell that leans over", "a tilt of three edges", ".2f"),
+    ],
+)
+def test_images_in_cells(row, name, digits, tmp_path):
+    (case,) = (one for one in cells.CASES if name in one.name)
+    found = case.compute(tmp_path)
+    assert case.holds(found)
+    unit = f" {case.unit}" if case.unit else ""
+    theirs, ours = (f"{value:{digits}}{unit}" for value in (found.mdanalysis, found.value))
+    check_row(row, theirs, ours, "paceline")
