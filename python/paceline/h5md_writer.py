@@ -23,6 +23,7 @@ from paceline._core import __version__
 from paceline._util.files import check_output
 from paceline._util.machine import available_cpus, current_command
 from paceline.analysis.base import describe_atoms
+from paceline.block import vectors_of
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (
@@ -431,8 +432,9 @@ class StreamingWriter:
             assert self._h5md is not None
             self._queue.put_all()
             steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
-            cells = _core.cells_of_dimensions(np.reshape(self._cells, (-1, 6)).astype(np.float32))
-            self._h5md.finish(FrameRows(steps, times, cells), description)
+            cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
+            vectors = vectors_of(_core.cells_of_dimensions(cells))
+            self._h5md.finish(FrameRows(steps, times, vectors), description)
             add_observables(self._file.h5, tuple(self._gathered), self._observed)
         self._stack.close()
 

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
-from paceline.block import vectors_of
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: The version of H5MD, and that of its module of units.
@@ -114,11 +112,11 @@ class Description:
 
 
 class FrameRows(NamedTuple):
-    """Steps, times (ps) and cells (those of `FrameBuffer`) of all frames."""
+    """Steps, times (ps) and vectors of cells (Å, shape (n_frames, 3, 3)) of all frames."""
 
     steps: np.ndarray
     times: np.ndarray
-    cells: np.ndarray
+    vectors: np.ndarray
 
 
 def element_path(field: str) -> str:
@@ -170,8 +168,7 @@ def create_tree(
         edges = box.create_group("edges")
         vectors = None
         if rows is not None:
-            vectors = vectors_of(_core.cells_without_noise(rows.cells))
-            vectors = vectors / factor_of(units["length"], "length")
+            vectors = rows.vectors / factor_of(units["length"], "length")
         _create_series(edges, "value", (3, 3), "<f8", vectors)
         set_unit(edges["value"], "edges", units)
         others.append(edges)

@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import temporary_name, writing_to
-from paceline.block import CELL_WIDTH, Block
+from paceline.block import Block, vectors_of
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (
@@ -218,7 +218,7 @@ class H5MDFile(Target):
             with self._blocks(h5md, put) as blocks:
                 yield blocks
                 times, steps, lambdas = blocks.time_axis()
-            rows = FrameRows(self._rising(steps), times, put.cells[: len(times)])
+            rows = FrameRows(self._rising(steps), times, put.vectors[: len(times)])
             h5md.finish(rows, self._description())
             if lambdas.any():
                 add_observables(file.h5, tuple(self.fields), {LAMBDA: lambdas})
@@ -251,14 +251,14 @@ class H5MDFile(Target):
 
 
 class _BlockWriter:
-    """Writes blocks to the datasets of a file, and keeps their cells, those of `FrameBuffer`."""
+    """Writes blocks to the datasets of a file, and keeps the `vectors` of their cells, Å."""
 
     def __init__(self, file: NewFile, h5md: H5MDFileWriter, n_frames: int, n_atoms: int):
         self._file = file
         self._h5md = h5md
         self._shape = (-1, n_atoms, 3)
         self._n_frames = 0
-        self.cells = np.zeros((n_frames, CELL_WIDTH))
+        self.vectors = np.zeros((n_frames, 3, 3))
 
     def append(self, value: EncodedBlock) -> None:
         """Write a block behind those before it."""
@@ -271,7 +271,8 @@ class _BlockWriter:
 
     def _put(self, first: int, value: EncodedBlock) -> None:
         assert isinstance(value, EncodedChunks)
-        self.cells[first : first + len(value.times)] = value.cells
+        vectors = vectors_of(_core.cells_without_noise(value.cells))
+        self.vectors[first : first + len(value.times)] = vectors
         data = memoryview(value.data)
         for part in value.parts:
             some, data = data[: part.n_bytes], data[part.n_bytes :]
