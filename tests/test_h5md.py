@@ -73,7 +73,7 @@ def values(path, index, field):
 
 
 def cells(index):
-    return np.broadcast_to(index.dimensions, (index.n_frames, 6))
+    return np.broadcast_to(index.cells.dimensions, (index.n_frames, 6))
 
 
 def edit(path, change):
@@ -422,7 +422,7 @@ class TestJoin:
             file["particles/all/position"].attrs["unit"] = "Angstrom"
         index = opened(path)
         assert (index.n_frames, index.times.tolist()) == (1, [0.0])
-        assert (index.dimensions == triclinic_box(*held.edges[0])).all()
+        assert (index.cells.dimensions == triclinic_box(*held.edges[0])).all()
         assert not index.notes
 
     def test_a_repeated_step_is_told(self, tmp_path):
@@ -489,7 +489,7 @@ class TestJoin:
         assert np.array_equal(index.times, held.time)
         assert np.array_equal(index.steps, held.step)
         wanted = np.stack([triclinic_box(*edges * 10) for edges in held.edges.astype("f4")])
-        np.testing.assert_allclose(index.dimensions, wanted, rtol=1e-6)
+        np.testing.assert_allclose(index.cells.dimensions, wanted, rtol=1e-6)
 
     @pytest.mark.parametrize("kind", ["i2", ">u4", ">f8", "f4"])
     @pytest.mark.parametrize("chunk", [1, 3])
@@ -540,29 +540,30 @@ class TestBoxes:
             file["particles/atoms/box/edges"] = edges
 
         index = opened(edit(path, add))
-        assert (index.dimensions == cells_of(edges[np.newaxis], 1.0)).all()
-        assert index.dimensions.shape == (1, 6)
+        assert (index.cells.dimensions == cells_of(edges[np.newaxis], 1.0)).all()
+        assert index.cells.dimensions.shape == (1, 6)
 
     def test_lengths_of_each_frame(self, tmp_path):
         lengths = np.diagonal(numbers().edges, axis1=1, axis2=2)
         index = opened(write_simple(tmp_path / "lengths.h5", edges=lengths))
-        assert (index.dimensions == cells_of(lengths, 1.0)).all()
+        assert (index.cells.dimensions == cells_of(lengths, 1.0)).all()
 
     def test_no_boundary_is_periodic(self, tmp_path):
         path = write_simple(tmp_path / "vacuum.h5", boundary=["none"] * 3)
-        assert (opened(path).dimensions == np.zeros((1, 6))).all()
+        assert (opened(path).cells.dimensions == np.zeros((1, 6))).all()
 
     def test_a_slab_is_told(self, tmp_path):
         path = write_simple(tmp_path / "slab.h5", boundary=["periodic", "periodic", "none"])
         index = opened(path)
         assert "periodic along x, y only" in index.notes[0]
-        assert (index.dimensions > 0).all()
+        assert index.cells.periodic == (True, True, False)
+        assert (index.cells.dimensions > 0).all()
 
     @pytest.mark.parametrize("boundary", ["periodic", [True] * 3, np.array([b"periodic"] * 3)])
     def test_ways_to_say_it(self, tmp_path, boundary):
         path = write_simple(tmp_path / "said.h5")
         edit(path, lambda f: f["particles/atoms/box"].attrs.create("boundary", boundary))
-        assert (opened(path).dimensions > 0).all()
+        assert (opened(path).cells.dimensions > 0).all()
 
     def test_an_unknown_boundary(self, tmp_path):
         path = write_simple(tmp_path / "wall.h5", boundary=["wall"] * 3)
@@ -576,7 +577,7 @@ class TestBoxes:
     def test_periodic_without_edges(self, tmp_path):
         index = opened(write_simple(tmp_path / "edgeless.h5", edges=None))
         assert "periodic and has no edges" in index.notes[0]
-        assert (index.dimensions == 0).all()
+        assert (index.cells.dimensions == 0).all()
 
     def test_sampled_at_other_steps(self, tmp_path):
         path, held = write_simple(tmp_path / "sparse.h5", edges=None), numbers()
@@ -587,8 +588,8 @@ class TestBoxes:
             )
 
         index = opened(edit(path, add))
-        assert (index.dimensions[::2] == cells_of(held.edges[::2], 1.0)).all()
-        assert (index.dimensions[1::2] == 0).all()
+        assert (index.cells.dimensions[::2] == cells_of(held.edges[::2], 1.0)).all()
+        assert (index.cells.dimensions[1::2] == 0).all()
         assert "3 of 6 frames have no cell" in index.notes[0]
 
     def test_one_that_never_changes_is_that_of_all_frames(self, tmp_path):
@@ -599,7 +600,7 @@ class TestBoxes:
             write_element(file["particles/atoms/box"], "edges", edges, step=held.step[:2])
 
         index = opened(edit(path, add))
-        assert (index.dimensions == cells_of(held.edges[:1], 1.0)).all()
+        assert (index.cells.dimensions == cells_of(held.edges[:1], 1.0)).all()
         assert not index.notes
 
     @pytest.mark.parametrize("n_frames", [1, 3, N_FRAMES])
@@ -619,7 +620,9 @@ class TestBoxes:
         assert held.step.shape == (index.n_frames,)
         with H5MDReader(str(path)) as theirs:
             wanted = [ts.dimensions.copy() for ts in theirs]
-        np.testing.assert_array_equal(np.broadcast_to(index.dimensions, (n_frames, 6)), wanted)
+        np.testing.assert_array_equal(
+            np.broadcast_to(index.cells.dimensions, (n_frames, 6)), wanted
+        )
         assert any("has no steps: each frame has one of its" in note for note in index.notes)
 
     @pytest.mark.parametrize("vectors", [np.diag([30.0, 40, 50]), np.eye(3) * 30 + 2])
@@ -627,7 +630,7 @@ class TestBoxes:
         path = write_simple(tmp_path / "a.h5md", **numbers(3)._replace(edges=None)._asdict())
         edit(path, lambda file: file["particles/atoms/box"].update({"edges/value": vectors}))
         index = opened(path)
-        assert (index.dimensions == cells_of(vectors[np.newaxis], 1.0)).all()
+        assert (index.cells.dimensions == cells_of(vectors[np.newaxis], 1.0)).all()
         both = (vectors > 0).all()
         assert any("could be three lengths" in note for note in index.notes) == both
 
@@ -635,7 +638,7 @@ class TestBoxes:
         edges = numbers().edges
         edges[2, 1] = edges[2, 0]
         index = opened(write_simple(tmp_path / "flat.h5", edges=edges))
-        assert not index.dimensions[2].any()
+        assert not index.cells.dimensions[2].any()
         assert "edges spans no volume in 1 of 6 samples" in index.notes[0]
 
     def test_edges_of_another_shape(self, tmp_path):
