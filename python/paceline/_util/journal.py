@@ -34,9 +34,10 @@ from paceline._util.system import (
 )
 from paceline.errors import CheckpointError
 
-#: Name and version of the format: raised when records change. Version 1 named classes by module.
-MAGIC = b"paceline checkpoint 2\n"
-_EARLIER = (b"paceline checkpoint 1\n",)
+#: Name and version of the format: raised when records change. Version 1 named classes by module;
+#: records of version 2 had lengths and angles of cells, without vectors.
+MAGIC = b"paceline checkpoint 3\n"
+_EARLIER = (b"paceline checkpoint 1\n", b"paceline checkpoint 2\n")
 _HEAD = struct.Struct("<QII")
 _FLAGS = os.O_RDWR | os.O_CREAT | PLAIN
 
