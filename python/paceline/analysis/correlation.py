@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, check_order, check_times
+from paceline.analysis.diffusion import BlockFit
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
@@ -41,7 +42,9 @@ class SeriesParts:
     Of `series`, shape (n_frames, n_particles, width), the `axes` of the `width` numbers count;
     `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are undone
     first (see `unwrapped`), and the last three particles are the vectors of the cells.
-    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames).
+    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames). Where
+    `of_blocks` says how, `by_block` are lines fitted in blocks of time, shape (n_particles,
+    n_blocks), else None.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class SeriesParts:
         *,
         fft: bool,
         unwrap: str | None = None,
+        of_blocks: BlockFit | None = None,
     ):
         self._cells = None if unwrap is None else series[:, -3:]
         self._series = series = series if unwrap is None else series[:, :-3]
@@ -63,7 +67,12 @@ class SeriesParts:
             *(correlated, n_frames, width, np.array(axes, dtype=np.int64), gaps),
             fft=fft,
             unwrap=unwrap,
+            of_blocks=of_blocks,
         )
+        self.by_block: np.ndarray | None = None
+        if of_blocks is not None:
+            shape = n_particles, of_blocks.n_blocks
+            self.by_block = allocate_results(shape, np.dtype(np.float64))
         self.by_particle = allocate_results((n_particles, n_frames), np.dtype(np.float64))
         self._sums = allocate_results((self.n_parts, n_frames), np.dtype(np.float64))
 
@@ -77,16 +86,21 @@ class SeriesParts:
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Put the function of some particles in its place, and their sum."""
-        rows, total = values
+        """Put the function of some particles in its place, their sum, and lines of blocks."""
+        rows, total, *of_blocks = values
         some = self._particles(number)
         put_rows(self.by_particle, some.start, rows[: some.stop - some.start])
         self._sums[number] = total
+        if self.by_block is not None:
+            self.by_block[some] = of_blocks[0][: some.stop - some.start]
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
-        """Return the function of some particles, and their sum."""
+        """Return what was put."""
         some = self._particles(number)
-        return _filled(np.array(self.by_particle[some]), self._size), self._sums[number]
+        known = _filled(np.array(self.by_particle[some]), self._size), self._sums[number]
+        if self.by_block is None:
+            return known
+        return *known, _filled(np.array(self.by_block[some]), self._size)
 
     def mean(self) -> np.ndarray:
         """Mean of all particles; sums of parts are added one after another."""
@@ -99,8 +113,15 @@ class SeriesParts:
 class _Correlated:
     """Worker's half: a function of the time between frames, of some particles."""
 
-    def __init__(self, *arguments: Any, fft: bool, unwrap: str | None = None):
+    def __init__(
+        self,
+        *arguments: Any,
+        fft: bool,
+        unwrap: str | None = None,
+        of_blocks: BlockFit | None = None,
+    ):
         self._arguments, self._fft, self._unwrap = arguments, fft, unwrap
+        self._of_blocks = of_blocks
         self._kernel: _core.Correlation | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,15 +130,32 @@ class _Correlated:
     def compute(
         self, size: int, series: np.ndarray, cells: np.ndarray | None = None
     ) -> tuple[np.ndarray, ...]:
-        """Return the function of each particle, as many as a whole part has, and their sum."""
+        """Return the function of each particle, as many as a whole part has, and their sum.
+
+        And, where they are asked for, lines that are fitted in blocks of time.
+        """
         if cells is not None and self._unwrap is not None:
             *_, gaps = self._arguments
             series = unwrapped(series, cells, gaps, self._unwrap)
         if self._kernel is None:
             self._kernel = _core.Correlation(*self._arguments, fft=self._fft)
         dtype: Any = np.float32 if series.dtype == np.float32 else np.float64
-        rows, total = self._kernel.compute(np.ascontiguousarray(series, dtype=dtype))
-        return _filled(rows, size), total
+        series = np.ascontiguousarray(series, dtype=dtype)
+        rows, total = self._kernel.compute(series)
+        if self._of_blocks is None:
+            return _filled(rows, size), total
+        return _filled(rows, size), total, _filled(self._lines(series, self._of_blocks), size)
+
+    def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
+        """Fit lines to the function in blocks of time, shape (n_particles, n_blocks)."""
+        correlated, n_frames, width, axes, gaps = self._arguments
+        n, lines = n_frames // fit.n_blocks, np.empty((series.shape[1], fit.n_blocks))
+        for k in range(fit.n_blocks):
+            inside = gaps[(gaps >= k * n) & (gaps < (k + 1) * n)] - k * n
+            kernel = _core.Correlation(correlated, n, width, axes, inside, fft=self._fft)
+            rows, _ = kernel.compute(series[k * n : (k + 1) * n])
+            lines[:, k] = (rows[:, fit.lags] * fit.weights).sum(axis=1)
+        return lines
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Tables of results: columns by title, and how figures show them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,8 @@ class Table:
     `profile` is the table of means over frames, such as those of residues. Rows of several runs are
     compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
     the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
-    Columns that are `counts` have whole numbers, or NaN in frames that were left out.
+    Columns that are `counts` have whole numbers, or NaN in frames that were left out. `notes` are
+    sentences on single numbers that the columns give, such as an integral with its interval.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -106,6 +107,7 @@ class Table:
     ticks: Sequence[str] = ()
     bars: bool = False
     counts: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[Any]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
