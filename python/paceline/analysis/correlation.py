@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, check_order, check_times
+from paceline.analysis.blocks import block_products, jackknife_interval
 from paceline.analysis.diffusion import BlockFit
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
@@ -498,6 +499,9 @@ class CurrentAutocorrelation(AnalysisBase):
     results.conductivity : numpy.ndarray of float64, shape (n_frames,)
         The conductivity if the integral, by trapezoids, ends at each time, S/m: where it levels off
         it is that of the group. At long times, of which there are few pairs, it is noise.
+    results.conductivity_interval : numpy.ndarray of float64, shape (n_frames,)
+        Half of the width of its 95 % interval, by ten blocks of origins, of which each is left out
+        once, S/m; NaN for times of more than a fifth of the run.
     results.conductivity_by_axis : numpy.ndarray of float64, shape (n_frames, 3)
         The same along x, y and z, whose mean it is, S/m: in a liquid, three values of one number.
     results.currents : numpy.ndarray of float64, shape (n_frames, 3)
@@ -563,9 +567,9 @@ class CurrentAutocorrelation(AnalysisBase):
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the currents, axis by axis."""
         self._currents, volumes = value[:, :3], value[:, 3]
-        self._delta_t, gaps = check_times(self)
-        self.volume = float(np.delete(volumes, gaps).mean())
-        return SeriesParts(value[:, :3, np.newaxis], "product", [0], gaps, fft=self.fft)
+        self._delta_t, self._gaps = check_times(self)
+        self.volume = float(np.delete(volumes, self._gaps).mean())
+        return SeriesParts(value[:, :3, np.newaxis], "product", [0], self._gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
         """Add up the axes, and integrate."""
@@ -575,10 +579,17 @@ class CurrentAutocorrelation(AnalysisBase):
         along_axes = running_integral(by_axis, self._delta_t) * unit
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
         _warn_of_long_steps(self.name, total, self._delta_t, "conductivity")
+        interval = np.full(len(mean), np.nan)
+        if (found := block_products(self._currents, self._gaps)) is not None:
+            without = running_integral(found.without_each().T, self._delta_t).T * unit / 3
+            # Of the first time, and where nothing is known, there is none.
+            interval[1 : without.shape[1]] = jackknife_interval(without)[1:]
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
-        columns = {LAG: self._delta_t, title: total, label: mean}
-        beginning = _beginning({LAG: self._delta_t, label: mean})
-        drawn = Table(beginning, LAG, {label: "conductivity"}, label)
+        half = "conductivity up to this time, 95 % interval (S/m)"
+        columns = {LAG: self._delta_t, title: total, label: mean, half: interval}
+        beginning = _beginning({LAG: self._delta_t, label: mean, half: interval})
+        legend = {label: "conductivity, and its 95 % interval"}
+        drawn = Table(beginning, LAG, legend, label, bands={label: half})
         self.results = Results(
             table=Table(columns, LAG, {title: "current"}, title, drawn),
             provenance={**self.record(), "mean volume": f"{self.volume:.6g} Å³"},
@@ -586,6 +597,7 @@ class CurrentAutocorrelation(AnalysisBase):
             by_axis=by_axis,
             delta_t_values=self._delta_t,
             conductivity=mean,
+            conductivity_interval=interval,
             conductivity_by_axis=along_axes,
             currents=self._currents,
         )

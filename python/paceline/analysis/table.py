@@ -90,6 +90,7 @@ class Table:
     the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
     Columns that are `counts` have whole numbers, or NaN in frames that were left out. `notes` are
     sentences on single numbers that the columns give, such as an integral with its interval.
+    `bands` map columns along the ordinate to those of half the widths of their 95 % intervals.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -108,6 +109,7 @@ class Table:
     bars: bool = False
     counts: Sequence[str] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    bands: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[Any]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
@@ -261,6 +263,9 @@ def draw(table: Table, ax: Any) -> Any:
         else:
             # A line through one point is not seen.
             ax.plot(x, values, "." if table.ticks or len(x) == 1 else "-", label=name)
+        if title in table.bands:
+            half = table.columns[table.bands[title]]
+            ax.fill_between(x, values - half, values + half, alpha=0.25, linewidth=0)
     ax.set_xlabel(table.abscissa)
     ax.set_ylabel(table.y_label)
     ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
@@ -273,7 +278,7 @@ def draw(table: Table, ax: Any) -> Any:
     if not any(np.nan_to_num(table.columns[title] % 1).any() for title in table.y):
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
-    if len(table.y) > 1 or has_mean or means:
+    if len(table.y) > 1 or has_mean or means or table.bands or table.notes:
         longest = max(len(text) for text in ax.get_legend_handles_labels()[1])
         legend_above(
             ax,
