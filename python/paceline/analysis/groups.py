@@ -320,8 +320,8 @@ def presence_correlation(
             jackknife_interval(np.array([_integral(one, tau) for one in found.without_each()]))
         )
     converged = is_converged(integral, times_between[-1])
-    text = time_with_interval(integral, interval, converged=converged)
-    text += f" to {tau[-1]:.4g} ps, where C = {values[-1]:.2g}"
+    end = f" to {tau[-1]:.4g} ps, where C = {values[-1]:.2g}"
+    text = time_with_interval(integral, interval, converged=converged, end=end)
     columns = {"lag time (ps)": tau, "correlation": values}
     label = f"{function} correlation of {what}"
     legend = {"correlation": f"{label}, {name} {text}"}
