@@ -192,12 +192,14 @@ def presence_coverage(
 #: What is measured, and the function that does so.
 CASES: dict[str, Callable[[], float]] = {
     **{
-        f"diffusion, {n} molecules, default fit": partial(diffusion_coverage, n, 3000 // n)
+        f"diffusion, {n} molecules, default fit": partial(
+            diffusion_coverage, n, max(300, 3000 // n)
+        )
         for n in (2, 3, 5, 10, 20, 50)
     },
     **{
         f"diffusion, {n} molecules, fit to a {name} of the run": partial(
-            diffusion_coverage, n, 3000 // n, (400 * part / 10, 400 * part)
+            diffusion_coverage, n, max(300, 3000 // n), (400 * part / 10, 400 * part)
         )
         for n in (1, 5, 20)
         for part, name in ((1 / 10, "tenth"), (1 / 20, "twentieth"))

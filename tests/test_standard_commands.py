@@ -279,7 +279,7 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     msd = EinsteinMSD(paceline.Universe(*adk_xtc), "name CA", "xy").run()
     wanted = msd.diffusion_coefficient(5, 20)
     text = table.read_text(encoding="utf-8")
-    assert f"# diffusion coefficient: {wanted} from 5 to 20 ps" in text
+    assert f"# diffusion coefficient: {wanted}, fit from 5 to 20 ps" in text
     status, _, err = run("msd", *adk_xtc, *options[:2], "--unwrap-particles", "tor")
     words = "frame 0: it has no cell, which --unwrap-particles needs; --unwrap-particles none takes"
     assert (status, words in err) == (1, True)

@@ -377,7 +377,7 @@ class EinsteinMSD(AnalysisBase):
 
     def _describe(self, fit: DiffusionCoefficient) -> dict[str, str]:
         """Put the coefficient into words, with what its interval and the cell mean."""
-        text = f"{fit} from {fit.start:g} to {fit.stop:g} ps"
+        text = f"{fit}, fit from {fit.start:g} to {fit.stop:g} ps"
         if not fit.interval > 0:
             text += "; blocks of time give one where the fit ends at a tenth of the run"
         found = {"diffusion coefficient": text}
