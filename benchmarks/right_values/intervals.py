@@ -124,8 +124,8 @@ CASES = [
             ("a dielectric constant", partial(dielectric_coverage, 100, 500)),
             ("a dipole relaxation time", partial(relaxation_coverage, 100, 300)),
             ("a conductivity", partial(conductivity_coverage, 300, 200)),
-            ("a residence time", partial(presence_coverage, 200, 100, 10)),
-            ("a lifetime", partial(presence_coverage, 200, 100, 10, "intermittent")),
+            ("a residence time", partial(presence_coverage, 100, 300, 10)),
+            ("a lifetime", partial(presence_coverage, 100, 300, 10, "intermittent")),
         )
     ),
     RightValue(
