@@ -185,7 +185,9 @@ def test_a_relaxation_time_has_an_interval_by_blocks(tmp_path):
     text = with_error(found.relaxation_time, found.relaxation_time_interval)
     assert found.findings["relaxation time"] == f"{text} ps (95 %)"
     [legend] = found.plot().get_legend().get_texts()
-    assert legend.get_text() == f"dipole moment, relaxation time {text} ps (95 %)"
+    assert (
+        legend.get_text().replace("\n", " ") == f"dipole moment, relaxation time {text} ps (95 %)"
+    )
     found.save(tmp_path / "dipole.csv")
     lines = (tmp_path / "dipole.csv").read_text(encoding="utf-8").splitlines()
     assert lines.count(f"# relaxation time: {text} ps (95 %)") == 1

@@ -554,7 +554,7 @@ def test_a_fit_is_drawn(ca, alone):
     assert np.isnan(line[~some]).all()
     np.testing.assert_array_equal(mean, alone.timeseries)
     legend = one.results.plot().get_legend().get_texts()
-    assert [text.get_text() for text in legend] == ["MSD", f"fit, D = {fit}"]
+    assert [text.get_text().replace("\n", " ") for text in legend] == ["MSD", f"fit, D = {fit}"]
     one_of_9 = DiffusionCoefficient(0.123456, 0.0005, 1, 2, 9, 0.00123, 9)
     assert f"{one_of_9}" == "(1.235 ± 0.012)·10⁻⁵ cm²/s (95 %, 9 molecules)"
     tiny = DiffusionCoefficient(-1.29e-9, 4e-10, 1, 2, 9, 8.7e-10, 1, 5)

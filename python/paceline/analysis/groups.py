@@ -324,7 +324,7 @@ def presence_correlation(
     text = time_with_interval(integral, interval, converged=converged, end=end)
     columns = {"lag time (ps)": tau, "correlation": values}
     label = f"{function} correlation of {what}"
-    legend = {"correlation": f"{label}, {name} {text}"}
+    legend = {"correlation": f"{name} {text}"}
     table = Table(columns, "lag time (ps)", legend, label, notes={f"{function} {name}": text})
     key = name.replace(" ", "_")
     return Results(

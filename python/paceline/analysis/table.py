@@ -36,8 +36,8 @@ MOST_FREQUENT = 1000
 MOST_BARS = 20
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
-#: Letters of a legend that find room in their usual size.
-LONG = 36
+#: Letters of a legend that find room in their usual size, and those of a line in a small one.
+LONG, LINE = 36, 46
 
 
 @dataclass(frozen=True)
@@ -253,6 +253,7 @@ def draw(table: Table, ax: Any) -> Any:
         values = table.columns[title]
         if title in means:
             name = f"{name}, {means[title].short}"
+        name = in_lines(name)
         if points:
             some = slice(None, None, -(-len(x) // MOST_POINTS))
             dot = {"markersize": 1 if len(x) > FEW_POINTS else 4, "rasterized": is_large}
@@ -279,7 +280,8 @@ def draw(table: Table, ax: Any) -> Any:
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if len(table.y) > 1 or has_mean or means or table.bands or table.notes:
-        longest = max(len(text) for text in ax.get_legend_handles_labels()[1])
+        texts = ax.get_legend_handles_labels()[1]
+        longest = max(len(line) for text in texts for line in text.split("\n"))
         legend_above(
             ax,
             fontsize="small" if longest > LONG else None,
@@ -289,6 +291,25 @@ def draw(table: Table, ax: Any) -> Any:
             alignment="left",
         )
     return ax
+
+
+def in_lines(text: str) -> str:
+    r"""Break a text of a legend behind commas, so that it finds room.
+
+    Examples
+    --------
+    >>> in_lines("lifetime 4.70 ± 0.31 ps (95 %) to 19 ps, where C = 0.082, not converged")
+    'lifetime 4.70 ± 0.31 ps (95 %) to 19 ps,\nwhere C = 0.082, not converged'
+    """
+    lines = [""]
+    for part in text.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > LINE:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines)
 
 
 def legend_above(ax: Any, **options: Any) -> None:

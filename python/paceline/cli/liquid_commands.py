@@ -222,8 +222,8 @@ COMMANDS = (
         "mean squared displacement, and diffusion coefficient",
         "Mean squared displacement (Å²) against the time between frames, and the diffusion "
         "coefficient (cm²/s) of a straight line that is fitted, with its 95 % interval by "
-        "molecules, or by blocks of time. Positions must be unwrapped: --unwrap-particles undoes jumps of particles "
-        "through the borders of the cell, --nojump those of all atoms.",
+        "molecules, or by blocks of time. Positions must be unwrapped: --unwrap-particles undoes "
+        "jumps of particles through the borders of the cell, --nojump those of all atoms.",
         (
             'md.tpr md.xtc --select "name OW" --unwrap-particles tor -o msd.csv --plot msd.png',
             "md.tpr md.xtc --select POPC --unwrap --compound fragments "
@@ -289,7 +289,8 @@ COMMANDS = (
         "autocorrelation of the electric current, and ionic conductivity",
         "Autocorrelation of the current ((e Å/ps)²) of charged atoms against the time between "
         "frames, and the ionic conductivity (S/m) by the integral up to there (Green and Kubo): "
-        "the figure shows where it levels off, in the band of its 95 % interval. The trajectory must hold velocities.",
+        "the figure shows where it levels off, in the band of its 95 % interval. The trajectory "
+        "must hold velocities.",
         ('md.tpr md.trr --select "resname NA CL" --temperature 310 -o current.csv --plot s.png',),
         {"temperature": TEMPERATURE},
     ),

@@ -256,9 +256,9 @@ COMMANDS = (
         "",
         "fraction of native contacts",
         "Fraction Q of the contacts of a reference that each frame has: pairs of an atom of "
-        "--select and one of --select-2 that are within --radius there. Take --method soft_cut for the "
-        "Q of a fold: by hard_cut, the default, thermal motion alone loses most contacts (heavy "
-        "atoms of folded adenylate kinase: Q = 0.31 by hard_cut after 100 ps, 0.97 by soft_cut).",
+        "--select and one of --select-2 that are within --radius there. Take --method soft_cut "
+        "for the Q of a fold: by hard_cut, the default, thermal motion alone loses most contacts "
+        "(heavy atoms of adenylate kinase, folded: Q = 0.31 by hard_cut, 0.97 by soft_cut).",
         (
             'md.tpr md.xtc --select "protein and name CA" --select-2 "protein and name CA" '
             "--radius 8 --residues-apart 4 --method soft_cut -o q.csv --plot q.png",
