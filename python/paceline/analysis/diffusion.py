@@ -136,9 +136,11 @@ def molecules_of(universe: Any, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     residues = universe.atoms.resindices
     within = np.isin(residues, residues[is_free])
     in_residues = _linked(residues, np.flatnonzero(within))
-    chains = np.flatnonzero(within & _is_polymer(universe))
-    added = np.concatenate([in_residues, _linked(universe.atoms.segindices, chains)])
-    fragments = fragments_of(universe, np.concatenate([edges, added]))
+    edges = np.concatenate([edges, in_residues])
+    if len(in_residues):
+        chains = np.flatnonzero(within & _is_polymer(universe))
+        edges = np.concatenate([edges, _linked(universe.atoms.segindices, chains)])
+    fragments = fragments_of(universe, edges)
     numbers = np.unique(fragments[atoms], return_inverse=True)[1].reshape(-1)
     guessed = ""
     if not has_bonds:
