@@ -63,7 +63,7 @@ for ts in u.trajectory:
     series.append((ts.time, ca.radius_of_gyration(), np.linalg.norm(between)))
 times, radii, openings = np.array(series).T
 print(f"{times[0]:g} to {times[-1]:g} ps")
-print(f"radius of gyration: {radii.mean():.4f} ± {radii.std():.4f} Å")
+print(f"radius of gyration: {radii.mean():.4f} Å, standard deviation {radii.std():.4f} Å")
 print(f"domains are {openings.min():.4f} to {openings.max():.4f} Å apart")
 if len(sys.argv) > 3:
     np.savetxt(sys.argv[3], series, delimiter=",", fmt="%.4f", header="time,Rg,opening")

@@ -399,3 +399,18 @@ def test_commands(file, adk_xtc, tmp_path, run):
     assert run("battery", *adk_xtc, "-o", tmp_path / "file")[0] == 2
     status, _, err = run("run", tmp_path / "none.toml", *adk_xtc)
     assert (status, "none.toml" in err) == (2, True)
+
+
+def test_single_numbers_are_on_the_page_with_their_intervals(adk_in_water, tmp_path):
+    asked = {"msd": {"select": "name OW", "unwrap": "tor", "fit_range": [None, None]}}
+    battery = Battery(asked, paceline.Universe(*adk_in_water)).run()
+    battery.save(tmp_path / "saved")
+    found = battery.analyses["msd"].results
+    fit = found.diffusion_coefficient
+    assert f"{fit}".endswith("(95 %, 11,084 molecules)")
+    page = html.unescape((tmp_path / "saved" / "index.html").read_text(encoding="utf-8"))
+    for name, text in found.findings.items():
+        assert name in page
+        assert text in page
+    table = (tmp_path / "saved" / "msd.csv").read_text(encoding="utf-8")
+    assert f"# diffusion coefficient: {fit}, fit from " in table

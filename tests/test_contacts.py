@@ -1,13 +1,16 @@
 """Contacts against MDAnalysis, to the last count, and distances that are known."""
 
 import inspect
+import re
 import warnings
+from pathlib import Path
 
 import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
 from MDAnalysis.analysis import contacts as theirs_contacts
+from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
 from paceline.analysis import contacts as our_contacts
@@ -380,3 +383,16 @@ def test_a_map_needs_no_numbers_of_residues():
     results = ContactMap(made.atoms, cutoff=11.0, scheme="closest").run().results
     assert results.counts.tolist() == [[1, 1], [1, 1]]
     assert results.table.columns["other residue"].tolist() == [1]
+
+
+def test_the_figures_of_the_manual_for_q_of_a_fold():
+    """Thermal motion alone loses contacts by hard_cut, of a protein that stays folded."""
+    universe = paceline.Universe(TPR, XTC)
+    heavy = universe.select_atoms("protein and not name H*")
+    page = (Path(__file__).parents[1] / "docs" / "hydrogen-bonds.md").read_text(encoding="utf-8")
+    cells = re.search(r"^\| `hard_cut` \| `radius_cut` .*\n\|.*\n(.*)$", page, re.MULTILINE)[1]
+    methods = ("hard_cut", "radius_cut", "soft_cut")
+    for method, cell in zip(methods, cells.strip("| ").split("|"), strict=True):
+        both = (heavy, heavy)
+        run = Contacts(universe, both, both, method, residues_apart=4).run()
+        assert f"{run.results.timeseries[1:, 1].mean():.2f}" == cell.strip()

@@ -240,6 +240,21 @@ def test_independent_ions_conduct_as_they_diffuse(tmp_path):
     wanted = in_si / (current.volume * 1e-30 * 1.380649e-23 * 300)
     level = current.results.conductivity[60:80].mean()
     assert level == pytest.approx(wanted, rel=0.15)
+    # The interval holds it, up to a fifth of the run, and is drawn.
+    interval = current.results.conductivity_interval
+    assert interval.shape == (n,)
+    assert np.isnan(interval[0])
+    assert (interval[60:80] < 0.4 * wanted).all()
+    assert (np.abs(current.results.conductivity[60:80] - wanted) < interval[60:80]).all()
+    assert np.isfinite(interval[1 : n // 5 + 1]).all()
+    assert np.isnan(interval[n // 5 + 1 :]).all()
+    title = "conductivity up to this time, 95 % interval (S/m)"
+    np.testing.assert_array_equal(current.results.to_dataframe()[title], interval)
+    axes = current.results.plot()
+    [band] = axes.collections
+    assert axes.get_legend().get_texts()[0].get_text() == "conductivity, and its 95 % interval"
+    low, high = band.get_paths()[0].get_extents().intervaly
+    assert high - low >= 2 * np.nanmax(interval[: n // 10]) * 0.9
 
 
 @pytest.mark.parametrize("analysis", [CurrentAutocorrelation, VelocityAutocorrelation])

@@ -1,8 +1,11 @@
 """Densities on a grid: the very counts of numpy.histogramdd, and MDAnalysis's results."""
 
+import io
 import warnings
 
+import gridData
 import MDAnalysis
+import mrcfile
 import numpy as np
 import pytest
 from MDAnalysis.analysis import density as theirs_module
@@ -86,6 +89,41 @@ def test_what_is_done_with_a_density(tmp_path):
     assert density.grid.max() == pytest.approx(
         bulk / MDAnalysis.units.get_conversion_factor("density", "SPC", "Angstrom^{-3}")
     )
+
+
+def origins_of_mrc(path):
+    """Center of the first voxel by gridData, the header, and ChimeraX's convention."""
+    with mrcfile.open(path) as file:
+        header, edges = file.header, file.voxel_size
+        found, starts, steps = (
+            np.array([one[name] for name in names], dtype=float)
+            for one, names in (
+                (header.origin, "xyz"),
+                (header, ("nxstart", "nystart", "nzstart")),
+                (edges, "xyz"),
+            )
+        )
+    # ChimeraX takes skipped voxels where the header has no origin.
+    chimerax = found if found.any() else starts * steps
+    return gridData.Grid(str(path)).origin, found, chimerax
+
+
+@pytest.mark.parametrize("center", [(41.3, 40.2, 39.9), (0.0, -7.7, 3.1), (15.0, 11.0, 8.5)])
+def test_mrc_has_the_true_origin(center, tmp_path):
+    atoms = paceline.Universe(TPR, XTC).select_atoms("name OW")
+    grid = {"gridcenter": center, "xdim": 27.0, "ydim": 19.0, "zdim": 14.0}
+    results = DensityAnalysis(atoms, 3.7, **grid).run(stop=1).results
+    for ending in ("mrc", "dx"):
+        results.save(tmp_path / f"water.{ending}")
+    assert mrcfile.validate(tmp_path / "water.mrc", print_file=io.StringIO())
+    wanted = [edges[:2].mean() for edges in results.density.edges]
+    for found in origins_of_mrc(tmp_path / "water.mrc"):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    one, other = (gridData.Grid(str(tmp_path / f"water.{end}")) for end in ("mrc", "dx"))
+    np.testing.assert_allclose(one.grid, other.grid, rtol=1e-6)
+    np.testing.assert_allclose(one.delta, results.density.delta, rtol=1e-6)
+    for found, edges in zip(one.edges, results.density.edges, strict=True):
+        np.testing.assert_allclose(found, edges, rtol=0, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -10,7 +10,9 @@ from MDAnalysis.analysis import dielectric as theirs_module
 from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC, TPR, XTC
 
 import paceline
+from benchmarks.coverage import dipoles
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
+from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")
@@ -147,7 +149,50 @@ def test_the_table_and_the_record(tmp_path):
     text = (tmp_path / "moments.csv").read_text()
     assert "# temperature: 310" in text
     assert "time (ps),Mx (e Å),My (e Å),Mz (e Å),volume (Å³)" in text
-    assert results.plot().get_ylabel() == "dielectric constant"
+    axes = results.plot()
+    assert axes.get_ylabel() == "dielectric constant"
+    assert f"# dielectric constant: {results.eps_mean:.4g}, no interval, not converged" in text
+    [legend] = axes.get_legend().get_texts()
+    assert legend.get_text().startswith("dielectric constant so far; of all ")
+
+
+def test_a_dielectric_constant_has_the_interval_of_the_square_deviation():
+    universe, _ = dipoles(600, 1, 3.0, 8)
+    found = DielectricConstant(universe.atoms, make_whole=False).run().results
+    moments = found.moments
+    squares = ((moments - moments.mean(axis=0)) ** 2).mean(axis=1)
+    mean = mean_of_series(squares)
+    assert found.eps_mean_converged
+    ratio = (found.eps_mean - 1) / mean.mean
+    assert found.eps_mean_interval == pytest.approx(mean.interval * ratio, rel=1e-6)
+    text = with_error(found.eps_mean, found.eps_mean_interval)
+    assert found.findings["dielectric constant"] == f"{text} (95 %)"
+    # Where moments are seldom reversed, their square is well known, and tells nothing.
+    rarely = np.where(np.arange(600) < 300, 1.0, -1.0)
+    universe.trajectory.coordinate_array[:, 1] = rarely[:, None] * [1, 0.99, 0.98]
+    stuck = DielectricConstant(universe.atoms, make_whole=False).run().results
+    assert not stuck.eps_mean_converged
+    assert stuck.findings["dielectric constant"].endswith("not converged")
+
+
+def test_a_relaxation_time_has_an_interval_by_blocks(tmp_path):
+    universe, right = dipoles(3000, 1, 4.0, 9)
+    atoms = universe.atoms
+    found = DipoleAutocorrelation(atoms, make_whole=False).run().results
+    assert found.relaxation_time_converged
+    assert 0.05 * right < found.relaxation_time_interval < 0.5 * right
+    assert found.relaxation_time == pytest.approx(right, abs=2 * found.relaxation_time_interval)
+    text = with_error(found.relaxation_time, found.relaxation_time_interval)
+    assert found.findings["relaxation time"] == f"{text} ps (95 %)"
+    [legend] = found.plot().get_legend().get_texts()
+    assert (
+        legend.get_text().replace("\n", " ") == f"dipole moment, relaxation time {text} ps (95 %)"
+    )
+    found.save(tmp_path / "dipole.csv")
+    lines = (tmp_path / "dipole.csv").read_text(encoding="utf-8").splitlines()
+    assert lines.count(f"# relaxation time: {text} ps (95 %)") == 1
+    short = DipoleAutocorrelation(atoms, make_whole=False).run(stop=200).results
+    assert short.findings["relaxation time"].endswith("(95 %), not converged")
 
 
 def test_frames_that_have_none_are_named(tmp_path):
@@ -207,7 +252,12 @@ def test_a_dipole_that_turns_has_a_closed_form(tmp_path):
     assert results.integral[12] == pytest.approx(24 / np.pi * x / np.tan(x), rel=1e-5)
     # Rounding decides whether C is below 0 at 90° already, where the integral has its maximum.
     assert results.relaxation_time == pytest.approx(results.integral[12], rel=0.01)
-    assert f"{results.relaxation_time:.6g} ps" == results.provenance["relaxation time"]
+    text = results.findings["relaxation time"]
+    assert text == results.provenance["relaxation time"]
+    # It is reached after 12 frames, more than a fifth of 40.
+    assert text == f"{results.relaxation_time:.4g} ps, no interval, not converged"
+    assert not results.relaxation_time_converged
+    assert np.isnan(results.relaxation_time_interval)
     assert np.isnan(DipoleAutocorrelation(atoms).run(stop=9).results.relaxation_time)
     by_sums = DipoleAutocorrelation(atoms, fft=False).run().results.timeseries
     np.testing.assert_allclose(by_sums, results.timeseries, atol=1e-9)

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 import warnings
@@ -20,6 +21,7 @@ from MDAnalysisTests.datafiles import TPR, XTC
 import paceline
 from paceline.analysis import groups
 from paceline.analysis.battery import ATOMS
+from paceline.analysis.blocks import block_starts
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
@@ -803,14 +805,28 @@ def test_the_table_of_the_manual_has_every_analysis_and_its_command():
     assert found <= commands
 
 
-@pytest.mark.parametrize("tau_max", [0, 1, 30, 59])
+@pytest.mark.parametrize("tau_max", [0, 1, 12, 30, 59])
 @pytest.mark.parametrize("at_a_time", [1, 1000])
 def test_returns_are_counted_alike_by_pairs_and_by_transforms(tau_max, at_a_time, monkeypatch):
     random = np.random.default_rng(23)
     there = random.random((40, 60)) < np.linspace(0, 1, 40)[:, np.newaxis]
     numbers, rows = np.nonzero(there)
     monkeypatch.setattr(groups, "TRANSFORMED", at_a_time)
-    wanted = [np.sum(there[:, : 60 - lag] & there[:, lag:]) for lag in range(tau_max + 1)]
+    starts = block_starts(60, tau_max)
+    assert len(starts) == (11 if tau_max in (1, 12) else 2)
+    lags = range(tau_max + 1)
+    # Of each block, the origins from which one is there again, or stays.
+    returns, stays, origins = np.zeros((3, len(starts) - 1, tau_max + 1), int)
+    for block, (a, b) in enumerate(itertools.pairwise(starts)):
+        for lag in lags:
+            some = range(a, min(b, 60 - lag))
+            returns[block, lag] = sum((there[:, t] & there[:, t + lag]).sum() for t in some)
+            stays[block, lag] = sum(there[:, t : t + lag + 1].all(axis=1).sum() for t in some)
+            origins[block, lag] = sum(there[:, t].sum() for t in some)
+    times = 120 * numbers + rows
     for pairs in (0, 0.1, np.inf):
         monkeypatch.setattr(groups, "PAIRS_AS_TRANSFORM", pairs)
-        assert groups._returns(120 * numbers + rows, 60, tau_max).tolist() == wanted
+        np.testing.assert_array_equal(groups._returns(times, 60, tau_max, starts), returns)
+    np.testing.assert_array_equal(groups._survivors(times, 60, tau_max, starts), stays)
+    found = groups._origins(there.sum(axis=0), starts, tau_max)
+    np.testing.assert_array_equal(found, origins)

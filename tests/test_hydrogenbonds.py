@@ -12,10 +12,12 @@ from MDAnalysis.exceptions import NoDataError
 from MDAnalysis.lib.correlations import autocorrelation, correct_intermittency
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
+from scipy import stats
 
 import paceline
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.results import Results, further_results
+from paceline.analysis.uncertainty import with_error
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 CELLS = {
@@ -422,6 +424,27 @@ def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
             assert found.correlation[lag] == together / h[:, : 40 - lag].sum()
         np.testing.assert_allclose(found.tau, 2.0 * np.arange(40))
         np.testing.assert_allclose(found.lifetime, np.trapezoid(found.correlation, found.tau))
+        # Lags beyond a fifth of the run have no interval.
+        text = found.findings[f"{function} lifetime"]
+        end = f"to 78 ps, where C = {found.correlation[-1]:.2g}"
+        assert text == f"{found.lifetime:.4g} ps {end}, no interval, not converged"
+        near = one.time_correlation(function, tau_max=8)
+        sums, counts = np.zeros((2, 10, 9))
+        for lag in range(9):
+            for t in range(40 - lag):
+                counts[t // 4, lag] += h[:, t].sum()
+                window = h[:, [t, t + lag]] if function == "intermittent" else h[:, t : t + lag + 1]
+                sums[t // 4, lag] += window.prod(axis=1).sum()
+        without = (sums.sum(axis=0) - sums) / (counts.sum(axis=0) - counts)
+        each = np.trapezoid(without, near.tau, axis=1)
+        deviation = np.sqrt(0.9 * ((each - each.mean()) ** 2).sum())
+        assert near.lifetime_interval == pytest.approx(stats.t.ppf(0.975, 9) * deviation)
+        [legend] = near.plot().get_legend().get_texts()
+        assert legend.get_text().replace("\n", " ") == (
+            "lifetime "
+            f"{with_error(near.lifetime, near.lifetime_interval)} ps (95 %) to 16 ps, where "
+            f"C = {near.correlation[-1]:.2g}, not converged"
+        )
         assert list(found.to_dataframe()) == ["lag time (ps)", "correlation"]
     every_second = Blinking(tmp_path, patterns).run(step=2).time_correlation(tau_max=3)
     assert every_second.tau.tolist() == [0, 4, 8, 12]

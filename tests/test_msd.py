@@ -1,6 +1,7 @@
 """Mean squared displacements and diffusion coefficients."""
 
 import itertools
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -11,10 +12,13 @@ import pytest
 from helpers import virtual_sites
 from MDAnalysis.analysis import msd
 from MDAnalysis.lib.mdamath import triclinic_vectors
+from scipy import stats
 
 import paceline
+from benchmarks.coverage import diffusion_coverage
 from paceline import checkpoint
-from paceline.analysis.msd import DiffusionCoefficient, EinsteinMSD
+from paceline.analysis.diffusion import DiffusionCoefficient, finite_size, mean_and_interval
+from paceline.analysis.msd import EinsteinMSD
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
@@ -221,6 +225,92 @@ def test_diffusion_of_random_walks(tmp_path):
     assert np.isnan(alone.diffusion_coefficient().error)
     with pytest.raises(ValueError, match="two or more times"):
         alone.diffusion_coefficient(start=3, stop=5)
+
+
+def test_atoms_of_a_molecule_are_not_independent(tmp_path):
+    """Pairs of atoms, each a residue, that walk together and shake: pairs count, not atoms."""
+    rng = np.random.default_rng(5)
+    centers = rng.normal(scale=0.5, size=(400, 10, 3)).cumsum(axis=0)
+    atoms = np.repeat(centers, 2, axis=1) + rng.normal(scale=0.1, size=(400, 20, 3))
+    universe = made(tmp_path, 50 + atoms)
+    with_bonds = paceline.Universe(universe.filename, universe.trajectory.filename)
+    with_bonds.add_bonds([(2 * k, 2 * k + 1) for k in range(10)])
+    alone = EinsteinMSD(universe.atoms[::2]).run().diffusion_coefficient()
+    for one, guessed in ((universe, True), (with_bonds, False)):
+        run = EinsteinMSD(one, fit_range=(None, None)).run()
+        found = run.results.diffusion_coefficient
+        assert (found.n_particles, found.n_molecules, found.n_blocks) == (20, 10, 0)
+        assert found.interval == pytest.approx(alone.interval, rel=0.05)
+        assert found.interval == pytest.approx(stats.t.ppf(0.975, 9) * found.error)
+        assert ("molecules" in run.results.findings) == guessed
+    fragments = EinsteinMSD(with_bonds, compound="fragments", unwrap=None).run()
+    assert fragments.diffusion_coefficient().n_molecules == 10
+    # A chain of residues without bonds is one molecule, if it is a protein.
+    universe.residues.resnames = ["ALA"] * 10
+    chain = EinsteinMSD(universe, fit_range=(None, None)).run().results
+    assert str(chain.diffusion_coefficient).endswith("no interval: one molecule")
+    assert "tenth of the run" in chain.findings["diffusion coefficient"]
+    short = EinsteinMSD(universe, fit_range=(2, 36)).run()
+    found = short.results.diffusion_coefficient
+    assert (found.n_molecules, found.n_blocks) == (1, 10)
+    assert found == short.diffusion_coefficient(2, 36)
+    assert np.isnan(short.diffusion_coefficient(2, 40).interval)
+    # One slope a block, of the whole group.
+    blocks = []
+    for k in range(10):
+        block = EinsteinMSD(universe).run(start=40 * k, stop=40 * (k + 1))
+        blocks.append(block.diffusion_coefficient(2, 36).value)
+    assert found.error == pytest.approx(np.std(blocks, ddof=1) / 10**0.5, rel=1e-6)
+    assert found.interval == pytest.approx(stats.t.ppf(0.975, 9) * found.error)
+    lone = mean_and_interval(np.ones(101), np.array([0] * 100 + [1]), None)
+    assert np.isnan(lone["interval"])
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_blocks_of_time_have_the_same_bits(backend, tmp_path):
+    rng = np.random.default_rng(6)
+    universe = made(tmp_path, 50 + rng.normal(scale=0.5, size=(200, 70, 3)).cumsum(axis=0))
+    wanted = EinsteinMSD(universe, fit_range=(2, 20)).run(backend="serial")
+    found = EinsteinMSD(universe, fit_range=(2, 20)).run(backend=backend, n_workers=2)
+    np.testing.assert_array_equal(found._by_block, wanted._by_block)
+    assert found.results.diffusion_coefficient == wanted.results.diffusion_coefficient
+
+
+def test_what_all_molecules_have_in_common_shows_in_blocks(tmp_path):
+    """Twenty particles that all walk in the same way are one value, not twenty."""
+    rng = np.random.default_rng(7)
+    together = rng.normal(scale=0.5, size=(2000, 1, 3)).cumsum(axis=0)
+    universe = made(tmp_path, 50 + together + rng.normal(scale=0.01, size=(2000, 40, 3)))
+    found = EinsteinMSD(universe, fit_range=(10, 150)).run().results.diffusion_coefficient
+    assert found.n_blocks == 10
+    assert found.interval > 0.1 * found.value
+    assert found.value == pytest.approx(0.25 / 4, abs=2 * found.interval)
+
+
+@pytest.mark.parametrize(("n_molecules", "fit_range"), [(20, (None, None)), (1, (4, 40))])
+def test_the_interval_of_diffusion_holds(n_molecules, fit_range):
+    """Coverage of 95 % by random walks, of 20 molecules, and of one by blocks of time."""
+    held = diffusion_coverage(n_molecules, 60 if n_molecules > 1 else 300, fit_range)
+    assert held >= 0.88
+
+
+def test_a_note_on_the_size_of_the_cell(tmp_path):
+    universe = made(tmp_path, np.random.default_rng(1).normal(size=(40, 4, 3)).cumsum(axis=0))
+    found = EinsteinMSD(universe, fit_range=(None, None)).run().results
+    note = found.findings["finite size"]
+    # Of L = 100 Å, 300 K and 0.85 mPa s: Yeh & Hummer 2004, eq. 12.
+    k = float(re.search(r"([0-9.e-]+)·10⁻⁵ cm²/s × ", note)[1])
+    wanted = 1.380649e-23 * 300 * 2.837297 / (6 * np.pi * 0.85e-3 * 100e-10) * 1e4
+    assert k * 300 / 0.85 * 1e-5 == pytest.approx(wanted, rel=0.005)
+    assert "L = 100 Å" in note
+    found.save(tmp_path / "msd.csv")
+    assert f"# finite size: {note}" in (tmp_path / "msd.csv").read_text(encoding="utf-8")
+    assert "finite size" in found._repr_html_()
+    universe.trajectory.ts.dimensions = [100, 100, 80, 90, 90, 90]
+    assert "not cubic" not in note
+    assert "which this one is not" in finite_size(universe.dimensions, 3)
+    assert "membrane" in finite_size(universe.dimensions, 2)
+    assert finite_size(None, 3) == finite_size(np.zeros(6), 3) == ""
 
 
 def jumping(tmp_path, gaps=()):
@@ -464,11 +554,13 @@ def test_a_fit_is_drawn(ca, alone):
     assert np.isnan(line[~some]).all()
     np.testing.assert_array_equal(mean, alone.timeseries)
     legend = one.results.plot().get_legend().get_texts()
-    assert [text.get_text() for text in legend] == ["MSD", f"fit, D = {fit}"]
-    assert f"{DiffusionCoefficient(0.123456, 0.00123, 1, 2, 9)}" == "(1.235 ± 0.012)·10⁻⁵ cm²/s"
-    tiny = DiffusionCoefficient(-1.29e-9, 8.7e-10, 1, 2, 9)
-    assert f"{tiny}" == "(-1.29 ± 0.87)·10⁻¹³ cm²/s"
-    assert f"{DiffusionCoefficient(0.123456, np.nan, 1, 2, 1)}" == "1.23·10⁻⁵ cm²/s"
+    assert [text.get_text().replace("\n", " ") for text in legend] == ["MSD", f"fit, D = {fit}"]
+    one_of_9 = DiffusionCoefficient(0.123456, 0.0005, 1, 2, 9, 0.00123, 9)
+    assert f"{one_of_9}" == "(1.235 ± 0.012)·10⁻⁵ cm²/s (95 %, 9 molecules)"
+    tiny = DiffusionCoefficient(-1.29e-9, 4e-10, 1, 2, 9, 8.7e-10, 1, 5)
+    assert f"{tiny}" == "(-1.29 ± 0.87)·10⁻¹³ cm²/s (95 %, 5 blocks of time)"
+    alone = DiffusionCoefficient(0.123456, np.nan, 1, 2, 1)
+    assert f"{alone}" == "1.23·10⁻⁵ cm²/s, no interval: one molecule"
     with pytest.raises(ValueError, match="two or more times"):
         EinsteinMSD(ca, fit_range=(0.1, 0.2)).run()
     with pytest.raises(ValueError, match=r"begin at 50 ps, after its end at 5 ps: give two"):

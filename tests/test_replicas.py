@@ -314,3 +314,27 @@ def test_a_battery_of_one_system_takes_no_groups(universe, tmp_path, systems, ru
     assert "names its own systems" in run("run", path, "-s", top, "-f", trajectory)[2]
     path.write_text("[rmsf]\n", encoding="utf-8")
     assert "expected TOPOLOGY TRAJECTORY" in run("run", path)[2]
+
+
+def test_replicas_in_memory_and_with_one_mean_are_saved(tmp_path):
+    """A Universe without files is saved, and equal means are no exact ones."""
+    positions = np.random.default_rng(1).normal(size=(30, 6, 3)).astype(np.float32)
+    universes = []
+    for _ in range(2):
+        made = paceline.Universe.empty(6, trajectory=True)
+        made.add_TopologyAttr("masses", np.ones(6))
+        made.load_new(positions)
+        universes.append(made)
+    asked = {"gyration": {"select": "all"}}
+    one = Replicas({"a": [Battery(asked, made) for made in universes]}).run()
+    one.save(tmp_path / "saved")
+    text = (tmp_path / "saved" / "battery.toml").read_text()
+    assert text.startswith("# a: no files")
+    assert "[gyration]" in text
+    page = (tmp_path / "saved" / "index.html").read_text()
+    assert "in memory" in page
+    assert "all replicas have one mean" in page
+    assert "± 0" not in page
+    assert "2 replicas of one value" in (tmp_path / "saved" / "gyration.svg").read_text()
+    means = pd.read_csv(tmp_path / "saved" / "means.csv", comment="#")
+    assert means["95 % interval between"].isna().all()

@@ -137,7 +137,7 @@ def test_people_get_aligned_columns():
     lines = list(table_for_people([run]))
     assert lines[0] == "strong scaling"
     assert lines[1].split("  ")[:3] == ["workers", "frames", "runs"]
-    cells = "1 98 1 8.000 ± - 1.00 ± - 1.00 ± - 9.250 ± - 0.500 0.500"
+    cells = "1 98 1 8.000 (sd -) 1.00 (sd -) 1.00 (sd -) 9.250 (sd -) 0.500 0.500"
     assert lines[2].split() == cells.split()
     assert len(lines[1]) == len(lines[2])
     assert lines[6].split() == ["1", *(10 * ["0.500"])]

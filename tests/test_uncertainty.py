@@ -74,7 +74,9 @@ def test_values_that_are_missing_or_few():
         assert "too few values" in str(found)
     constant = mean_of_series(np.full(100, 3.5))
     assert (constant.mean, constant.error, constant.converged) == (3.5, 0.0, True)
-    assert str(constant).startswith("3.5 ± 0 (95 %)")
+    assert np.isnan(constant.interval)
+    assert str(constant) == "3.5 in all 100 values, no interval"
+    assert constant.short == "mean 3.5, constant"
     infinite = mean_of_series(np.array([1.0, 2.0, np.inf, 4.0, 5.0]))
     assert np.isnan(infinite.error)
 
@@ -128,6 +130,27 @@ def test_replicas_that_are_few_missing_or_alike():
     one = mean_of_replicas([2.0])
     assert "no interval" in str(one)
     assert "no interval" in str(difference_of_groups(one, mean_of_replicas([1.0, 2.0])))
+
+
+def test_replicas_of_one_value_have_no_interval():
+    """Two equal means may be chance: what they vary by is not known, and is not 0."""
     alike = mean_of_replicas([2.0, 2.0])
-    both = difference_of_groups(alike, mean_of_replicas([3.0, 3.0]))
-    assert (alike.interval, both.difference, both.interval) == (0, 1, 0)
+    for other in ([3.0, 3.0], [2.5, 3.5]):
+        both = difference_of_groups(alike, mean_of_replicas(other))
+        assert both.difference == 1
+        assert np.isnan(both.interval)
+        assert str(both).startswith("1, no interval: ")
+    assert np.isnan(alike.interval)
+    assert str(alike) == "2, 2 replicas of one value: no interval between replicas"
+    assert alike.short == "mean 2, 2 replicas of one value"
+    assert "±" not in f"{alike} {alike.short}"
+
+
+def test_arrays_are_written_too():
+    values = np.array([[[1.0, 2.0]], [[3.0, 2.0]], [[5.0, 5.0]]])
+    found = mean_of_replicas(values)
+    assert str(found) == "[[3. 3.]] ± [[4.9683 4.3027]] (95 % between 3 replicas)"
+    difference = difference_of_groups(found, mean_of_replicas(values[::-1] + 1))
+    assert str(difference).startswith("[[1. 1.]] ± [[")
+    assert str(mean_of_replicas(np.empty((0, 2)))).startswith("[nan nan] ± [nan nan]")
+    assert len(str(mean_of_replicas(np.zeros((2, 1000, 1000))))) < 2000

@@ -18,6 +18,7 @@ from MDAnalysis.analysis import (
     rdf,
     rms,
 )
+from MDAnalysis.analysis import density as density_of_mdanalysis
 from MDAnalysis.analysis import dielectric as dielectric_of_mdanalysis
 from MDAnalysis.analysis import msd as msd_of_mdanalysis
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
@@ -33,6 +34,7 @@ from test_hydrogenbonds import Blinking, make
 
 import paceline
 import paceline.analysis.contacts
+import paceline.analysis.density
 import paceline.analysis.rdf
 from benchmarks.agreement import __main__ as agreement
 from benchmarks.agreement.case import Case, Peer
@@ -626,6 +628,29 @@ def test_acceptors_of_oplss_force_fields():
     )
     gromacs = HydrogenBondAnalysis(protein, acceptors_sel=POLAR_ACCEPTORS, criterion="gromacs")
     assert gromacs.run(stop=4).results.counts.tolist() == [165, 160, 159, 164]  # gmx hbond 2022.5
+
+
+def test_origins_of_mrc_files(tmp_path):
+    grid = {"delta": 4.0, "gridcenter": [41.3, 40.2, 39.9], "xdim": 30, "ydim": 22, "zdim": 17}
+    origins = []
+    for module, name in ((density_of_mdanalysis, "theirs"), (paceline.analysis.density, "ours")):
+        universe = (MDAnalysis if name == "theirs" else paceline).Universe(
+            datafiles.TPR, datafiles.XTC
+        )
+        water = universe.select_atoms("name OW")
+        results = module.DensityAnalysis(water, **grid).run(stop=1).results
+        path = str(tmp_path / f"{name}.mrc")
+        if name == "theirs":
+            results.density.export(path)
+        else:
+            results.save(path)
+        origins.append(density_of_mdanalysis.Density(path).origin[0])
+        assert results.density.origin[0] == pytest.approx(27.3)
+    check_row(
+        "MRC file of a density whose first voxel",
+        *(f"{origin:.1f} Å" for origin in origins),
+        "paceline",
+    )
 
 
 def test_counts_of_repeated_frames():

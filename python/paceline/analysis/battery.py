@@ -470,6 +470,7 @@ class Battery:
             given = self.descriptions[name].items()
             parameters = "; ".join(f"{key} = {value}" for key, value in given if key != "analysis")
             lines = [(title, f"{mean}") for title, mean in results.means.items()][:LISTED]
+            lines += results.findings.items()
             if results.has_table:
                 with rc_context(STYLE):
                     figure = Figure(figsize=FIGURE_SIZE, layout="constrained")

@@ -9,6 +9,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, check_order, check_times
+from paceline.analysis.blocks import block_products, jackknife_interval
+from paceline.analysis.diffusion import BlockFit
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
@@ -41,7 +43,9 @@ class SeriesParts:
     Of `series`, shape (n_frames, n_particles, width), the `axes` of the `width` numbers count;
     `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are undone
     first (see `unwrapped`), and the last three particles are the vectors of the cells.
-    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames).
+    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames). Where
+    `of_blocks` says how, `by_block` are lines fitted in blocks of time, shape (n_particles,
+    n_blocks), else None.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class SeriesParts:
         *,
         fft: bool,
         unwrap: str | None = None,
+        of_blocks: BlockFit | None = None,
     ):
         self._cells = None if unwrap is None else series[:, -3:]
         self._series = series = series if unwrap is None else series[:, :-3]
@@ -63,7 +68,12 @@ class SeriesParts:
             *(correlated, n_frames, width, np.array(axes, dtype=np.int64), gaps),
             fft=fft,
             unwrap=unwrap,
+            of_blocks=of_blocks,
         )
+        self.by_block: np.ndarray | None = None
+        if of_blocks is not None:
+            shape = n_particles, of_blocks.n_blocks
+            self.by_block = allocate_results(shape, np.dtype(np.float64))
         self.by_particle = allocate_results((n_particles, n_frames), np.dtype(np.float64))
         self._sums = allocate_results((self.n_parts, n_frames), np.dtype(np.float64))
 
@@ -77,16 +87,21 @@ class SeriesParts:
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Put the function of some particles in its place, and their sum."""
-        rows, total = values
+        """Put the function of some particles in its place, their sum, and lines of blocks."""
+        rows, total, *of_blocks = values
         some = self._particles(number)
         put_rows(self.by_particle, some.start, rows[: some.stop - some.start])
         self._sums[number] = total
+        if self.by_block is not None:
+            self.by_block[some] = of_blocks[0][: some.stop - some.start]
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
-        """Return the function of some particles, and their sum."""
+        """Return what was put."""
         some = self._particles(number)
-        return _filled(np.array(self.by_particle[some]), self._size), self._sums[number]
+        known = _filled(np.array(self.by_particle[some]), self._size), self._sums[number]
+        if self.by_block is None:
+            return known
+        return *known, _filled(np.array(self.by_block[some]), self._size)
 
     def mean(self) -> np.ndarray:
         """Mean of all particles; sums of parts are added one after another."""
@@ -99,8 +114,15 @@ class SeriesParts:
 class _Correlated:
     """Worker's half: a function of the time between frames, of some particles."""
 
-    def __init__(self, *arguments: Any, fft: bool, unwrap: str | None = None):
+    def __init__(
+        self,
+        *arguments: Any,
+        fft: bool,
+        unwrap: str | None = None,
+        of_blocks: BlockFit | None = None,
+    ):
         self._arguments, self._fft, self._unwrap = arguments, fft, unwrap
+        self._of_blocks = of_blocks
         self._kernel: _core.Correlation | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,15 +131,32 @@ class _Correlated:
     def compute(
         self, size: int, series: np.ndarray, cells: np.ndarray | None = None
     ) -> tuple[np.ndarray, ...]:
-        """Return the function of each particle, as many as a whole part has, and their sum."""
+        """Return the function of each particle, as many as a whole part has, and their sum.
+
+        And, where they are asked for, lines that are fitted in blocks of time.
+        """
         if cells is not None and self._unwrap is not None:
             *_, gaps = self._arguments
             series = unwrapped(series, cells, gaps, self._unwrap)
         if self._kernel is None:
             self._kernel = _core.Correlation(*self._arguments, fft=self._fft)
         dtype: Any = np.float32 if series.dtype == np.float32 else np.float64
-        rows, total = self._kernel.compute(np.ascontiguousarray(series, dtype=dtype))
-        return _filled(rows, size), total
+        series = np.ascontiguousarray(series, dtype=dtype)
+        rows, total = self._kernel.compute(series)
+        if self._of_blocks is None:
+            return _filled(rows, size), total
+        return _filled(rows, size), total, _filled(self._lines(series, self._of_blocks), size)
+
+    def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
+        """Fit lines to the function in blocks of time, shape (n_particles, n_blocks)."""
+        correlated, n_frames, width, axes, gaps = self._arguments
+        n, lines = n_frames // fit.n_blocks, np.empty((series.shape[1], fit.n_blocks))
+        for k in range(fit.n_blocks):
+            inside = gaps[(gaps >= k * n) & (gaps < (k + 1) * n)] - k * n
+            kernel = _core.Correlation(correlated, n, width, axes, inside, fft=self._fft)
+            rows, _ = kernel.compute(series[k * n : (k + 1) * n])
+            lines[:, k] = (rows[:, fit.lags] * fit.weights).sum(axis=1)
+        return lines
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
@@ -460,6 +499,9 @@ class CurrentAutocorrelation(AnalysisBase):
     results.conductivity : numpy.ndarray of float64, shape (n_frames,)
         The conductivity if the integral, by trapezoids, ends at each time, S/m: where it levels off
         it is that of the group. At long times, of which there are few pairs, it is noise.
+    results.conductivity_interval : numpy.ndarray of float64, shape (n_frames,)
+        Half of the width of its 95 % interval, by ten blocks of origins, of which each is left out
+        once, S/m; NaN for times of more than a fifth of the run.
     results.conductivity_by_axis : numpy.ndarray of float64, shape (n_frames, 3)
         The same along x, y and z, whose mean it is, S/m: in a liquid, three values of one number.
     results.currents : numpy.ndarray of float64, shape (n_frames, 3)
@@ -525,9 +567,9 @@ class CurrentAutocorrelation(AnalysisBase):
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the currents, axis by axis."""
         self._currents, volumes = value[:, :3], value[:, 3]
-        self._delta_t, gaps = check_times(self)
-        self.volume = float(np.delete(volumes, gaps).mean())
-        return SeriesParts(value[:, :3, np.newaxis], "product", [0], gaps, fft=self.fft)
+        self._delta_t, self._gaps = check_times(self)
+        self.volume = float(np.delete(volumes, self._gaps).mean())
+        return SeriesParts(value[:, :3, np.newaxis], "product", [0], self._gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
         """Add up the axes, and integrate."""
@@ -537,10 +579,17 @@ class CurrentAutocorrelation(AnalysisBase):
         along_axes = running_integral(by_axis, self._delta_t) * unit
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
         _warn_of_long_steps(self.name, total, self._delta_t, "conductivity")
+        interval = np.full(len(mean), np.nan)
+        if (found := block_products(self._currents, self._gaps)) is not None:
+            without = running_integral(found.without_each().T, self._delta_t).T * unit / 3
+            # Of the first time, and where nothing is known, there is none.
+            interval[1 : without.shape[1]] = jackknife_interval(without)[1:]
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
-        columns = {LAG: self._delta_t, title: total, label: mean}
-        beginning = _beginning({LAG: self._delta_t, label: mean})
-        drawn = Table(beginning, LAG, {label: "conductivity"}, label)
+        half = "conductivity up to this time, 95 % interval (S/m)"
+        columns = {LAG: self._delta_t, title: total, label: mean, half: interval}
+        beginning = _beginning({LAG: self._delta_t, label: mean, half: interval})
+        legend = {label: "conductivity, and its 95 % interval"}
+        drawn = Table(beginning, LAG, legend, label, bands={label: half})
         self.results = Results(
             table=Table(columns, LAG, {title: "current"}, title, drawn),
             provenance={**self.record(), "mean volume": f"{self.volume:.6g} Å³"},
@@ -548,6 +597,7 @@ class CurrentAutocorrelation(AnalysisBase):
             by_axis=by_axis,
             delta_t_values=self._delta_t,
             conductivity=mean,
+            conductivity_interval=interval,
             conductivity_by_axis=along_axes,
             currents=self._currents,
         )

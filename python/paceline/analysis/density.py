@@ -46,7 +46,9 @@ class DensityAnalysis(AnalysisBase):
     ----------
     results.density : MDAnalysis.analysis.density.Density
         Its `grid` is the mean number of atoms in each voxel over its volume, `edges` are the
-        borders of the voxels, Å. `convert_density` changes the unit, `export` writes DX or MRC.
+        borders of the voxels, Å. `convert_density` changes the unit, `export` writes DX. For MRC
+        take ``results.save("x.mrc")``: `export` of GridDataFormats 1.2 rounds the origin to whole
+        voxels.
     results.counts : numpy.ndarray of uint64, shape of the grid
         Atoms in each voxel, of all frames.
 
@@ -162,7 +164,27 @@ class DensityResults(Results):
 
     def write_file(self, path: str) -> None:
         """Write the grid for programs that draw isosurfaces."""
-        self.density.export(path, type="double" if path.lower().endswith(".dx") else None)
+        if path.lower().endswith(".dx"):
+            self.density.export(path, type="double")
+        else:
+            _write_mrc(self.density, path)
+
+
+def _write_mrc(density: Any, path: str) -> None:
+    """Write a grid as MRC 2014, with the center of its first voxel as the origin.
+
+    That stands in the words 50 to 52 of the header, Å, and no voxels are skipped (words 5 to 7): so
+    GridDataFormats, which adds up both, and ChimeraX, which takes the first unless it is 0, read
+    the same. GridDataFormats itself writes a rounded number of voxels instead.
+    """
+    import mrcfile
+
+    with mrcfile.new(path, overwrite=True) as file:
+        file.set_data(np.ascontiguousarray(density.grid.T, dtype=np.float32))
+        file.set_volume()
+        file.voxel_size = tuple(map(float, density.delta))
+        for axis, first in zip("xyz", density.origin, strict=True):
+            file.header.origin[axis] = first
 
 
 def _map_along_z(density: Any) -> Table:

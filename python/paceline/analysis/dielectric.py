@@ -1,5 +1,6 @@
 """Dipole moments of groups: the dielectric constant as MDAnalysis has it, and autocorrelations."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -14,11 +15,18 @@ from paceline.analysis.base import (
     describe_atoms,
     table_in_time,
 )
+from paceline.analysis.blocks import (
+    block_products,
+    is_converged,
+    jackknife_interval,
+    time_with_interval,
+)
 from paceline.analysis.correlation import LAG, SeriesParts, check_temperature, running_integral
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform, check_not_empty
@@ -119,6 +127,13 @@ class DielectricConstant(_DipoleAnalysis):
         Dielectric constant along x, y and z.
     results.eps_mean : float
         Mean of these three.
+    results.eps_mean_interval : float
+        Half of the width of the 95 % interval of `eps_mean`: that of the mean square deviation of
+        the moments, a series in time, by its statistical inefficiency (`mean_of_series`). NaN for
+        less than 4 frames.
+    results.eps_mean_converged : bool
+        True if 50 frames or more are independent: of the square deviation, and of the moment along
+        each axis.
     results.moments : numpy.ndarray of float64, shape (n_frames, 3)
         Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
 
@@ -190,22 +205,34 @@ class DielectricConstant(_DipoleAnalysis):
         fluct = ((moments[read] - mean) ** 2).mean(axis=0)
         self.volume = float(volumes[read].mean())
         energy = convert(constants["Boltzmann_constant"], "kJ/mol", "eV") * self.temperature
-        eps = 1 + fluct / (energy * self.volume * constants["electric_constant"])
+        unit = energy * self.volume * constants["electric_constant"]
+        eps = 1 + fluct / unit
+        # A series whose mean is that of the three constants.
+        squares = mean_of_series(1 + ((moments[read] - mean) ** 2).mean(axis=1) / unit)
+        converged = squares.converged and all(
+            mean_of_series(along).converged for along in moments[read].T
+        )
+        text = _constant_with_interval(squares, converged=converged)
         titles = {f"M{axis} (e Å)": f"along {axis}" for axis in "xyz"}
         columns = dict(zip(titles, moments.T, strict=True))
         columns["volume (Å³)"] = volumes
         label = "dielectric constant so far"
         columns[label] = self._so_far(moments, volumes, energy * constants["electric_constant"])
         until = {"until time (ps)": self.times, label: columns[label]}
-        drawn = Table(until, "until time (ps)", {label: label}, "dielectric constant")
+        legend = {label: f"{label}; of all {text}"}
+        notes = {"dielectric constant": text}
+        drawn = Table(until, "until time (ps)", legend, "dielectric constant", notes=notes)
+        table = table_in_time(self, columns, titles, "dipole moment (e Å)", drawn)
         self.results = Results(
-            table=table_in_time(self, columns, titles, "dipole moment (e Å)", drawn),
-            provenance={**self.record(), "dielectric constant": f"{eps.mean():.6g}"},
+            table=replace(table, notes=notes),
+            provenance={**self.record(), **notes},
             M=mean,
             M2=(moments[read] ** 2).mean(axis=0),
             fluct=fluct,
             eps=eps,
             eps_mean=eps.mean(),
+            eps_mean_interval=squares.interval,
+            eps_mean_converged=converged,
             moments=moments,
         )
 
@@ -222,6 +249,14 @@ class DielectricConstant(_DipoleAnalysis):
             fluct = (squares - means**2).mean(axis=1)
             found[read] = 1 + fluct / (energy * np.cumsum(volumes[read]) / counts)
         return found
+
+
+def _constant_with_interval(found: SeriesMean, *, converged: bool) -> str:
+    """Write a dielectric constant with its interval, and whether it is converged."""
+    note = "" if converged else ", not converged"
+    if not found.interval > 0:
+        return f"{found.mean:.4g}, no interval{note}"
+    return f"{with_error(found.mean, found.interval)} (95 %){note}"
 
 
 class DipoleAutocorrelation(_DipoleAnalysis):
@@ -259,6 +294,12 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         Integral of C from 0 to each time, by trapezoids, over C(0), ps.
     results.relaxation_time : float
         The integral up to where C is not above 0 for the first time, ps; NaN if it is everywhere.
+    results.relaxation_time_interval : float
+        Half of the width of its 95 % interval, ps, by ten blocks of origins, of which each is left
+        out once. NaN where C is above 0 for more than a fifth of the run.
+    results.relaxation_time_converged : bool
+        True if the run is 100 times as long as the relaxation time: below, the interval itself is
+        hardly known.
     results.moments : numpy.ndarray of float64, shape (n_frames, 3)
         Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
 
@@ -305,30 +346,46 @@ class DipoleAutocorrelation(_DipoleAnalysis):
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the moments, axis by axis."""
         self._collected = value
-        self._delta_t, gaps = check_times(self)
-        return SeriesParts(value[:, :, np.newaxis], "product", [0], gaps, fft=self.fft)
+        self._delta_t, self._gaps = check_times(self)
+        return SeriesParts(value[:, :, np.newaxis], "product", [0], self._gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
         """Add up the axes, and integrate."""
         by_axis = value.by_particle.T
         total = by_axis[:, 0] + by_axis[:, 1] + by_axis[:, 2]
-        with np.errstate(invalid="ignore"):  # a moment that is always 0 has no such time
-            integral = running_integral(total / total[0], self._delta_t)
-        ends = np.flatnonzero(total <= 0)
-        time = float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
-        text = "not reached" if np.isnan(time) else f"{time:.6g} ps"
+        integral, time = self._integrate(total)
+        found, interval = block_products(self._collected, self._gaps), np.nan
+        if found is not None:
+            without = [self._integrate(one)[1] for one in found.without_each()]
+            interval = float(jackknife_interval(np.array(without)))
+        converged = bool(is_converged(time, self._delta_t[-1]))
+        text = "not reached"
+        if not np.isnan(time):
+            text = time_with_interval(time, interval, converged=converged)
+        notes = {"relaxation time": text}
         title = "dipole autocorrelation ((e Å)²)"
         columns = {LAG: self._delta_t, title: total, "integral over its first value (ps)": integral}
         self.results = Results(
-            table=Table(columns, LAG, {title: "dipole moment"}, title),
-            provenance={**self.record(), "relaxation time": text},
+            table=Table(
+                columns, LAG, {title: f"dipole moment, relaxation time {text}"}, title, notes=notes
+            ),
+            provenance={**self.record(), **notes},
             timeseries=total,
             by_axis=by_axis,
             delta_t_values=self._delta_t,
             integral=integral,
             relaxation_time=time,
+            relaxation_time_interval=interval,
+            relaxation_time_converged=converged,
             moments=self._collected,
         )
+
+    def _integrate(self, total: np.ndarray) -> tuple[np.ndarray, float]:
+        """Integrate C over its first value, and find the relaxation time, or NaN."""
+        with np.errstate(invalid="ignore"):  # a moment that is always 0 has no such time
+            integral = running_integral(total / total[0], self._delta_t)
+        ends = np.flatnonzero(total <= 0)
+        return integral, float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
 
 
 class _Moments:

@@ -1,5 +1,6 @@
 """Groups that change: atoms that are chosen anew in each frame, how long they stay, and return."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,13 @@ import numpy as np
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import AnalysisBase, check_times, describe_frames, table_of_counts
+from paceline.analysis.blocks import (
+    BlockSums,
+    block_starts,
+    is_converged,
+    jackknife_interval,
+    time_with_interval,
+)
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -117,7 +125,9 @@ class SelectedAtoms(AnalysisBase):
         | continuous | $\sum h(t)\,h(t + 1) \cdots h(t + \tau) / \sum h(t)$ |
 
         The residence time is the integral over the lags, by the trapezoidal rule. It misses what
-        comes after the largest lag: choose that so that the correlation has decayed.
+        comes after the largest lag: choose that so that the correlation has decayed. Its 95 %
+        interval is by ten blocks of origins, of which each is left out once; it can be believed
+        where the run is 100 times as long as the residence time.
 
         Parameters
         ----------
@@ -131,8 +141,9 @@ class SelectedAtoms(AnalysisBase):
         Returns
         -------
         Results
-            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,); and
-            `residence_time`, float, ps.
+            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,);
+            `residence_time` and `residence_time_interval`, half of the width of its 95 % interval,
+            float, ps. The latter is NaN where `tau_max` is more than a fifth of the run.
 
         Raises
         ------
@@ -143,9 +154,9 @@ class SelectedAtoms(AnalysisBase):
         """
         what = "residues" if residues else "atoms"
         members, offsets = self._members(residues), self.results.offsets
-        found = presence_correlation(self, members, offsets, what, function, tau_max)
-        found["residence_time"] = integral_of(found)
-        return found
+        return presence_correlation(
+            self, members, offsets, what, function, tau_max, "residence time"
+        )
 
     def stays(self, gap: int = 0, *, residues: bool = False) -> np.ndarray:
         """List the stays of atoms in the group, from entering it to leaving it.
@@ -192,7 +203,8 @@ class SelectedAtoms(AnalysisBase):
             return {}
         members, offsets = self._members(residues=False), self.results.offsets
         lags = self.correlation_lags
-        return {"correlation": presence_table(self, members, offsets, "atoms", lags)}
+        found = presence_table(self, members, offsets, "atoms", lags, "residence time")
+        return {"correlation": found}
 
     def _members(self, residues: bool) -> np.ndarray:
         """Atoms of all frames, or their residues."""
@@ -277,10 +289,12 @@ def presence_correlation(
     what: str,
     function: str,
     tau_max: int,
+    name: str,
 ) -> Results:
     """Correlate in time what is in some frames and not in others, in whole numbers.
 
-    `keys` say what is there, of all frames; `offsets` are as `AnalysisBase.finish` gets them.
+    `keys` say what is there, of all frames; `offsets` are as `AnalysisBase.finish` gets them. The
+    integral has this name, and an interval.
     """
     one_of("function", function, *FUNCTIONS)
     check_presence(analysis, what)
@@ -290,89 +304,135 @@ def presence_correlation(
     numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
     rows = np.repeat(np.arange(n_frames), np.diff(offsets))
     times = sorted_unique(2 * n_frames * numbers + rows)
-    present = np.bincount(times % (2 * n_frames), minlength=n_frames)
-    origins = np.cumsum(present)[::-1][: tau_max + 1]
-    if origins[-1] == 0:
+    starts = block_starts(n_frames, tau_max)
+    count = _survivors if function == "continuous" else _returns
+    origins = _origins(np.bincount(times % (2 * n_frames), minlength=n_frames), starts, tau_max)
+    if origins[:, -1].sum() == 0:
         raise ValueError(f"there are no {what} to correlate")
-    if function == "continuous":
-        values = _survivors(times, tau_max) / origins
-    else:
-        values = _returns(times, n_frames, tau_max) / origins
-    tau = check_times(analysis)[0][: tau_max + 1]
+    found = BlockSums(count(times, n_frames, tau_max, starts), origins)
+    values = found.sums.sum(axis=0) / origins.sum(axis=0)
+    times_between = check_times(analysis)[0]
+    tau = times_between[: tau_max + 1]
+    integral = _integral(values, tau)
+    interval = np.nan
+    if len(starts) > 2:
+        interval = float(
+            jackknife_interval(np.array([_integral(one, tau) for one in found.without_each()]))
+        )
+    converged = is_converged(integral, times_between[-1])
+    end = f" to {tau[-1]:.4g} ps, where C = {values[-1]:.2g}"
+    text = time_with_interval(integral, interval, converged=converged, end=end)
     columns = {"lag time (ps)": tau, "correlation": values}
     label = f"{function} correlation of {what}"
-    table = Table(columns, "lag time (ps)", {"correlation": label}, label)
-    return Results(table=table, provenance=analysis.record(), tau=tau, correlation=values)
+    legend = {"correlation": f"{name} {text}"}
+    table = Table(columns, "lag time (ps)", legend, label, notes={f"{function} {name}": text})
+    key = name.replace(" ", "_")
+    return Results(
+        table=table,
+        provenance=analysis.record(),
+        tau=tau,
+        correlation=values,
+        **{key: integral, f"{key}_interval": interval},
+    )
 
 
 def presence_table(
-    analysis: AnalysisBase, keys: np.ndarray, offsets: np.ndarray, what: str, tau_max: int
+    analysis: AnalysisBase,
+    keys: np.ndarray,
+    offsets: np.ndarray,
+    what: str,
+    tau_max: int,
+    name: str,
 ) -> Table:
     """Tabulate both functions of `presence_correlation`, up to a lag or the longest there is."""
     tau_max = min(tau_max, analysis.n_frames - 1)
     columns: dict[str, np.ndarray] = {}
     titles: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for function in FUNCTIONS:
-        found = presence_correlation(analysis, keys, offsets, what, function, tau_max)
+        found = presence_correlation(analysis, keys, offsets, what, function, tau_max, name)
         columns |= {"lag time (ps)": found.tau, function: found.correlation}
-        titles[function] = f"{function}, integral {integral_of(found):.4g} ps"
-    return Table(columns, "lag time (ps)", titles, f"correlation of {what}")
+        notes |= found.findings
+        titles[function] = f"{function}, {found.findings[f'{function} {name}']}"
+    return Table(columns, "lag time (ps)", titles, f"correlation of {what}", notes=notes)
 
 
-def integral_of(correlation: Results) -> float:
+def _integral(values: np.ndarray, tau: np.ndarray) -> float:
     """Integrate a correlation by trapezoids up to its largest lag, ps."""
-    values = correlation.correlation
-    return float(np.sum((values[1:] + values[:-1]) / 2 * np.diff(correlation.tau)))
+    return float(np.sum((values[1:] + values[:-1]) / 2 * np.diff(tau)))
 
 
-def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count origins from which a one stays for each lag: `times` of all, in order."""
+def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarray:
+    """Count what is there in frames of each block that have a frame after each lag."""
+    before = np.concatenate([[0], np.cumsum(present)])
+    ends = len(present) - np.arange(tau_max + 1)
+    return np.stack(
+        [before[np.clip(ends, a, b)] - before[a] for a, b in itertools.pairwise(starts)]
+    )
+
+
+def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
+    """Count origins of each block from which a one stays for each lag: `times` of all, in order."""
     ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
-    lengths = np.diff(ends, prepend=-1)
-    lags = np.arange(tau_max + 1)
-    # Of a stretch of n frames there are n minus the lag; of those as long or shorter none.
-    lengths.sort()
-    first = np.searchsorted(lengths, lags, side="right")
-    sums = np.concatenate([[0], np.cumsum(lengths)])
-    return sums[-1] - sums[first] - lags * (len(lengths) - first)
+    last = times[ends] % (2 * n_frames)
+    first = last - np.diff(ends, prepend=-1) + 1
+    counts = []
+    for begin, end in itertools.pairwise(starts):
+        some = (first < end) & (last >= begin)
+        # From the origins of a stretch in the block it stays for so many frames, each once.
+        most = last[some] - np.maximum(first[some], begin)
+        least = last[some] - np.minimum(last[some], end - 1)
+        stays = _count(least, most, n_frames)
+        counts.append(np.cumsum(stays[::-1])[::-1][: tau_max + 1])
+    return np.stack(counts)
 
 
-def _returns(times: np.ndarray, n_frames: int, tau_max: int) -> np.ndarray:
-    """Count origins for which a one is there again after each lag: `times` of all, in order.
+def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
+    """Count origins of each block for which a one is there again after each lag.
 
-    By pairs of times; where something is there often, by Fourier transforms, whose sums are whole
-    numbers, too, but for rounding that is far below a half.
+    Given the `times` of all, in order. By pairs of times; where something is there often, by
+    Fourier transforms, whose sums are whole numbers, too, but for rounding that is far below a
+    half.
     """
     numbers = times // (2 * n_frames)
-    size = 1 << (n_frames + tau_max).bit_length()
+    size = 1 << int(np.diff(starts).max() + tau_max).bit_length()
+    n_blocks = len(starts) - 1
     pairs = np.bincount(numbers).astype(float) ** 2 * (tau_max / n_frames)
-    often = pairs > PAIRS_AS_TRANSFORM * size * np.log2(size)
+    often = pairs > PAIRS_AS_TRANSFORM * 2 * n_blocks * size * np.log2(size)
     is_often = often[numbers]
-    counts = _returns_by_transforms(times[is_often], n_frames, tau_max, size)
+    counts = _returns_by_transforms(times[is_often], n_frames, tau_max, starts, size)
     times = times[~is_often]
-    counts[0] += len(times)
+    blocks = np.searchsorted(starts, times % (2 * n_frames), side="right") - 1
+    counts[:, 0] += np.bincount(blocks, minlength=n_blocks)
     for k in range(1, min(tau_max, len(times) - 1) + 1):
         lags = times[k:] - times[:-k]
-        near = lags[lags <= tau_max]
-        if len(near) == 0:
+        is_near = lags <= tau_max
+        if not is_near.any():
             break
-        counts += np.bincount(near, minlength=tau_max + 1)
+        near = blocks[:-k][is_near] * (tau_max + 1) + lags[is_near]
+        counts += np.bincount(near, minlength=counts.size).reshape(counts.shape)
     return counts
 
 
-def _returns_by_transforms(times: np.ndarray, n_frames: int, tau_max: int, size: int) -> np.ndarray:
+def _returns_by_transforms(
+    times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray, size: int
+) -> np.ndarray:
     """Count the same by Fourier transforms of `size` points, of some at a time."""
-    counts = np.zeros(tau_max + 1, np.int64)
+    counts = np.zeros((len(starts) - 1, tau_max + 1), np.int64)
     firsts = np.flatnonzero(np.diff(times // (2 * n_frames), prepend=-1))
-    some = max(1, TRANSFORMED // size)
+    some = max(1, TRANSFORMED // max(size, n_frames))
     for first in range(0, len(firsts), some):
         part = firsts[first : first + some]
         end = firsts[first + some] if first + some < len(firsts) else len(times)
         rows = np.repeat(np.arange(len(part)), np.diff(part, append=end))
-        there = np.zeros((len(part), size))
+        there = np.zeros((len(part), n_frames))
         there[rows, times[part[0] : end] % (2 * n_frames)] = 1
-        power = (np.abs(np.fft.rfft(there)) ** 2).sum(axis=0)
-        counts += np.rint(np.fft.irfft(power, size)[: tau_max + 1]).astype(np.int64)
+        for block, (begin, stop) in enumerate(itertools.pairwise(starts)):
+            origins = np.fft.rfft(there[:, begin:stop], size)
+            after = np.fft.rfft(there[:, begin : stop + tau_max], size)
+            power = (origins.conj() * after).sum(axis=0)
+            found = np.fft.irfft(power, size)[: tau_max + 1]
+            counts[block] += np.rint(found).astype(np.int64)
     return counts
 
 

@@ -1,7 +1,8 @@
 """Mean squared displacements, with the parameters and results of MDAnalysis.analysis.msd."""
 
+import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -10,11 +11,19 @@ from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times
 from paceline.analysis.correlation import LAG, SeriesParts, results_bytes
+from paceline.analysis.diffusion import (
+    BlockFit,
+    DiffusionCoefficient,
+    block_fit,
+    finite_size,
+    mean_and_interval,
+    molecules_of,
+    weights_of,
+)
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.uncertainty import with_error
 from paceline.block import Block, upright_vectors, vectors_of
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
@@ -46,33 +55,6 @@ NEARLY, MOST_LONG = 0.8, 0.01
 NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)
 #: Bytes of particles whose slopes are fitted at a time.
 FIT_BYTES = 2**26
-
-
-class DiffusionCoefficient(NamedTuple):
-    """Diffusion coefficient, and how it was found.
-
-    Attributes
-    ----------
-    value, error : float
-        Å²/ps, and its standard error; 1 Å²/ps is 10⁻⁴ cm²/s.
-    start, stop : float
-        First and last time between frames of the fit, ps.
-    n_particles : int
-        Particles that count as independent in the error.
-    """
-
-    value: float
-    error: float
-    start: float
-    stop: float
-    n_particles: int
-
-    def __str__(self) -> str:
-        """Value and standard error with their unit."""
-        value, error = 10 * self.value, 10 * self.error
-        if np.isnan(error) or error == 0:
-            return f"{value:.3g}·10⁻⁵ cm²/s"
-        return f"{with_error(value, error, -5)} cm²/s"
 
 
 class EinsteinMSD(AnalysisBase):
@@ -248,8 +230,7 @@ class EinsteinMSD(AnalysisBase):
         if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
         self._delta_t, gaps = check_times(self)
-        if self._times_of_fit != (None, None):
-            _fitted(self._delta_t, *self._times_of_fit)
+        fit = self._fit_of_blocks()
         if unwrap is not None:
             # Shortest steps are the same where the cell leans by another whole edge.
             changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
@@ -260,7 +241,21 @@ class EinsteinMSD(AnalysisBase):
                 self._warn_of_long_steps(value, gaps, unwrap)
         elif find_scan(self.transforms) is None:
             self._warn_of_jumping(value, gaps)
-        return SeriesParts(*(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=unwrap)
+        return SeriesParts(
+            *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=unwrap, of_blocks=fit
+        )
+
+    def _fit_of_blocks(self) -> BlockFit | None:
+        """Choose blocks of time for the fit; raise for a range that has too few times."""
+        if self.fit_range is None:
+            return None
+        try:
+            lags = _fitted(self._delta_t, *self._times_of_fit)
+        except ValueError:
+            if self._times_of_fit != (None, None):
+                raise
+            return None
+        return block_fit(self._delta_t, lags, self.dim_fac)
 
     def _warn_of_jumping(self, positions: np.ndarray, gaps: np.ndarray) -> None:
         """Warn of particles that jump across the present cell from one frame to the next.
@@ -357,7 +352,9 @@ class EinsteinMSD(AnalysisBase):
         mean, by_particle = value.mean(), value.by_particle
         title = "MSD (Å²)"
         columns, legends = {LAG: self._delta_t, title: mean}, {title: "MSD"}
-        facts, found = {}, {}
+        findings: dict[str, str] = {}
+        found = {}
+        self._by_block = value.by_block
         if (fit := self._line_of(by_particle)) is not None:
             lags = _fitted(self._delta_t, *self._times_of_fit)
             lags = lags[~np.isnan(mean[lags])]
@@ -367,16 +364,36 @@ class EinsteinMSD(AnalysisBase):
                 rise = 2 * self.dim_fac * fit.value * (off - off.mean())
                 line[lags] = mean[lags].mean() + rise
             columns["fit (Å²)"], legends["fit (Å²)"] = line, f"fit, D = {fit}"
-            facts["diffusion coefficient"] = f"{fit} from {fit.start:g} to {fit.stop:g} ps"
+            findings = self._describe(fit)
             found["diffusion_coefficient"] = fit
         self.results = Results(
-            table=Table(columns, LAG, legends, title),
-            provenance={**self.record(), **facts},
+            table=Table(columns, LAG, legends, title, notes=findings),
+            provenance={**self.record(), **findings},
             timeseries=mean,
             msds_by_particle=by_particle.T,
             delta_t_values=self._delta_t,
             **found,
         )
+
+    def _describe(self, fit: DiffusionCoefficient) -> dict[str, str]:
+        """Put the coefficient into words, with what its interval and the cell mean."""
+        text = f"{fit}, fit from {fit.start:g} to {fit.stop:g} ps"
+        if not fit.interval > 0:
+            text += "; blocks of time give one where the fit ends at a tenth of the run"
+        found = {"diffusion coefficient": text}
+        if self._molecules[1]:
+            found["molecules"] = self._molecules[1]
+        note = finite_size(self.ag.universe.trajectory.ts.dimensions, self.dim_fac)
+        return found | ({"finite size": note} if note else {})
+
+    @functools.cached_property
+    def _molecules(self) -> tuple[np.ndarray, str]:
+        """Number the molecules of the particles, and say how they are known."""
+        atoms = self.ag.indices
+        if self._centers is not None:
+            order, _, firsts = self._centers
+            atoms = atoms[order[firsts]]
+        return molecules_of(self.ag.universe, atoms)
 
     @property
     def _times_of_fit(self) -> tuple[float | None, float | None]:
@@ -389,7 +406,7 @@ class EinsteinMSD(AnalysisBase):
         if self.fit_range is None:
             return None
         try:
-            return _fit(self._delta_t, by_particle, self.dim_fac, *self._times_of_fit)
+            return self._fit(by_particle, *self._times_of_fit)
         except ValueError as error:
             if self._times_of_fit != (None, None):
                 raise
@@ -402,8 +419,11 @@ class EinsteinMSD(AnalysisBase):
         r"""Fit a straight line to the MSD, whose slope is 2 d times the diffusion coefficient.
 
         By ordinary least squares. Points of an MSD are correlated, so that the residuals tell
-        nothing of the error. The error here is that of a mean over particles, each with a slope of
-        its own: right if particles move independently of one another.
+        nothing of the error. The error here is that of a mean over molecules, each with a slope of
+        its own; particles of one molecule are not independent. Where this range is the run's
+        `fit_range`, and ends at a tenth of the run or before, slopes of 5 or 10 blocks of time give
+        an error, too, which shows what all molecules have in common: it is taken where there is one
+        molecule, or where blocks differ by more than molecules explain.
 
         Parameters
         ----------
@@ -413,7 +433,7 @@ class EinsteinMSD(AnalysisBase):
         Returns
         -------
         DiffusionCoefficient
-            Its error is NaN for a single particle.
+            Error and interval are NaN for a single molecule without blocks of time.
 
         Raises
         ------
@@ -427,11 +447,25 @@ class EinsteinMSD(AnalysisBase):
         >>> import paceline
         >>> from MDAnalysisTests.datafiles import PSF, DCD
         >>> msd = EinsteinMSD(paceline.Universe(PSF, DCD), select="name CA").run()
-        >>> msd.diffusion_coefficient(start=10, stop=40).n_particles
-        214
+        >>> found = msd.diffusion_coefficient(start=10, stop=40)
+        >>> found.n_particles, found.n_molecules
+        (214, 1)
         """
-        times, by_particle = self.results.delta_t_values, self.results.msds_by_particle.T
-        return _fit(times, by_particle, self.dim_fac, start, stop)
+        return self._fit(self.results.msds_by_particle.T, start, stop)
+
+    def _fit(
+        self, by_particle: np.ndarray, start: float | None, stop: float | None
+    ) -> DiffusionCoefficient:
+        """Fit a line to the MSD of each particle, shape (n_particles, n_frames)."""
+        times = self._delta_t
+        lags = _fitted(times, start, stop)
+        is_run_s = self._by_block is not None and np.array_equal(
+            lags, _fitted(times, *self._times_of_fit)
+        )
+        slopes, lags = _slopes(times, by_particle, self.dim_fac, lags)
+        first, last = times[lags[[0, -1]]].tolist()
+        found = mean_and_interval(slopes, self._molecules[0], self._by_block if is_run_s else None)
+        return DiffusionCoefficient(start=first, stop=last, n_particles=len(slopes), **found)
 
 
 def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
@@ -461,21 +495,15 @@ def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.nd
     return lags
 
 
-def _fit(
-    times: np.ndarray,
-    by_particle: np.ndarray,
-    n_dimensions: int,
-    start: float | None,
-    stop: float | None,
-) -> DiffusionCoefficient:
-    """Fit a line to the MSD of each particle, shape (n_particles, n_frames)."""
-    lags = _fitted(times, start, stop)
+def _slopes(
+    times: np.ndarray, by_particle: np.ndarray, n_dimensions: int, lags: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a line to the MSD of each particle; return coefficients, and the lags that have pairs."""
     known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]  # pairs are of the same frames
     lags = lags[~np.isnan(known[lags])]
     if len(lags) < 2:
         raise ValueError(f"a fit needs two or more times with an MSD, not {len(lags)}")
-    off = times[lags] - times[lags].mean()
-    weights = off / (off**2).sum() / (2 * n_dimensions)
+    weights = weights_of(times[lags], n_dimensions)
     some = max(1, FIT_BYTES // (8 * by_particle.shape[1]))
     slopes = np.concatenate(
         [
@@ -485,10 +513,7 @@ def _fit(
             for k in range(0, len(by_particle), some)
         ]
     )
-    n = len(slopes)
-    error = float(slopes.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-    first, last = times[lags[[0, -1]]].tolist()
-    return DiffusionCoefficient(float(slopes.mean()), error, first, last, n)
+    return slopes, lags
 
 
 class _Particles:

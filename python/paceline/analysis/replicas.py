@@ -278,6 +278,16 @@ class Replicas:
             found.append(
                 f"{joined(single)}: one replica, and so no interval between replicas can be given."
             )
+        alike = [
+            titled(title, group)
+            for title, means in self.means[name].items()
+            for group, mean in means.items()
+            if mean.n_replicas > 1 and mean.deviation == 0
+        ]
+        if alike:
+            found.append(
+                f"{joined(alike)}: all replicas have one mean, and so no interval can be given."
+            )
         firsts = {group: of_group[0] for group, of_group in tables.items()}
         titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
         for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
@@ -392,6 +402,8 @@ class Replicas:
     def to_toml(self) -> str:
         """Describe groups and analyses as `from_file` reads them.
 
+        Groups of a Universe without files, such as one in memory, are named in a comment.
+
         Returns
         -------
         str
@@ -399,10 +411,13 @@ class Replicas:
         """
         from paceline.analysis.battery import toml_of
 
-        groups = {}
+        groups, without = {}, []
         for name, batteries in self.groups.items():
             first = batteries[0].universe
             files = [_files_of(one.universe) for one in batteries]
+            if first.filename is None or not all(files):
+                without.append(name)
+                continue
             groups[name] = {
                 "topology": os.fspath(first.filename),
                 "trajectories": [one[0] if len(one) == 1 else one for one in files],
@@ -410,7 +425,11 @@ class Replicas:
         described = {
             key: one for battery in self.batteries for key, one in battery.descriptions.items()
         }
-        return toml_of(groups, "groups.") + "\n" + toml_of(described)
+        parts = [toml_of(groups, "groups.")] if groups else []
+        if without:
+            text = f"# {joined(without)}: no files, so that this repeats the analyses alone\n"
+            parts.insert(0, text)
+        return "\n".join([*parts, toml_of(described)])
 
     def figures(self, name: str, width: float = 3.5) -> dict[str, Any]:
         """Draw an analysis: all replicas, and the profile.
@@ -527,6 +546,7 @@ class Replicas:
             numbers = [len(next(iter(one.analyses.values())).frames) for one in batteries]
             frames = f"{numbers[0]:,}" if len(set(numbers)) == 1 else joined([*map(str, numbers)])
             files = ", ".join(chain.from_iterable(_files_of(one.universe) for one in batteries))
+            files = files or "in memory"
             facts.append(
                 (
                     group,
@@ -596,6 +616,7 @@ def _summary(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table | No
 
 
 def _files_of(universe: Any) -> list[str]:
-    """Names of the files of a trajectory."""
+    """Names of the files of a trajectory; none of one in memory."""
     trajectory = universe.trajectory
-    return [os.fspath(one) for one in getattr(trajectory, "filenames", [trajectory.filename])]
+    names = getattr(trajectory, "filenames", [trajectory.filename])
+    return [os.fspath(one) for one in names if one is not None]

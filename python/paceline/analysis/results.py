@@ -89,6 +89,11 @@ class Results(dict[str, Any]):
         return self._provenance
 
     @property
+    def findings(self) -> dict[str, str]:
+        """Sentences on single numbers, such as a diffusion coefficient with its 95 % interval."""
+        return dict(self.table.notes) if self.table else {}
+
+    @property
     def has_table(self) -> bool:
         """True if the results can be saved as a table, and drawn."""
         return self._table_or_none is not None
@@ -266,6 +271,7 @@ class Results(dict[str, Any]):
         # One line each, whatever line breaks a selection has.
         facts = {
             **self.provenance,
+            **self.findings,
             **{f"mean of {title}": mean for title, mean in self.means.items()},
         }
         provenance = [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
@@ -389,9 +395,11 @@ class Results(dict[str, Any]):
         rows = [tuple(map(_cell, row)) for row in zip(*cells, strict=True)]
         caption = f"The first {len(shown)} of {n_rows:,} rows." if n_rows > len(shown) else ""
         means = [(title, f"{mean}") for title, mean in self.means.items()][:SHOWN]
+        findings = [*self.findings.items()]
         return notebook_page(
             "Results",
             *([_notebook_figure(table)] if has_matplotlib() else []),
+            *([notebook_table(("number", "value"), findings)] if findings else []),
             *([notebook_table(("series", "mean"), means)] if means else []),
             notebook_table(tuple(table.columns), rows, caption),
         )

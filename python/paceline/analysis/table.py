@@ -1,7 +1,7 @@
 """Tables of results: columns by title, and how figures show them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,8 @@ MOST_FREQUENT = 1000
 MOST_BARS = 20
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
-#: Letters of a legend that find room in their usual size.
-LONG = 36
+#: Letters of a legend that find room in their usual size, and those of a line in a small one.
+LONG, LINE = 36, 46
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ class Table:
     `profile` is the table of means over frames, such as those of residues. Rows of several runs are
     compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
     the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
-    Columns that are `counts` have whole numbers, or NaN in frames that were left out.
+    Columns that are `counts` have whole numbers, or NaN in frames that were left out. `notes` are
+    sentences on single numbers that the columns give, such as an integral with its interval.
+    `bands` map columns along the ordinate to those of half the widths of their 95 % intervals.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -106,6 +108,8 @@ class Table:
     ticks: Sequence[str] = ()
     bars: bool = False
     counts: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+    bands: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[Any]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
@@ -249,6 +253,7 @@ def draw(table: Table, ax: Any) -> Any:
         values = table.columns[title]
         if title in means:
             name = f"{name}, {means[title].short}"
+        name = in_lines(name)
         if points:
             some = slice(None, None, -(-len(x) // MOST_POINTS))
             dot = {"markersize": 1 if len(x) > FEW_POINTS else 4, "rasterized": is_large}
@@ -259,6 +264,9 @@ def draw(table: Table, ax: Any) -> Any:
         else:
             # A line through one point is not seen.
             ax.plot(x, values, "." if table.ticks or len(x) == 1 else "-", label=name)
+        if title in table.bands:
+            half = table.columns[table.bands[title]]
+            ax.fill_between(x, values - half, values + half, alpha=0.25, linewidth=0)
     ax.set_xlabel(table.abscissa)
     ax.set_ylabel(table.y_label)
     ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
@@ -271,8 +279,9 @@ def draw(table: Table, ax: Any) -> Any:
     if not any(np.nan_to_num(table.columns[title] % 1).any() for title in table.y):
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
-    if len(table.y) > 1 or has_mean or means:
-        longest = max(len(text) for text in ax.get_legend_handles_labels()[1])
+    if len(table.y) > 1 or has_mean or means or table.bands or table.notes:
+        texts = ax.get_legend_handles_labels()[1]
+        longest = max(len(line) for text in texts for line in text.split("\n"))
         legend_above(
             ax,
             fontsize="small" if longest > LONG else None,
@@ -282,6 +291,25 @@ def draw(table: Table, ax: Any) -> Any:
             alignment="left",
         )
     return ax
+
+
+def in_lines(text: str) -> str:
+    r"""Break a text of a legend behind commas, so that it finds room.
+
+    Examples
+    --------
+    >>> in_lines("lifetime 4.70 ± 0.31 ps (95 %) to 19 ps, where C = 0.082, not converged")
+    'lifetime 4.70 ± 0.31 ps (95 %) to 19 ps,\nwhere C = 0.082, not converged'
+    """
+    lines = [""]
+    for part in text.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > LINE:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines)
 
 
 def legend_above(ax: Any, **options: Any) -> None:

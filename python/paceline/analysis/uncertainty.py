@@ -34,7 +34,8 @@ class SeriesMean:
     error : float
         Standard error of the mean.
     interval : float
-        Half of the width of the 95 % interval of the mean, by Student's t.
+        Half of the width of the 95 % interval of the mean, by Student's t; NaN where all values are
+        equal, whose variation is not known.
     block_error : float
         Standard error by blocks, for comparison.
     """
@@ -59,6 +60,8 @@ class SeriesMean:
     def __str__(self) -> str:
         if np.isnan(self.inefficiency):
             return f"{_digits(self.mean, 4)}, too few values for an error"
+        if self.error == 0:
+            return f"{_digits(self.mean, 4)} in all {self.n_values} values, no interval"
         found = f"{with_error(self.mean, self.interval)} (95 %)"
         counts = f"{_digits(self.n_independent, 3)} of {self.n_values} values independent"
         note = "" if self.converged else ", not converged"
@@ -67,9 +70,11 @@ class SeriesMean:
     @property
     def short(self) -> str:
         """Mean and interval, as in a legend."""
+        if self.error == 0:
+            return f"mean {_digits(self.mean, 4)}, constant"
         if not self.converged:
             return f"mean {_digits(self.mean, 4)}, not converged"
-        return f"mean {with_error(self.mean, self.interval)}"
+        return f"mean {with_error(self.mean, self.interval)} (95 %)"
 
 
 def mean_of_series(values: np.ndarray) -> SeriesMean:
@@ -110,12 +115,12 @@ def mean_of_series(values: np.ndarray) -> SeriesMean:
     deviations = values - mean
     variance = float(deviations @ deviations) / n
     if np.ptp(values) == 0:
-        return SeriesMean(mean, n, 1.0, 0.0, 0.0, 0.0)
+        return SeriesMean(mean, n, 1.0, 0.0, np.nan, 0.0)
     inefficiency = _inefficiency(deviations / np.sqrt(variance))
     # That of so few independent values, about a mean that is made of them.
     variance /= 1 - min(inefficiency / n, 0.5)
     error = float(np.sqrt(variance * inefficiency / n))
-    interval = float(_students_t(n / inefficiency - 1)) * error
+    interval = float(students_t(n / inefficiency - 1)) * error
     return SeriesMean(mean, n, inefficiency, error, interval, _block_error(deviations))
 
 
@@ -145,21 +150,35 @@ class ReplicaMean:
 
     @property
     def interval(self) -> np.ndarray:
-        """Half of the width of the 95 % interval, by Student's t of n - 1 degrees of freedom."""
-        return _students_t(self.n_replicas - 1) * self.error
+        """Half of the width of the 95 % interval, by Student's t of n - 1 degrees of freedom.
+
+        NaN for less than two replicas, and where all have one value: that of no variation that was
+        seen is not known.
+        """
+        return np.where(self.deviation > 0, students_t(self.n_replicas - 1) * self.error, np.nan)[
+            ()
+        ]
 
     def __str__(self) -> str:
+        if np.ndim(self.mean):
+            counts = f"{np.max(self.n_replicas, initial=0)} replicas"
+            return f"{_arrays_with_error(self.mean, self.interval)} (95 % between {counts})"
         if np.isnan(self.interval):
-            return f"{_digits(self.mean, 4)}, one replica: no interval between replicas"
+            return f"{_digits(self.mean, 4)}, {self._why_none}: no interval between replicas"
         found = with_error(float(self.mean), float(self.interval))
         return f"{found} (95 % between {self.n_replicas} replicas)"
 
     @property
+    def _why_none(self) -> str:
+        """Reason why a single mean has no interval."""
+        return "one replica" if self.n_replicas < 2 else f"{self.n_replicas} replicas of one value"
+
+    @property
     def short(self) -> str:
-        """Mean and interval, as in a legend."""
+        """Mean and interval, as in a legend; of a single number."""
         if np.isnan(self.interval):
-            return f"mean {_digits(self.mean, 4)}, one replica"
-        return f"mean {with_error(float(self.mean), float(self.interval))}"
+            return f"mean {_digits(self.mean, 4)}, {self._why_none}"
+        return f"mean {with_error(float(self.mean), float(self.interval))} (95 %)"
 
 
 def mean_of_replicas(values: Sequence[float] | np.ndarray) -> ReplicaMean:
@@ -208,7 +227,7 @@ class GroupDifference:
     error : numpy.ndarray of float64
         Its standard error; NaN where a group has less than two replicas.
     n_free : numpy.ndarray of float64
-        Degrees of freedom.
+        Degrees of freedom; NaN where the replicas of a group have one value.
     """
 
     difference: np.ndarray
@@ -217,12 +236,16 @@ class GroupDifference:
 
     @property
     def interval(self) -> np.ndarray:
-        """Half of the width of the 95 % interval, by Welch's t."""
-        return _students_t(self.n_free) * self.error
+        """Half of the width of the 95 % interval, by Welch's t; NaN where a group has none."""
+        return students_t(self.n_free) * self.error
 
     def __str__(self) -> str:
+        if np.ndim(self.difference):
+            found = _arrays_with_error(self.difference, self.interval)
+            return f"{found} (95 %, Welch's t)"
         if np.isnan(self.interval):
-            return f"{_digits(self.difference, 4)}, no interval: a group has one replica"
+            why = "one replica, or replicas of one value"
+            return f"{_digits(self.difference, 4)}, no interval: a group has {why}"
         return f"{with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
 
 
@@ -255,9 +278,8 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
         free = sum(squares) ** 2 / (
             squares[0] ** 2 / (first.n_replicas - 1) + squares[1] ** 2 / (second.n_replicas - 1)
         )
-    # Both may be without any variance.
-    smaller = np.minimum(first.n_replicas, second.n_replicas) - 1
-    free = np.where(sum(squares) == 0, smaller, free)
+    # Where nothing varied, nothing is known of how much it does.
+    free = np.where(np.minimum(first.deviation, second.deviation) > 0, free, np.nan)[()]
     return GroupDifference(second.mean - first.mean, np.sqrt(sum(squares)), free)
 
 
@@ -273,7 +295,7 @@ def _inefficiency(deviations: np.ndarray) -> float:
     return max(1.0, float(1 + 2 * np.sum((1 - lags / n) * correlation[1:stop])))
 
 
-def _students_t(n_free: Any) -> Any:
+def students_t(n_free: Any) -> Any:
     """Student's t of the two-sided interval; of less than one degree of freedom as of one."""
     from scipy.special import stdtrit
 
@@ -309,23 +331,26 @@ def _block_error(deviations: np.ndarray) -> float:
 def with_error(mean: float, interval: float, power: int = 0) -> str:
     """Write a mean and its interval, times 10 to a power, both to the second digit of the latter.
 
-    Numbers that would begin with many zeros have another power.
+    The interval is above 0. Numbers that would begin with many zeros have another power.
 
     Examples
     --------
-    >>> with_error(2.34567, 0.0432), with_error(1234.5, 0.0), with_error(12345.0, 340.0)
-    ('2.346 ± 0.043', '1234.5 ± 0', '12345 ± 340')
+    >>> with_error(2.34567, 0.0432), with_error(12345.0, 340.0)
+    ('2.346 ± 0.043', '12345 ± 340')
     >>> with_error(2.34567, 0.0432, -5), with_error(-1.29e-8, 8.7e-9, -5)
     ('(2.346 ± 0.043)·10⁻⁵', '(-1.29 ± 0.87)·10⁻¹³')
     """
-    if interval == 0:
-        return f"{mean:.6g} ± 0"
     if max(abs(mean), interval) < LEAST_PLAIN:
         shift = math.floor(math.log10(max(abs(mean), interval)))
         mean, interval, power = mean / 10.0**shift, interval / 10.0**shift, power + shift
     decimals = max(0, 1 - math.floor(math.log10(interval)))
     text = f"{mean:.{decimals}f} ± {interval:.{decimals}f}"
     return f"({text})·10{str(power).translate(SUPERSCRIPTS)}" if power else text
+
+
+def _arrays_with_error(means: np.ndarray, intervals: np.ndarray) -> str:
+    """Write means and their intervals, those of many in part."""
+    return " ± ".join(np.array2string(one, precision=4) for one in (means, intervals))
 
 
 def _digits(value: Any, digits: int) -> str:

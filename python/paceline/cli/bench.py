@@ -389,13 +389,13 @@ def _duration(seconds: float) -> str:
 def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
     """Make one line for each mode and number of workers, separated by tabs; titles first.
 
-    Means over repeats and, in columns with ±, standard deviations.
+    Means over repeats and, in columns with sd, standard deviations.
     """
     columns = _WHOLE + _PARTS
     titles = [
         title
         for one in columns
-        for title in (one.title, *([f"{one.title} ±"] if one.with_sd else []))
+        for title in (one.title, *([f"{one.title} sd"] if one.with_sd else []))
     ]
     yield "\t".join(("scaling", "workers", "frames", "runs", *titles))
     for mode, some in _by_mode(runs):
@@ -410,7 +410,8 @@ def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
         yield f"{mode} scaling"
         rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
         for point in some:
-            cells = (" ± ".join(_cells(one, point)) for one in _WHOLE)
+            whole = (_cells(one, point) for one in _WHOLE)
+            cells = (f"{mean} (sd {sd[0]})" if sd else mean for mean, *sd in whole)
             rows.append((*_counts(point), *cells))
         yield from aligned(rows, left=0)
         yield ""

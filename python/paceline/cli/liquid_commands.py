@@ -208,7 +208,8 @@ COMMANDS = (
         "all",
         "static dielectric constant",
         "Dielectric constant from the fluctuations of the dipole moment, and dipole moments (e Å) "
-        "of all frames. The figure shows the constant of the frames so far: is it converged?",
+        "of all frames. The lines above the table have the 95 % interval of the constant, and say "
+        "where it is not converged; the figure shows the constant of the frames so far.",
         (
             "water.tpr water.xtc -o dielectric.csv --plot dielectric.png",
             "md.tpr md.xtc --select water --temperature 310 -b 10ns",
@@ -220,9 +221,9 @@ COMMANDS = (
         "",
         "mean squared displacement, and diffusion coefficient",
         "Mean squared displacement (Å²) against the time between frames, and the diffusion "
-        "coefficient (cm²/s) of a straight line that is fitted, with its standard error over "
-        "particles. Positions must be unwrapped: --unwrap-particles undoes jumps of particles "
-        "through the borders of the cell, --nojump those of all atoms.",
+        "coefficient (cm²/s) of a straight line that is fitted, with its 95 % interval by "
+        "molecules, or by blocks of time. Positions must be unwrapped: --unwrap-particles undoes "
+        "jumps of particles through the borders of the cell, --nojump those of all atoms.",
         (
             'md.tpr md.xtc --select "name OW" --unwrap-particles tor -o msd.csv --plot msd.png',
             "md.tpr md.xtc --select POPC --unwrap --compound fragments "
@@ -276,7 +277,7 @@ COMMANDS = (
         "autocorrelation of the dipole moment, and its relaxation time",
         "Autocorrelation of the dipole moment ((e Å)²) of whole neutral molecules against the time "
         "between frames, and its integral over its first value (ps): up to where it is not above "
-        "0, the relaxation time, in the lines above the table.",
+        "0, the relaxation time, in the lines above the table with its 95 % interval.",
         (
             "water.tpr water.xtc -o dipole.csv --plot dipole.png",
             "md.tpr md.xtc --select water -b 10ns -o dipole.npz",
@@ -288,7 +289,8 @@ COMMANDS = (
         "autocorrelation of the electric current, and ionic conductivity",
         "Autocorrelation of the current ((e Å/ps)²) of charged atoms against the time between "
         "frames, and the ionic conductivity (S/m) by the integral up to there (Green and Kubo): "
-        "the figure shows where it levels off. The trajectory must hold velocities.",
+        "the figure shows where it levels off, in the band of its 95 % interval. The trajectory "
+        "must hold velocities.",
         ('md.tpr md.trr --select "resname NA CL" --temperature 310 -o current.csv --plot s.png',),
         {"temperature": TEMPERATURE},
     ),

@@ -256,10 +256,12 @@ COMMANDS = (
         "",
         "fraction of native contacts",
         "Fraction Q of the contacts of a reference that each frame has: pairs of an atom of "
-        "--select and one of --select-2 that are within --radius there.",
+        "--select and one of --select-2 that are within --radius there. Take --method soft_cut "
+        "for the Q of a fold: by hard_cut, the default, thermal motion alone loses most contacts "
+        "(heavy atoms of adenylate kinase, folded: Q = 0.31 by hard_cut, 0.97 by soft_cut).",
         (
             'md.tpr md.xtc --select "protein and name CA" --select-2 "protein and name CA" '
-            "--radius 8 --residues-apart 4 -o q.csv --plot q.png",
+            "--radius 8 --residues-apart 4 --method soft_cut -o q.csv --plot q.png",
             'md.tpr md.xtc --select "resname ASP GLU and name OE* OD*" '
             '--select-2 "resname LYS ARG and name NZ NH*" --method soft_cut --ref crystal.pdb',
         ),
@@ -269,7 +271,7 @@ COMMANDS = (
             ),
             "method": choice(
                 "a contact counts if it is not longer than in the reference, by a smooth "
-                "step, or if it is within the radius [%(default)s]",
+                "step (recommended), or if it is within the radius [%(default)s]",
                 ("hard_cut", "soft_cut", "radius_cut"),
                 "hard_cut",
             ),

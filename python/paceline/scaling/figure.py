@@ -274,7 +274,7 @@ def _draw_legend(
         )
     lines.append(Line2D([], [], color="k", linewidth=0.5, label="worker with most of it"))
     n = max(point.columns[TOTAL].n for point in some)
-    title = f"mean ± standard deviation of {n}" if n > 1 else "one run each: no error bars"
+    title = f"mean and standard deviation of {n}" if n > 1 else "one run each: no error bars"
     axes.axis("off")
     axes.legend(
         handles=lines,

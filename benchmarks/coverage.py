@@ -1,0 +1,243 @@
+"""Measure how many 95 % intervals hold the true value, on simulated series whose value is known.
+
+    python -m benchmarks.coverage              # all: some minutes
+    python -m benchmarks.coverage diffusion    # those with one of these words in their names
+
+An interval of 95 % holds the true value in 95 of 100 repetitions. The manual has these figures.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from MDAnalysis.units import constants, convert
+from scipy.signal import lfilter
+
+import paceline
+from paceline.analysis.blocks import block_products, jackknife_interval
+from paceline.analysis.correlation import running_integral
+from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
+from paceline.analysis.diffusion import mean_and_interval
+from paceline.analysis.groups import presence_correlation
+from paceline.analysis.msd import EinsteinMSD, _slopes
+
+#: Standard deviation of a step along each axis, Å; frames are 1 ps apart.
+STEP = 0.5
+
+
+def in_memory(positions: np.ndarray, cell: float | None = None) -> paceline.Universe:
+    """Make a Universe of atoms at these positions, shape (n_frames, n_atoms, 3), 1 ps apart."""
+    universe = paceline.Universe.empty(positions.shape[1], trajectory=True)
+    dimensions = None if cell is None else [cell, cell, cell, 90, 90, 90]
+    universe.load_new(positions.astype(np.float32), dimensions=dimensions)
+    return universe
+
+
+def diffusion_coverage(
+    n_molecules: int,
+    repeats: int,
+    fit_range: tuple[float | None, float | None] = (None, None),
+    n_frames: int = 400,
+    seed: int = 1,
+) -> float:
+    """Return the share of intervals of D that hold it, of molecules that walk at random."""
+    rng = np.random.default_rng(seed)
+    walks = rng.normal(scale=STEP, size=(n_frames, n_molecules * repeats, 3)).cumsum(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        msd = EinsteinMSD(in_memory(walks), fit_range=fit_range).run()
+    found = msd.results.diffusion_coefficient
+    times = msd.results.delta_t_values
+    lags = np.flatnonzero((times >= found.start) & (times <= found.stop))
+    slopes, _ = _slopes(times, msd.results.msds_by_particle.T, 3, lags)
+    held = []
+    for k in range(0, len(slopes), n_molecules):
+        some = slice(k, k + n_molecules)
+        by_block = None if msd._by_block is None else msd._by_block[some]
+        one = mean_and_interval(slopes[some], np.arange(n_molecules), by_block)
+        held.append(abs(one["value"] - STEP**2 / 2) <= one["interval"])
+    return float(np.mean(held))
+
+
+def relaxing(
+    rng: np.random.Generator, n_frames: int, n_series: int, time: float
+) -> tuple[np.ndarray, float]:
+    """Make series of variance 1 whose correlation falls off in a time, and its exact integral.
+
+    Shape (n_frames, n_series); times are in frames, and the integral is by trapezoids.
+    """
+    kept = np.exp(-1 / time)
+    noise = rng.standard_normal((n_frames, n_series)) * np.sqrt(1 - kept**2)
+    noise[0] = rng.standard_normal(n_series)
+    return lfilter([1], [1, -kept], noise, axis=0), 0.5 + kept / (1 - kept)
+
+
+def dipoles(n_frames: int, n_dipoles: int, time: float, seed: int) -> tuple[Any, float]:
+    """Make a Universe of molecules of two atoms, charges of 1 e, whose moments relax in a time."""
+    moments, integral = relaxing(np.random.default_rng(seed), n_frames, 3 * n_dipoles, time)
+    positions = np.zeros((n_frames, n_dipoles, 2, 3))
+    positions[:, :, 1] = moments.reshape(n_frames, n_dipoles, 3)
+    universe = in_memory(positions.reshape(n_frames, 2 * n_dipoles, 3), cell=10.0)
+    universe.add_TopologyAttr("charges", np.tile([-1.0, 1.0], n_dipoles))
+    universe.add_bonds([(2 * k, 2 * k + 1) for k in range(n_dipoles)])
+    return universe, integral
+
+
+def of_dipoles(
+    kind: Callable[..., Any], name: str, repeats: int, n_frames: int, time: float, seed: int
+) -> tuple[float, float]:
+    """Return which share of intervals holds the value, and that of runs that are converged.
+
+    Of those that have an interval.
+    """
+    universe, right = dipoles(n_frames, repeats, time, seed)
+    if name == "eps_mean":
+        energy = convert(constants["Boltzmann_constant"], "kJ/mol", "eV") * 300
+        right = 1 + 1 / (energy * 1000 * constants["electric_constant"])
+    molecules = [universe.atoms[2 * k : 2 * k + 2] for k in range(repeats)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        analyses = paceline.run([kind(one, make_whole=False) for one in molecules])
+    found = [one.results for one in analyses]
+    known = [one for one in found if not np.isnan(one[f"{name}_interval"])]
+    held = [abs(one[name] - right) <= one[f"{name}_interval"] for one in known]
+    return float(np.mean(held)), float(np.mean([one[f"{name}_converged"] for one in known]))
+
+
+def relaxation_coverage(repeats: int, n_times: int, time: float = 5.0, seed: int = 2) -> float:
+    """Return the share of intervals of a relaxation time that hold it, in runs of so many times."""
+    n_frames = int(n_times * time)
+    analysis = DipoleAutocorrelation
+    return of_dipoles(analysis, "relaxation_time", repeats, n_frames, time, seed)[0]
+
+
+def dielectric_coverage(repeats: int, n_times: int, time: float = 5.0, seed: int = 3) -> float:
+    """Return the share of intervals of a dielectric constant that hold it, likewise."""
+    n_frames = int(n_times * time)
+    return of_dipoles(DielectricConstant, "eps_mean", repeats, n_frames, time, seed)[0]
+
+
+def conductivity_coverage(
+    repeats: int, n_times: int, until: float = 3.0, time: float = 5.0, seed: int = 4
+) -> float:
+    """Return the share of intervals of the integral of C, up to some times of its decay."""
+    rng = np.random.default_rng(seed)
+    n_frames, last = int(n_times * time), int(until * time)
+    right = running_integral(np.exp(-np.arange(last + 1) / time), np.array([0.0, 1.0]))[-1]
+    held = []
+    for _ in range(repeats):
+        currents, _ = relaxing(rng, n_frames, 3, time)
+        found = block_products(currents, np.empty(0, int))
+        times = np.arange(found.sums.shape[1]) * 1.0
+        mean = running_integral(found.sums.sum(axis=0) / found.counts.sum(axis=0), times) / 3
+        without = running_integral(found.without_each().T, times).T / 3
+        held.append(abs(mean[last] - right) <= jackknife_interval(without)[last])
+    return float(np.mean(held))
+
+
+class Presence:
+    """What `presence_correlation` needs of an analysis that has run."""
+
+    name, damaged, n_frames = "Presence", (), 0
+    left_out = np.empty(0, bool)
+
+    def __init__(self, n_frames: int):
+        self.n_frames, self.frames = n_frames, np.arange(n_frames)
+        self.times, self.left_out = np.arange(n_frames) * 1.0, np.zeros(n_frames, bool)
+
+    def record(self) -> dict[str, str]:
+        """Return no facts."""
+        return {}
+
+
+def presence_coverage(
+    repeats: int,
+    n_times: int,
+    n_atoms: int,
+    function: str = "continuous",
+    leaving: float = 0.1,
+    tau_max: int = 20,
+    seed: int = 5,
+) -> float:
+    """Return the share of intervals of a residence time, of atoms that come and go at random.
+
+    Atoms leave with a probability `leaving` a frame, and come back with a fifth of it. Runs are as
+    many times as long as the mean stay, 1 / `leaving` frames.
+    """
+    rng, entering = np.random.default_rng(seed), leaving / 5
+    n_frames, share = int(n_times / leaving), entering / (entering + leaving)
+    lags = np.arange(tau_max + 1)
+    stays = (1 - leaving) ** lags
+    if function == "intermittent":
+        stays = share + (1 - share) * (1 - leaving - entering) ** lags
+    right = ((stays[1:] + stays[:-1]) / 2).sum()
+    held = []
+    for _ in range(repeats):
+        there = np.empty((n_frames, n_atoms), bool)
+        there[0] = rng.random(n_atoms) < share
+        chances = rng.random((n_frames, n_atoms))
+        for k in range(1, n_frames):
+            there[k] = np.where(there[k - 1], chances[k] >= leaving, chances[k] < entering)
+        offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+        analysis: Any = Presence(n_frames)
+        arguments = np.nonzero(there)[1], offsets, "atoms", function, tau_max, "residence time"
+        found = presence_correlation(analysis, *arguments)
+        held.append(abs(found.residence_time - right) <= found.residence_time_interval)
+    return float(np.mean(held))
+
+
+#: What is measured, and the function that does so.
+CASES: dict[str, Callable[[], float]] = {
+    **{
+        f"diffusion, {n} molecules, default fit": partial(
+            diffusion_coverage, n, max(300, 3000 // n)
+        )
+        for n in (2, 3, 5, 10, 20, 50)
+    },
+    **{
+        f"diffusion, {n} molecules, fit to a {name} of the run": partial(
+            diffusion_coverage, n, max(300, 3000 // n), (400 * part / 10, 400 * part)
+        )
+        for n in (1, 5, 20)
+        for part, name in ((1 / 10, "tenth"), (1 / 20, "twentieth"))
+    },
+    **{
+        f"dielectric constant, run of {n} relaxation times": partial(dielectric_coverage, 400, n)
+        for n in (20, 50, 100, 200, 500)
+    },
+    **{
+        f"dipole relaxation time, run of {n} relaxation times": partial(relaxation_coverage, 400, n)
+        for n in (50, 100, 200, 500)
+    },
+    **{
+        f"conductivity, run of {n} decay times": partial(conductivity_coverage, 1000, n)
+        for n in (50, 100, 200, 500)
+    },
+    **{
+        f"{name}, run of {n} stays of {atoms} atoms": partial(
+            presence_coverage, 400, n, atoms, function
+        )
+        for name, function in (
+            ("continuous residence time", "continuous"),
+            ("intermittent residence time", "intermittent"),
+        )
+        for n, atoms in ((20, 30), (50, 30), (100, 3), (100, 30), (300, 10))
+    },
+}
+
+
+def main() -> None:
+    """Print the coverage of each case."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="words of the names of cases (default: all)")
+    words = parser.parse_args().words
+    for name, measure in CASES.items():
+        if not words or any(word in name for word in words):
+            print(f"{measure():6.1%}  {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

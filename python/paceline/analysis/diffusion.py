@@ -1,0 +1,192 @@
+"""Diffusion coefficients: their intervals, by molecules and blocks of time, and finite cells."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline.analysis.uncertainty import LEVEL, students_t, with_error
+from paceline.transform.compounds import fragments_of, molecular_bonds_of
+
+#: Blocks of time, if the longest time of the fit is at most this part of the run. A block is then
+#: at least twice as long, so that a mean over its origins is one.
+BLOCKS = {10: 1 / 20, 5: 1 / 10}
+#: Molecules of one size, of which there are fewer, have no interval between them.
+FEWEST = 2
+#: Constant of a cubic lattice, of the correction of Yeh and Hummer.
+CUBIC = 2.837297
+#: k_B / (6 π · 1 mPa s · 1 Å), in 10⁻⁵ cm²/s for each K: CODATA 2018.
+DRAG = 1.380649e-23 / (6 * np.pi * 1e-3 * 1e-10) * 1e4 / 1e-5
+#: Edges and angles of a cubic cell differ by less, relatively, and in degrees.
+SAME_EDGE, SAME_ANGLE = 1e-3, 1e-2
+
+
+class DiffusionCoefficient(NamedTuple):
+    """Diffusion coefficient, and how it was found.
+
+    Attributes
+    ----------
+    value, error : float
+        Å²/ps, and its standard error; 1 Å²/ps is 10⁻⁴ cm²/s.
+    start, stop : float
+        First and last time between frames of the fit, ps.
+    n_particles : int
+        Particles whose MSDs were averaged.
+    interval : float
+        Half of the width of the 95 % interval, by Student's t, Å²/ps; NaN where there is none.
+    n_molecules : int
+        Molecules of the particles, which count as independent.
+    n_blocks : int
+        Blocks of time of which the error is; 0 where it is that between molecules.
+    """
+
+    value: float
+    error: float
+    start: float
+    stop: float
+    n_particles: int
+    interval: float = np.nan
+    n_molecules: int = 1
+    n_blocks: int = 0
+
+    def __str__(self) -> str:
+        """Value and 95 % interval with their unit."""
+        value, interval = 10 * self.value, 10 * self.interval
+        if not interval > 0:
+            few = "one molecule"
+            if self.n_molecules > 1:
+                few += f" of {self.n_molecules:,} has most of the particles"
+            return f"{value:.3g}·10⁻⁵ cm²/s, no interval: {few}"
+        of = f"{self.n_molecules:,} molecules"
+        if self.n_blocks:
+            of = f"{self.n_blocks} blocks of time"
+        return f"{with_error(value, interval, -5)} cm²/s (95 %, {of})"
+
+
+class BlockFit(NamedTuple):
+    """Fit of a line to the MSD of each block of time: its slope over twice the dimensions."""
+
+    n_blocks: int
+    lags: np.ndarray
+    weights: np.ndarray
+
+
+def weights_of(times: np.ndarray, n_dimensions: int) -> np.ndarray:
+    """Weights of an MSD at some times, which make the coefficient of a fitted line."""
+    off = times - times.mean()
+    return off / (off**2).sum() / (2 * n_dimensions)
+
+
+def block_fit(times: np.ndarray, lags: np.ndarray, n_dimensions: int) -> BlockFit | None:
+    """Choose the blocks of time of a run for a fit; None where they would be too few."""
+    for n_blocks, part in BLOCKS.items():
+        if lags[-1] <= part * len(times):
+            return BlockFit(n_blocks, lags, weights_of(times[lags], n_dimensions))
+    return None
+
+
+def mean_and_interval(
+    slopes: np.ndarray, molecules: np.ndarray, by_block: np.ndarray | None
+) -> dict[str, Any]:
+    """Take the mean of the coefficients of all particles, with its error and interval.
+
+    Particles of one molecule move together, so that molecules count, each by the sum of its
+    particles. `by_block` has coefficients of particles in blocks of time, shape (n_particles,
+    n_blocks). What molecules have in common, such as a leaflet that slides, shows between blocks
+    alone: these are taken where there is one molecule, and where they differ by more than the
+    variance between molecules explains (F test of 5 %).
+    """
+    from scipy.special import fdtr
+
+    value = float(slopes.mean())
+    counts = np.bincount(molecules)
+    found = {"value": value, "error": np.nan, "interval": np.nan}
+    found |= {"n_molecules": len(counts), "n_blocks": 0}
+    n = len(slopes) ** 2 / (counts @ counts)  # of one size, as many as there are
+    if n >= FEWEST:
+        off = np.bincount(molecules, weights=slopes) - counts * value
+        error = float(np.sqrt(n / (n - 1) * (off @ off)) / len(slopes))
+        found |= {"error": error, "interval": float(students_t(n - 1)) * error}
+    if by_block is not None:
+        blocks = by_block.mean(axis=0)
+        blocks = blocks[~np.isnan(blocks)]
+        n_blocks = len(blocks)
+        if n_blocks > min(BLOCKS) // 2:
+            error = float(blocks.std(ddof=1) / np.sqrt(n_blocks))
+            ratio = (error / found["error"]) ** 2 if found["error"] else np.inf
+            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # NaN for one molecule
+                interval = float(students_t(n_blocks - 1)) * error
+                found |= {"error": error, "interval": interval, "n_blocks": n_blocks}
+    return found
+
+
+def molecules_of(universe: Any, atoms: np.ndarray) -> tuple[np.ndarray, str]:
+    """Number the molecules of some atoms, by their indices; and say how they are known.
+
+    Where bonds are lacking, as in GRO and most PDB files, residues are whole, and all residues of
+    protein and nucleic acid of a segment are one chain.
+    """
+    bonds = getattr(universe._topology, "bonds", None)
+    has_bonds = bonds is not None and len(bonds.values) > 0
+    edges = molecular_bonds_of(universe, "diffusion") if has_bonds else np.empty((0, 2), np.int64)
+    if not has_bonds and len(universe.residues) == 1:
+        known = "each atom counts as a molecule: the topology has no bonds and one residue"
+        return np.arange(len(atoms)), known if len(atoms) > 1 else ""
+    is_free = np.ones(len(universe.atoms), bool)
+    is_free[edges] = False
+    residues = universe.atoms.resindices
+    within = np.isin(residues, residues[is_free])
+    in_residues = _linked(residues, np.flatnonzero(within))
+    edges = np.concatenate([edges, in_residues])
+    if len(in_residues):
+        chains = np.flatnonzero(within & _is_polymer(universe))
+        edges = np.concatenate([edges, _linked(universe.atoms.segindices, chains)])
+    fragments = fragments_of(universe, edges)
+    numbers = np.unique(fragments[atoms], return_inverse=True)[1].reshape(-1)
+    guessed = ""
+    if not has_bonds:
+        guessed = (
+            "molecules are residues, and chains of protein and nucleic acid: the topology has no "
+            "bonds"
+        )
+    return numbers, guessed
+
+
+def _linked(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Pair each of some atoms with the next one of its group."""
+    order = atoms[np.argsort(groups[atoms], kind="stable")]
+    pairs = np.stack([order[:-1], order[1:]], axis=1)
+    return pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]].astype(np.int64)
+
+
+def _is_polymer(universe: Any) -> np.ndarray:
+    """Find the atoms of protein and nucleic acid, by the names of residues."""
+    found = np.zeros(len(universe.atoms), bool)
+    if hasattr(universe.atoms, "resnames"):
+        found[universe.select_atoms("protein or nucleic").indices] = True
+    return found
+
+
+def finite_size(dimensions: np.ndarray | None, n_dimensions: int) -> str:
+    r"""Say what a periodic cell does to a diffusion coefficient; "" without a cell.
+
+    $$D_\infty = D + \frac{2.837297\, k_B T}{6 \pi \eta L}$$
+
+    in a cubic cell of edge L (Yeh & Hummer 2004, J. Phys. Chem. B 108, 15873, eq. 12).
+    """
+    if dimensions is None or not np.all(np.asarray(dimensions)[:3] > 0):
+        return ""
+    edges, angles = np.asarray(dimensions[:3], float), np.asarray(dimensions[3:], float)
+    beginning = "not corrected: D in a periodic cell is too small"
+    if n_dimensions != 3:
+        return f"{beginning}, or, in a membrane, too large or too small; see the manual"
+    if np.ptp(edges) > SAME_EDGE * edges.max() or np.abs(angles - 90).max() > SAME_ANGLE:
+        return (
+            f"{beginning}, in liquids by about 2.8 k_B T / (6 π η L) (Yeh & Hummer 2004, for cubic "
+            "cells, which this one is not)"
+        )
+    edge = float(edges.mean())
+    return (
+        f"{beginning}, in liquids by 2.837297 k_B T / (6 π η L) (Yeh & Hummer 2004), with "
+        f"L = {edge:.4g} Å: {CUBIC * DRAG / edge:.3g}·10⁻⁵ cm²/s × (T / K) / (η / mPa s), of the "
+        "temperature and of the viscosity that the model of the solvent has"
+    )
