@@ -6,7 +6,7 @@ use crate::qcp::Matrix3;
 
 /// Part of their length by which b and c rise above the vectors before them: of a flatter cell,
 /// angles in single precision do not tell the volume.
-const FLAT: f64 = 1e-3;
+pub(crate) const FLAT: f64 = 1e-3;
 
 /// The image itself comes first, so that of equals it is taken.
 const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use paceline_formats::error::Result;
 use paceline_formats::{CELL_WIDTH, CellRow, UnitCell, cell_volume, triclinic_box};
 
-use crate::cell::{cross, dot, square};
+use crate::cell::{FLAT, cross, dot, square};
 use crate::qcp::Matrix3;
 use crate::{check_len, frame_len};
 
@@ -53,7 +53,7 @@ impl Placement {
     pub fn of(cell: &UnitCell, basis: Basis, frame: &[f32]) -> Option<Placement> {
         let is_cell = cell.vectors != [[0.0; 3]; 3] && cell.dimensions != [0.0; 6];
         let is_finite = cell.vectors.as_flattened().iter().all(|x| x.is_finite());
-        if !is_cell || !is_finite {
+        if !is_cell || !is_finite || is_flat(&cell.vectors) {
             return None;
         }
         let is_ready = cell.is_upright() && cell.is_periodic();
@@ -255,6 +255,13 @@ fn upright(&[a, b, c]: &Matrix3) -> (Matrix3, Matrix3) {
     (axes, [of(a), of(b), of(c)])
 }
 
+/// True if kernels take the vectors for no cell.
+fn is_flat(vectors: &Matrix3) -> bool {
+    let (_, along) = upright(vectors);
+    // No number is not above it either.
+    !(0..3).all(|k| along[k][k].abs() > FLAT * square(along[k]).sqrt())
+}
+
 /// True if the nearest image of all is among those that round vector by vector, from c to a, and
 /// their 26 neighbours.
 ///
@@ -439,6 +446,7 @@ mod tests {
             [40.0, 40.0, 60.0, 90.0, 90.0, 60.0],
             [0.0; 6],
             [30.0, 40.0, 50.0, 20.0, 30.0, 60.0],
+            [10.0, 10.0, 10.0, 120.0, 120.0, 120.0],
             [f32::NAN; 6],
         ] {
             let cell = UnitCell::of_dimensions(dimensions);
