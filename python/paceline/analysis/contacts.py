@@ -17,6 +17,7 @@ from paceline.analysis.table import Image, Table
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_static
+from paceline.transform.matching import other_order
 
 
 class Contacts(AnalysisBase):
@@ -123,6 +124,10 @@ class Contacts(AnalysisBase):
         theirs = contacts.Contacts(u, select, refgroup, method, radius, pbc, kwargs)
         self._take(theirs, residues_apart, verbose)
         self._warn_of_atoms_with_themselves()
+        for k, groups in enumerate(references):
+            for number, pair in enumerate(zip((self.grA, self.grB), groups, strict=True)):
+                what = f"refgroup[{number}]" if len(references) == 1 else f"refgroup[{k}][{number}]"
+                self.remark(f"order of {what}", other_order(*pair, what))
 
     @classmethod
     def like(cls, theirs: Any) -> Self:

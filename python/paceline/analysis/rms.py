@@ -21,6 +21,7 @@ from paceline.transform.base import (
     reference_positions,
     relative_weights,
 )
+from paceline.transform.matching import other_order
 
 
 class RMSD(AnalysisBase):
@@ -117,6 +118,9 @@ class RMSD(AnalysisBase):
         self._weights = self._resolve_weights(weights, weights_groupselections)
         self.mobile_atoms, self.ref_atoms = self._pairs[0]
         super().__init__(self._pairs[0][0], verbose=verbose)
+        for k, pair in enumerate(self._pairs):
+            what = f"groupselections[{k - 1}]" if k else "select"
+            self.remark(f"order of {what}", other_order(*pair, what))
 
     SHARED_RESULTS = ("rmsd",)
 
