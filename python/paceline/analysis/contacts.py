@@ -114,6 +114,7 @@ class Contacts(AnalysisBase):
         from MDAnalysis.analysis import contacts
 
         residues_apart = whole_number("residues_apart", residues_apart, 0)
+        length("radius", radius)
         for group in select:
             if hasattr(group, "atoms"):  # texts, too, are selections
                 check_static(group, "Contacts")
@@ -206,6 +207,7 @@ class Contacts(AnalysisBase):
             limits = references
         elif isinstance(function, partial) and function.func is contacts.radius_cut_q:
             radius = float(given.pop("radius", function.keywords["radius"]))
+            length("radius", radius)
             limits = [np.full(len(r0), radius) for r0 in references]
         elif function is contacts.soft_cut_q:
             beta = float(given.pop("beta", 5.0))

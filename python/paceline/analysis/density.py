@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
@@ -96,6 +97,7 @@ class DensityAnalysis(AnalysisBase):
         check_not_empty(self.atomgroup, "DensityAnalysis: atomgroup")
         if not 0 < delta < np.inf:
             raise ValueError(f"delta must be a finite number above 0, not {delta!r}")
+        length("delta", delta, 0.2)
         from MDAnalysis.analysis import density as theirs
 
         grid = theirs.DensityAnalysis(

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import one_of, whole_number
+from paceline._util.arguments import check_range, one_of, whole_number
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
@@ -655,6 +655,7 @@ def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
         raise ValueError(
             f"range must be two finite numbers, the second above 0 and the first, not {range!r}"
         )
+    check_range(range)
     return np.histogram_bin_edges([], nbins, (limits[0], limits[1]))
 
 

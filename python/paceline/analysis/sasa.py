@@ -12,7 +12,7 @@ from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues
-from paceline.errors import SelectionError
+from paceline.errors import SelectionError, warn
 from paceline.transform.base import check_not_empty, check_static
 
 #: Van der Waals radii of elements, Å.
@@ -32,6 +32,8 @@ RADII: dict[str, dict[str, float]] = {
         **{"BR": 1.87, "I": 2.03},
     },
 }
+#: Radii that are all below it may be in nm, Å.
+SMALLEST = 0.5
 COMPOUNDS = ("group", "residues", "atoms")
 
 
@@ -208,4 +210,9 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
         values = values[first]
     if not (np.isfinite(values).all() and (values > 0).all() and (values < 1000).all()):
         raise ValueError("radii must be finite and above 0 Å")
+    if (largest := values.max()) < SMALLEST:
+        warn(
+            f"radii are in Å, and the largest is {largest:g}: {largest:g} nm would be "
+            f"{10 * largest:g}"
+        )
     return values
