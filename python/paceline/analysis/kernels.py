@@ -31,6 +31,18 @@ def columns_of(block: Block) -> np.ndarray:
     return np.arange(positions.shape[1]) if columns is None else columns
 
 
+def least_width(dimensions: np.ndarray) -> float:
+    """Find the least distance between opposite faces of the cells of some frames, Å.
+
+    Infinite where no frame has a cell.
+    """
+    cells = dimensions[(dimensions[:, :3] > 0).all(axis=1)]
+    if not len(cells):
+        return float("inf")
+    inverse = np.linalg.inv(_core.cell_vectors(cells))
+    return float(1 / np.linalg.norm(inverse, axis=1).max())
+
+
 def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> None:
     """Raise `ValueError` for the first frame of a mask: positions in it are not finite."""
     if is_lost.any():
@@ -237,7 +249,8 @@ class RdfGroup(NamedTuple):
 class RdfCounts(NamedTuple):
     """Frames, the sum of their volumes (Å³), and pairs in each bin.
 
-    And sums over frames: of the atoms of the first group, and of the pairs at any distance.
+    And sums over frames: of the atoms of the first group, and of the pairs at any distance. And the
+    least distance between opposite faces of the cells, Å.
     """
 
     n_frames: int
@@ -245,6 +258,7 @@ class RdfCounts(NamedTuple):
     counts: np.ndarray
     n_first: int
     n_pairs: int
+    width: float = float("inf")
 
 
 def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
@@ -252,6 +266,7 @@ def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
     return RdfCounts(
         *(left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts),
         *(left.n_first + right.n_first, left.n_pairs + right.n_pairs),
+        width=min(left.width, right.width),
     )
 
 
@@ -287,7 +302,9 @@ class CoreRdf(CoreHalf):
         volume, refused = self._bound.count(positions, block.cells, counts)
         check_refused(block, refused)
         n_first = len(block) * self._groups[0].n_atoms
-        return RdfCounts(len(block), volume, counts, n_first, n_first * self._groups[1].n_atoms)
+        n_pairs = n_first * self._groups[1].n_atoms
+        width = least_width(block.dimensions)
+        return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
         """Add what two neighbours counted."""
@@ -401,7 +418,8 @@ class ChangingRdf:
             volume += of_frame
             n_first += len(one[0])
             n_pairs += len(one[0]) * len(other[0])
-        return RdfCounts(len(block), volume, counts, n_first, n_pairs)
+        width = least_width(block.dimensions)
+        return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
         """Add what two neighbours counted."""
@@ -448,20 +466,24 @@ class CoreSitePairs(CoreHalf):
         self._arguments = sizes.astype(np.int64), pairs.astype(np.int64), limits, int(nbins)
         self._n_counts, self._needs_cell = n_counts, needs_cell
 
-    def compute(self, block: Block) -> tuple[float, SparseCounts]:
-        """Count the distances of a block; the sum of its cells' volumes, Å³, and the counts."""
+    def compute(self, block: Block) -> tuple[float, SparseCounts, float]:
+        """Count the distances of a block.
+
+        Returns the sum of its cells' volumes, Å³, the counts, and the least height of a cell, Å.
+        """
         if self._bound is None:
             arguments = columns_of(block), *self._arguments
             self._bound = _core.SitePairs(*arguments, needs_cell=self._needs_cell)
         found, volume, refused = self._bound.find(block.raw[0], block.cells)
         check_refused(block, refused)
-        return volume, SparseCounts(len(block), found, None)
+        return volume, SparseCounts(len(block), found, None), least_width(block.dimensions)
 
     def merge(
-        self, left: tuple[float, SparseCounts], right: tuple[float, SparseCounts]
-    ) -> tuple[float, SparseCounts]:
+        self, left: tuple[float, SparseCounts, float], right: tuple[float, SparseCounts, float]
+    ) -> tuple[float, SparseCounts, float]:
         """Add what two neighbours counted."""
-        return left[0] + right[0], merge_counts(left[1], right[1], self._n_counts)
+        counts = merge_counts(left[1], right[1], self._n_counts)
+        return left[0] + right[0], counts, min(left[2], right[2])
 
 
 class CoreBonds(CoreHalf):
