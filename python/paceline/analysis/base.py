@@ -77,6 +77,9 @@ class AnalysisBase:
     needs_whole : bool
         True if molecules that are broken across the cell make the results wrong: a run warns of
         one in its first, middle or last frame, unless it makes them whole.
+    needs_one_location : bool
+        True if atoms that are in the group in several alternate locations make the results wrong: a
+        run warns of them.
     transforms : sequence of Transform
         Transformations of the present run; set before `prepare`.
     skip_damaged : bool
@@ -127,6 +130,7 @@ class AnalysisBase:
     halo: tuple[int, int] = (0, 0)
     row_bytes: int = 0
     needs_whole: bool = False
+    needs_one_location: bool = False
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
     frames: np.ndarray

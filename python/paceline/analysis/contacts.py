@@ -13,7 +13,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms, function_name, 
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table
+from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_static
@@ -95,6 +95,8 @@ class Contacts(AnalysisBase):
     >>> q.run(stop=4).results.timeseries[:, 1].round(2)
     array([1.  , 0.99, 0.97, 0.97])
     """
+
+    needs_one_location = True
 
     SHARED_RESULTS = ("timeseries",)
 
@@ -406,6 +408,8 @@ class ContactMap(AnalysisBase):
     array([1. , 1. , 1. , 0.9, 1. ])
     """
 
+    needs_one_location = True
+
     def __init__(
         self,
         atomgroup: Any,
@@ -464,6 +468,7 @@ class ContactMap(AnalysisBase):
         columns = {
             "residue": resids[first],
             "other residue": resids[second],
+            **telling_columns(self.residues, {"": first, "other ": second}),
             "frequency": frequencies[first, second],
         }
         edges = np.arange(n_residues + 1) - 0.5

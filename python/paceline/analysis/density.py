@@ -79,6 +79,8 @@ class DensityAnalysis(AnalysisBase):
     2101
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("density",)
 
     def __init__(

@@ -11,7 +11,7 @@ from paceline.analysis.images import nearer_images
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table
+from paceline.analysis.table import Image, Table, telling_columns
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_not_empty, check_static, known_weights, masses_of
 
@@ -308,6 +308,12 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
         if (image.x_label, image.y_label) == ("residue", "residue"):
             keys = "residue", "other residue"
             table |= dict(zip(keys, (first.resids[rows], second.resids[columns]), strict=True))
+            residues = first.universe.residues[np.union1d(first.resindices, second.resindices)]
+            places = [
+                np.searchsorted(residues.resindices, group.resindices[some])
+                for group, some in ((first, rows), (second, columns))
+            ]
+            table |= telling_columns(residues, dict(zip(("", "other "), places, strict=True)))
         self.results = Results(
             table=Table(table, keys[0], {label: "mean"}, label, image=image, keys=keys),
             provenance=self.record(),
@@ -371,6 +377,8 @@ class CenterDistance(GroupsAnalysis):
     >>> CenterDistance(lid, core).run(stop=3).results.distances.round(2)
     array([17.87, 17.88, 17.9 ])
     """
+
+    needs_one_location = True
 
     needs_whole = True
 

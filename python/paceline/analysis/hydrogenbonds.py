@@ -131,6 +131,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     array([   0. ,   19. ,   20. , 1578. ,    2.9,  155.2])
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("hbonds",)
 
     #: Updating groups of selections that choose other atoms in each frame.

@@ -114,6 +114,8 @@ class LinearDensity(AnalysisBase):
     array([0.09, 0.1 , 0.06, 0.  ])
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("x", "y", "z")
 
     def __init__(

@@ -24,6 +24,8 @@ COUNTED = 2**20
 class _NearAtoms(GroupsAnalysis):
     """Atoms of one or two groups that are within a cutoff of each other."""
 
+    needs_one_location = True
+
     def __init__(
         self,
         ag1: Any,

@@ -142,6 +142,8 @@ class InterRDF(AnalysisBase):
     array([0.  , 1.61, 0.76, 0.7 ])
     """
 
+    needs_one_location = True
+
     def __init__(
         self,
         g1: Any,
@@ -471,6 +473,8 @@ class InterRDF_s(AnalysisBase):
     ((2, 11084, 4), array([[ 0., 24., 10., 11.],
            [ 0., 22., 18., 19.]]))
     """
+
+    needs_one_location = True
 
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "cdf", "indices", "volume_cum")
 

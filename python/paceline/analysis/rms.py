@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, along_residues
+from paceline.analysis.table import Table, along_residues, telling_columns
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     check_masses,
@@ -84,6 +84,8 @@ class RMSD(AnalysisBase):
     array([[0.42, 0.73],
            [0.59, 1.01]])
     """
+
+    needs_one_location = True
 
     needs_whole = True
 
@@ -326,6 +328,9 @@ def table_of_rmsf(
     attributes = {"resid": "resids", "resname": "resnames", "name": "names"}
     known = {title: getattr(atoms, name, None) for title, name in attributes.items()}
     of_atoms = {title: values for title, values in known.items() if values is not None}
+    residues = atoms.residues
+    places = np.searchsorted(residues.resindices, atoms.resindices)
+    of_atoms |= telling_columns(residues, {"": places})
     title = "RMSF (Å)"
     of_residues, n_atoms = _means_of_residues(atoms, rmsf)
     label = title if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"

@@ -96,6 +96,8 @@ class SASA(AnalysisBase):
     (2, 18)
     """
 
+    needs_one_location = True
+
     def __init__(
         self,
         atomgroup: Any,
