@@ -208,11 +208,13 @@ class SparseCounts(NamedTuple):
     """Frames, and indices of counts that grow by 1 each; or all counts, where indices are many.
 
     Counts are many and the indices of a leaf few: they are counted once that takes less room.
+    `n_asked` is the number of things that might have an index.
     """
 
     n_frames: int
     indices: np.ndarray
     counts: np.ndarray | None
+    n_asked: int = 0
 
     def counted(self, n_counts: int) -> np.ndarray:
         """Count the indices: uint64, shape (n_counts,)."""
@@ -225,10 +227,10 @@ class SparseCounts(NamedTuple):
 
 def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> SparseCounts:
     """Merge what two neighbours counted."""
-    n_frames = left.n_frames + right.n_frames
+    n_frames, n_asked = left.n_frames + right.n_frames, left.n_asked + right.n_asked
     few = 2 * (len(left.indices) + len(right.indices)) < n_counts
     if left.counts is None and right.counts is None and few:
-        return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None)
+        return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None, n_asked)
     if left.counts is None:
         left, right = right, left  # whole numbers have the same sum
     counts = left.counted(n_counts)
@@ -236,7 +238,7 @@ def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> Spar
         _core.count_indices(right.indices, counts)
     else:
         counts += right.counts
-    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts)
+    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts, n_asked)
 
 
 class RdfGroup(NamedTuple):
