@@ -13,8 +13,7 @@ from paceline.transform.matching import described
 class Repeated(NamedTuple):
     """Atoms of a group that are there again, in another location."""
 
-    #: Number of them.
-    count: int
+    n_atoms: int
     #: Index of an atom that is repeated, and its locations.
     first: int
     locations: list[str]
@@ -58,7 +57,7 @@ def warn_of_locations(analyses: Sequence[Any]) -> None:
         if (found := repeated_atoms(universe, analysis.indices)) is None:
             continue
         text = (
-            f"{many(found.count, 'atom')} are there again in another alternate location, such as "
+            f"{many(found.n_atoms, 'atom')} are there again in another alternate location, such as "
             f"{described(universe.atoms[found.first])} in {joined(found.locations)}, and each "
             f"counts: leave the others out, as by 'not altLoc {' '.join(found.others)}'"
         )
