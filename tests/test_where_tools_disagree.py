@@ -950,11 +950,11 @@ def test_images_in_cells(row, name, digits, tmp_path):
 
 def test_neighbours_of_residues_with_insertion_codes():
     found = []
-    for make, kind in (
+    for opened, kind in (
         (MDAnalysis.Universe, dihedrals.Ramachandran),
         (paceline.Universe, Ramachandran),
     ):
-        atoms = make(datafiles.PDB_icodes).select_atoms("protein")
+        atoms = opened(datafiles.PDB_icodes).select_atoms("protein")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             one = kind(atoms)
