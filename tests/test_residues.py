@@ -7,6 +7,7 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
+from MDAnalysis.analysis import dihedrals
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -189,3 +190,12 @@ def test_names_of_hydrogen_bonds_tell_chains_apart(tmp_path):
     some = HydrogenBondAnalysis(universe.select_atoms("segid C"), **how).run()
     names = some.further_tables()["frequent"].columns["hydrogen bond"]
     assert {name[0] for name in names} == {"C"}
+
+
+def test_an_analysis_of_mdanalysis_has_its_own_residues_and_a_warning(inserted):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = dihedrals.Ramachandran(inserted)
+    with pytest.warns(PacelineWarning, match="11 residues, such as .* insertion codes repeat"):
+        ours = Ramachandran.like(theirs)
+    assert ours.ag1.indices.tolist() == theirs.ag1.indices.tolist()

@@ -285,7 +285,24 @@ class Ramachandran(_Dihedrals):
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
         ours._take(theirs)
+        ours.remark("residues", ours._strangers())
         return ours
+
+    def _strangers(self) -> str | None:
+        """Say which residues have angles to others than their neighbours, as MDAnalysis's."""
+        if not Chains(self.ag1.universe).has_insertions:
+            return None
+        here = self.ag2.resindices
+        apart = np.stack([here - self.ag1.resindices, self.ag5.resindices - here])
+        strangers = np.flatnonzero((apart > 1).any(axis=0))
+        if not len(strangers):
+            return None
+        first = _label_residues(self.ag2.residues, here[strangers[:1]])[0]
+        return (
+            f"{self.name}: {len(strangers)} residues, such as {first}, have angles to atoms of "
+            "residues that are not next to them, which MDAnalysis finds by numbers, and insertion "
+            f"codes repeat these: take paceline.analysis.dihedrals.{self.name}"
+        )
 
     @property
     def _chain(self) -> list[Any]:
