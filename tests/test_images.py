@@ -10,6 +10,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline import _core
 from paceline.analysis.distances import (
     AtomicDistances,
     CenterDistance,
@@ -19,6 +20,7 @@ from paceline.analysis.distances import (
 from paceline.analysis.kernels import least_width
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.rdf import InterRDF, InterRDF_s
+from paceline.block import PERIODIC
 from paceline.cli import main
 from paceline.errors import PacelineWarning
 
@@ -104,9 +106,14 @@ def test_heights_of_oblique_cells():
     a, b, c = triclinic_vectors(cells[0]).astype(float)
     pairs = (a, b, c), (b, c, a), (c, a, b)
     heights = [abs(one @ np.cross(u, v)) / np.linalg.norm(np.cross(u, v)) for one, u, v in pairs]
-    assert least_width(cells[:1]) == pytest.approx(min(heights), rel=1e-6)
-    assert least_width(cells[1:]) == pytest.approx(30)
-    assert least_width(cells[2:]) == np.inf
+    found = _core.cells_of_dimensions(cells)
+    assert least_width(found[:1]) == pytest.approx(min(heights), rel=1e-6)
+    assert least_width(found[1:]) == pytest.approx(30)
+    assert least_width(found[2:]) == np.inf
+    # Along an axis without images, none is missing.
+    for flags, width in ((0b110, 40), (0b100, 50), (0b001, 30), (0b000, np.inf)):
+        found[1, PERIODIC] = flags
+        assert least_width(found[1:2]) == pytest.approx(width)
 
 
 @pytest.mark.parametrize("bonds", [True, False])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.kernels import least_width
+from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vectors, vectors_of
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
@@ -39,7 +40,7 @@ def first_middle_last(frames: np.ndarray) -> list[int]:
 
 
 class _Frame(NamedTuple):
-    """Number of a frame, positions of some atoms (Å), and the cell."""
+    """Number of a frame, positions of some atoms (Å), and the cell, shape (1, 19)."""
 
     number: int
     positions: np.ndarray
@@ -53,10 +54,9 @@ def _look(universe: Any, frames: Sequence[int], atoms: np.ndarray) -> list[_Fram
     try:
         for number in frames:
             try:
-                ts = trajectory[number]
-                if ts.dimensions is not None and ts.dimensions[:3].all():
-                    cell = np.array([ts.dimensions], np.float32)
-                    found.append(_Frame(number, ts.positions[atoms], cell))
+                positions, cell = trajectory[number].positions[atoms], cell_of(trajectory)
+                if least_width(cell) < np.inf:
+                    found.append(_Frame(number, positions, cell))
             except (EOFError, OSError, ValueError):  # which the run says, or leaves out
                 continue
     finally:
@@ -92,9 +92,12 @@ def nearer_images(
     for one in _look(universe, first_middle_last(frames), decoded):
         whole = one.positions[np.newaxis].copy()
         refused, long = unwrapping.apply_noting(whole, one.cell)
-        if refused or long:
+        if refused or long or not periodic_vectors(one.cell).all():
             continue
-        if (worst := _COMPARE[kind](whole[0], rows, molecules, one.cell)) is not None:
+        # MDAnalysis's functions know cells by lengths and angles.
+        turned = np.linalg.inv(vectors_of(one.cell)[0]) @ upright_vectors(one.cell)[0]
+        upright = (whole[0] @ turned).astype(np.float32)
+        if (worst := _COMPARE[kind](upright, rows, molecules, one.cell)) is not None:
             ends, plain, nearest = worst
             first, second = (described(universe.atoms[decoded[end]]) for end in ends)
             pair = "their centers" if kind == "centers" else f"such as {first} and {second}"
@@ -182,7 +185,8 @@ def _compare_all(
             continue
         first, second = (some[:: -(-len(some) // MOST_ATOMS)] for some in (first, second))
         plain, nearest = (
-            distance_array(whole[first], whole[second], box).ravel() for box in (None, cell[0])
+            distance_array(whole[first], whole[second], box).ravel()
+            for box in (None, dimensions_of(cell)[0])
         )
         ends = np.repeat(first, len(second)), np.tile(second, len(first))
         found.append(_worst(ends, plain, nearest))
@@ -197,7 +201,9 @@ def _compare_pairs(
 
     same = molecules[rows[0]] == molecules[rows[1]]
     ends = rows[0][same], rows[1][same]
-    plain, nearest = (calc_bonds(whole[ends[0]], whole[ends[1]], box) for box in (None, cell[0]))
+    plain, nearest = (
+        calc_bonds(whole[ends[0]], whole[ends[1]], box) for box in (None, dimensions_of(cell)[0])
+    )
     return _worst(ends, plain, nearest)
 
 
@@ -208,7 +214,7 @@ def _compare_centers(
     from MDAnalysis.lib.distances import calc_bonds
 
     centers = [whole[some].mean(axis=0, keepdims=True) for some in rows]
-    plain, nearest = (calc_bonds(*centers, box) for box in (None, cell[0]))
+    plain, nearest = (calc_bonds(*centers, box) for box in (None, dimensions_of(cell)[0]))
     return _worst([some[:1] for some in rows], plain, nearest)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline.block import Block, check_refused
+from paceline.block import PERIODIC, Block, check_refused
 
 if TYPE_CHECKING:
     from paceline.analysis.interfaces import PerFrame
@@ -32,22 +32,23 @@ def columns_of(block: Block) -> np.ndarray:
     return np.arange(positions.shape[1]) if columns is None else columns
 
 
-def least_width(dimensions: np.ndarray) -> float:
-    """Find the least distance between opposite faces of the cells of some frames, Å.
+def least_width(cells: np.ndarray) -> float:
+    """Find the least distance between opposite faces of cells of a block, Å.
 
-    Infinite where no frame has a cell.
+    Only faces behind which there is an image count: infinite where no frame has any.
     """
     # Few numbers, of which most are the same: NumPy takes ten times as long.
-    return min(map(_least_height, {*map(tuple, dimensions.tolist())}), default=math.inf)
+    shapes = {*zip(map(tuple, cells[:, :6].tolist()), cells[:, PERIODIC].tolist(), strict=True)}
+    return min((_least_height(*shape) for shape in shapes), default=math.inf)
 
 
-def _least_height(cell: tuple[float, ...]) -> float:
+def _least_height(cell: tuple[float, ...], periodic: float) -> float:
     """Least height of a cell of three lengths (Å) and angles (degrees): volume over a face.
 
-    Infinite where these make no cell.
+    `periodic` has a bit for each vector. Infinite where these make no cell.
     """
     lengths = cell[:3]
-    if not (all(map(math.isfinite, cell)) and min(lengths) > 0):
+    if not (all(map(math.isfinite, (*cell, periodic))) and min(lengths) > 0):
         return math.inf
     cosines = [math.cos(math.radians(angle)) for angle in cell[3:]]
     squares = [cosine * cosine for cosine in cosines]
@@ -55,7 +56,8 @@ def _least_height(cell: tuple[float, ...]) -> float:
         return math.inf
     volume = math.sqrt(max(0.0, 1 - sum(squares) + 2 * math.prod(cosines)))
     faces = (math.sqrt(1 - square) for square in squares)
-    return min(length * volume / face for length, face in zip(lengths, faces, strict=True))
+    heights = [length * volume / face for length, face in zip(lengths, faces, strict=True)]
+    return min((heights[k] for k in range(3) if int(periodic) >> k & 1), default=math.inf)
 
 
 def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> None:
@@ -320,7 +322,7 @@ class CoreRdf(CoreHalf):
         check_refused(block, refused)
         n_first = len(block) * self._groups[0].n_atoms
         n_pairs = n_first * self._groups[1].n_atoms
-        width = least_width(block.dimensions)
+        width = least_width(block.cells)
         return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
@@ -435,7 +437,7 @@ class ChangingRdf:
             volume += of_frame
             n_first += len(one[0])
             n_pairs += len(one[0]) * len(other[0])
-        width = least_width(block.dimensions)
+        width = least_width(block.cells)
         return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
@@ -493,7 +495,7 @@ class CoreSitePairs(CoreHalf):
             self._bound = _core.SitePairs(*arguments, needs_cell=self._needs_cell)
         found, volume, refused = self._bound.find(block.raw[0], block.cells)
         check_refused(block, refused)
-        return volume, SparseCounts(len(block), found, None), least_width(block.dimensions)
+        return volume, SparseCounts(len(block), found, None), least_width(block.cells)
 
     def merge(
         self, left: tuple[float, SparseCounts, float], right: tuple[float, SparseCounts, float]
