@@ -1,26 +1,32 @@
 """Whole numbers and lengths that analyses take."""
 
 import re
+import warnings
 
 import MDAnalysis
 import numpy as np
 import pytest
 
 import paceline
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import check_selection, whole_number
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
+from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.diffusionmap import DiffusionMap
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.leaflet import LeafletSeries
+from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
+from paceline.cli.atom_groups import GroupUniverse
 from paceline.errors import PacelineWarning
+from paceline.transform import fit
 
 BOUNDS = "start", "stop", "step"
 NEAR = "name CA and around 8 resid 30"
@@ -41,12 +47,80 @@ def test_numbers_with_a_whole_value_are_integers(value):
         (lambda ca: ContactMap(ca, cutoff=0.35), "cutoff"),
         (lambda ca: SASA(ca, probe_radius=0.35), "probe_radius"),
         (lambda ca: Clustering(ca, cutoff=0.35), "cutoff"),
+        (lambda ca: LeafletSeries(ca, cutoff=0.35), "cutoff"),
+        (lambda ca: Contacts(ca.universe, (ca, ca), (ca, ca), radius=0.35), "radius"),
     ],
 )
 def test_lengths_that_may_be_in_nm_are_told_of(make, keyword, universe):
     message = f"{keyword}=0.35 is in Å: 0.35 nm would be {keyword}=3.5"
     with pytest.warns(PacelineWarning, match=re.escape(message)):
         make(universe.select_atoms("name CA"))
+
+
+def test_sizes_of_bins_that_may_be_in_nm_are_told_of(adk_in_water):
+    water = paceline.Universe(*adk_in_water).select_atoms("name OW")
+    water.universe.add_TopologyAttr("charges")
+    with pytest.warns(PacelineWarning, match=r"binsize=0\.025 is in Å: .* would be binsize=0\.25"):
+        LinearDensity(water, binsize=0.025)
+    with pytest.warns(PacelineWarning, match=r"delta=0\.1 is in Å: 0\.1 nm would be delta=1"):
+        DensityAnalysis(water, 0.1, gridcenter=[20, 20, 20], xdim=4, ydim=4, zdim=4)
+    with pytest.warns(PacelineWarning, match=r"radii are in Å, and the largest is 0\.17: "):
+        SASA(water, radii={"O": 0.17})
+
+
+@pytest.mark.parametrize("kind", [InterRDF, InterRDF_s])
+def test_ranges_that_may_be_in_nm_are_told_of(kind, adk_in_water):
+    universe = paceline.Universe(*adk_in_water)
+    water = universe.select_atoms("name OW")[:20]
+    groups = (water, water) if kind is InterRDF else (universe, [(water, water)])
+    match = r"range=\(0, 1\.5\) is in Å: .* would be range=\(0, 15\)"
+    with pytest.warns(PacelineWarning, match=match):
+        kind(*groups, range=(0, 1.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "in_nm"),
+    [
+        ("name OW and around 0.35 protein", "'around 3.5'"),
+        ("name OW and (sphzone 0.6 (resid 10))", "'sphzone 6'"),
+        ("sphlayer 0.2 0.6 resid 10", "'sphlayer 2 6'"),
+        ("isolayer 0.2 0.6 resid 10", "'isolayer 2 6'"),
+        ("cyzone 0.5 1.2 -1.2 resid 10", "'cyzone 5'"),
+        ("cylayer 0 0.5 1.2 -1.2 resid 10", "'cylayer 0 5'"),
+        ("point 0.1 0.2 0.3 0.35", "'point 1 2 3 3.5'"),
+        ("around 0.9 protein", None),
+        ("sphlayer 0.2 6 resid 10", None),
+        ("cylayer 0 10 1.2 -1.2 resid 10", None),
+        ("around 0 protein", None),
+        ("name around or name around 0", None),
+    ],
+)
+def test_selections_that_may_be_in_nm_are_told_of(text, in_nm):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_selection(text)
+    assert [str(one.message).rpartition(" ")[2] for one in caught] == (
+        [] if in_nm is None else [in_nm.rpartition(" ")[2]]
+    )
+    assert in_nm is None or str(caught[0].message).endswith(in_nm)
+
+
+def test_selections_are_looked_at_wherever_they_are_given(universe):
+    near = "name CA and around 0.35 resid 30"
+    group = universe.select_atoms(near, updating=True)
+    for make in (
+        lambda: SelectedAtoms(group),
+        lambda: SurvivalProbability(universe, near),
+        lambda: RMSD(universe, select=f"name CA and not ({near})"),
+        lambda: RMSD(universe, select="name CA").run(
+            stop=1, transforms=[fit(f"name CA and not ({near})")]
+        ),
+        lambda: HydrogenBondAnalysis(universe, between=[near, "protein"]),
+        lambda: HydrogenBondAnalysis(universe, acceptors_sel=f"name O* and not ({near})"),
+        lambda: GroupUniverse(universe.filename).select_within(universe.atoms, f"not ({near})"),
+    ):
+        with pytest.warns(PacelineWarning, match="'around 0.35' in .* would be 'around 3.5'"):
+            make()
 
 
 def test_a_range_without_pairs_is_told_of(tmp_path, adk_in_water):

@@ -141,7 +141,8 @@ def test_rdf_of_the_same_atoms_has_no_pairs_of_an_atom_with_itself(adk, universe
         assert (table(out)[0, 2], "share" in err) == (0, False)
     # A center is none of the atoms.
     some = ["--select", "resid 1-20", "--compound", "residues", "--compound-2", "atoms"]
-    wanted = InterRDF(*2 * [universe.select_atoms("resid 1-20")], compound=("residues", None))
+    groups = 2 * [universe.select_atoms("resid 1-20")]
+    wanted = InterRDF(*groups, nbins=150, compound=("residues", None))
     wanted.norm = "none"
     _, out, _ = run("rdf", *adk, *some, *options)
     assert np.array_equal(table(out)[:, 2], wanted.run(stop=2).results.count)
@@ -235,13 +236,17 @@ def test_rdf_of_centers_and_of_sites(adk, universe, run):
     how = ("--compound", "residues", "--compound-2", "atoms", "--geometry")
     _, out, _ = run("rdf", *adk, *options, *how)
     wanted = InterRDF(
-        first, second, norm="none", compound=("residues", None), center="geometry"
+        first, second, 150, norm="none", compound=("residues", None), center="geometry"
     ).run()
     assert np.array_equal(table(out)[:, 2], wanted.results.count)
     options = ("--select", "name CA and resid 5-9", *options[2:])
     _, out, _ = run("rdf", *adk, *options, "--sites", "--exclude-same", "residue")
     wanted = InterRDF_s(
-        universe, [(first.select_atoms("name CA"), second)], norm="none", exclude_same="residue"
+        universe,
+        [(first.select_atoms("name CA"), second)],
+        150,
+        norm="none",
+        exclude_same="residue",
     ).run()
     assert np.array_equal(table(out)[:, 1:].T, wanted.results.rdf[0].reshape(25, -1))
     status, _, err = run("rdf", *adk, *options, "--sites", "--compound", "residues")

@@ -13,7 +13,7 @@ from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
 from paceline.analysis.density import DensityAnalysis
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 GRIDS = {
     "around the atoms": {},
@@ -187,3 +187,37 @@ def test_what_has_no_density_is_refused(universe):
         warnings.simplefilter("ignore")
         with pytest.raises(ValueError, match="not provided"):
             DensityAnalysis(universe.atoms, xdim=3)
+
+
+def test_the_share_of_atoms_outside_the_grid_is_told(tmp_path):
+    made, path = MDAnalysis.Universe.empty(10, trajectory=True), tmp_path / "leaves.trr"
+    rng = np.random.default_rng(1)
+    made.dimensions = [20, 20, 20, 90, 90, 90]
+    with MDAnalysis.Writer(str(path), 10) as writer:
+        for k in range(5):
+            made.atoms.positions = rng.uniform(0, 20, (10, 3))
+            if k:
+                made.atoms.positions = rng.uniform(1, 19, (10, 3))
+                made.atoms[:k].positions += [100, 0, 0]
+            else:
+                made.atoms[:2].positions = [[0, 0, 0], [20, 20, 20]]
+            writer.write(made.atoms)
+    universe = paceline.Universe(made._topology, path)
+    # 1 + 2 + 3 + 4 of 50 atoms have left.
+    with pytest.warns(PacelineWarning, match=r"20 % of the atoms, over all frames, are outside"):
+        found = DensityAnalysis(universe.atoms).run().results
+    assert found.provenance["atoms outside the grid"] == "20 %"
+    assert "20 %" in found.provenance["warnings"]
+    assert int(found.counts.sum()) == 40
+    changing = universe.select_atoms("prop z >= 0", updating=True)
+    with pytest.warns(PacelineWarning, match="20 % of the atoms"):
+        DensityAnalysis(changing).run()
+    grid = {"gridcenter": [10, 10, 10], "xdim": 30, "ydim": 30, "zdim": 30}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        found = DensityAnalysis(universe.atoms, **grid, padding=0).run().results
+        DensityAnalysis(universe.atoms).run(stop=1)
+    assert found.provenance["atoms outside the grid"] == "20 %"
+    nm = {"gridcenter": [900, 1, 1], "xdim": 3, "ydim": 3, "zdim": 3}
+    with pytest.warns(PacelineWarning, match="100 % of the atoms.* give a grid where"):
+        DensityAnalysis(universe.atoms, **nm, padding=0).run()

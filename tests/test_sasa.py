@@ -1,10 +1,13 @@
 """Solvent-accessible surface against formulas, MDTraj, and a plain computation in a cell."""
 
+import warnings
+
 import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
 from MDAnalysis.lib.mdamath import triclinic_vectors
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.sasa import RADII, SASA
@@ -168,3 +171,22 @@ def test_what_is_wrong_is_named(universe, adk, tmp_path):
             SASA(universe, **wrong)
     broken = spheres(tmp_path, [[1, 2, 3], [np.nan, 0, 0]], ["C", "C"])
     assert np.isnan(SASA(broken, compound="atoms").run(backend="serial").results.sasa).all()
+
+
+@pytest.mark.parametrize("kind", ["lipids", "CA", "given", "all atoms", "ions"])
+def test_beads_with_radii_of_atoms_are_told_of(kind, tmp_path):
+    lipids = paceline.Universe(datafiles.Martini_membrane_gro).select_atoms("not name GL1 GL2")
+    protein = paceline.Universe(datafiles.PSF, datafiles.PDB_small)
+    atoms, options = {
+        "lipids": (lipids.select_atoms("name C*"), {}),
+        "CA": (MDAnalysis.Merge(protein.select_atoms("name CA")).atoms, {}),
+        "given": (lipids.select_atoms("name C*"), {"radii": np.full(3060, 2.6)}),
+        "all atoms": (protein.select_atoms("name CA"), {}),
+        "ions": (paceline.Universe(datafiles.GRO).select_atoms("name NA"), {}),
+    }[kind]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = SASA(atoms, n_points=10, **options)
+    told = [one for one in caught if "seem to be coarse-grained" in str(one.message)]
+    assert len(told) == (kind in ("lipids", "CA"))
+    assert ("beads" in found.remarks) == bool(told)

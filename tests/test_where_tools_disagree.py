@@ -971,3 +971,56 @@ def test_images_in_cells(row, name, digits, tmp_path):
     unit = f" {case.unit}" if case.unit else ""
     theirs, ours = (f"{value:{digits}}{unit}" for value in (found.mdanalysis, found.value))
     check_row(row, theirs, ours, "paceline")
+
+
+def test_neighbours_of_residues_with_insertion_codes():
+    found = []
+    for opened, kind in (
+        (MDAnalysis.Universe, dihedrals.Ramachandran),
+        (paceline.Universe, Ramachandran),
+    ):
+        atoms = opened(datafiles.PDB_icodes).select_atoms("protein")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            one = kind(atoms)
+        pairs = (one.ag1, one.ag2), (one.ag4, one.ag5)
+        bonds = np.max(
+            [np.linalg.norm(a.positions - b.positions, axis=1) for a, b in pairs], axis=0
+        )
+        shared = one.ag2.resids == 163
+        assert np.count_nonzero(shared) == 11
+        assert bonds[~shared].max() < 1.5
+        found.append(bonds[shared].max())
+        if kind is not Ramachandran:
+            assert np.count_nonzero(bonds > 2) == 11
+    assert found[1] < 1.5
+    check_row("longest C–N bond", *(f"{one:.1f} Å" for one in found), "paceline")
+
+
+def test_rmsd_from_atoms_in_another_order(universe, theirs):
+    other = MDAnalysis.Merge(theirs.select_atoms("name CA")[::-1])
+    right = MDAnalysis.Merge(theirs.select_atoms("name CA"))
+    expected = rms.RMSD(theirs, other, select="name CA").run(stop=1).results.rmsd[0, 2]
+    with pytest.warns(PacelineWarning, match="214 of 214 differ"):
+        found = RMSD(universe, other, select="name CA").run(stop=1).results.rmsd[0, 2]
+    assert RMSD(universe, right, select="name CA").run(stop=1).results.rmsd[0, 2] < 1e-5
+    check_row("RMSD of CA", f"{expected:.1f} Å", f"{found:.1f} Å and a warning", "paceline")
+
+
+def test_neighbours_beyond_half_the_cell(tmp_path):
+    made, edge = MDAnalysis.Universe.empty(4, trajectory=True), 3.61
+    made.atoms.positions = np.array([[0, 0, 0], [1, 1, 0], [1, 0, 1], [0, 1, 1]]) * edge / 2
+    made.dimensions = [edge, edge, edge, 90, 90, 90]
+    images = (np.indices((5, 5, 5)).reshape(3, -1).T - 2) * edge
+    apart = made.atoms.positions[:, None] + images - made.atoms.positions[0]
+    right = np.count_nonzero(np.linalg.norm(apart, axis=2) < 2.7) - 1
+    path = str(tmp_path / "cu.dcd")
+    with MDAnalysis.Writer(path, 4) as writer:
+        writer.write(made.atoms)
+    options = {"nbins": 26, "range": (0.1, 2.7), "norm": "none"}
+    one, other = (make(made._topology, path) for make in (MDAnalysis.Universe, paceline.Universe))
+    expected = rdf.InterRDF(one.atoms, one.atoms, **options).run().results.count.sum() / 4
+    with pytest.warns(PacelineWarning, match="pairs are missing"):
+        found = InterRDF(other.atoms, other.atoms, **options).run().results.count.sum() / 4
+    words = f"{expected:.0f}", f"{found:.0f} and a warning", f"neither: {right}"
+    check_row("neighbours of an atom of copper", *words)

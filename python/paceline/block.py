@@ -14,7 +14,7 @@ FIELDS = ("positions", "velocities", "forces")
 
 #: Numbers of a cell in `FrameBuffer.cells`, and where its parts are.
 CELL_WIDTH = 19
-_DIMENSIONS, _VECTORS, _ORIGIN, _PERIODIC = slice(0, 6), slice(6, 15), slice(15, 18), 18
+_DIMENSIONS, _VECTORS, _ORIGIN, PERIODIC = slice(0, 6), slice(6, 15), slice(15, 18), 18
 
 #: Validity check of a frame that holds nothing.
 _NOTHING_FOUND = (-1.0, -1.0, -1.0, np.nan, np.nan)
@@ -60,7 +60,7 @@ def vectors_of(cells: np.ndarray) -> np.ndarray:
 
 def periodic_vectors(cells: np.ndarray) -> np.ndarray:
     """Mask of the vectors that lead to periodic images, bool, shape (n_frames, 3)."""
-    flags = np.nan_to_num(cells[:, _PERIODIC]).astype(np.uint8)
+    flags = np.nan_to_num(cells[:, PERIODIC]).astype(np.uint8)
     return (flags[:, np.newaxis] >> np.arange(3, dtype=np.uint8) & 1).astype(bool)
 
 

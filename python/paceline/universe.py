@@ -8,10 +8,18 @@ from typing import Any
 import MDAnalysis
 
 from paceline import _core, topology_cache
-from paceline.errors import AtomCountError, PacelineError, UnsupportedError, with_script_advice
+from paceline.errors import (
+    AtomCountError,
+    PacelineError,
+    UnsupportedError,
+    warn,
+    with_script_advice,
+)
 from paceline.hdf5.trajectory import is_hdf5
+from paceline.trajectory.atom_names import names_in
 from paceline.trajectory.mdanalysis_reader import Reader, is_name, is_ours
 from paceline.trajectory.open import files_named
+from paceline.transform.matching import order_in_file
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -68,6 +76,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
+        self._topology_file = os.fspath(topology) if is_name(topology) else None
         if style := _atom_style_of_lammps(topology, kwargs):
             kwargs["atom_style"] = style
         name, given = None, kwargs
@@ -110,7 +119,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 for file, is_one in zip(files, ours, strict=True)
             ]
         try:
-            return super().load_new(filename, format, *args, **kwargs)
+            loaded = super().load_new(filename, format, *args, **kwargs)
+            if "sub" not in kwargs:
+                self._warn_of_other_names(files)
+            return loaded
         except (AtomCountError, TypeError) as error:
             # MDAnalysis's chain of readers raises a TypeError without its reason.
             reason = error.__context__ if isinstance(error, TypeError) else error
@@ -122,6 +134,17 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             if isinstance(reason, PacelineError):
                 raise reason from None
             raise
+
+    def _warn_of_other_names(self, files: list[Any]) -> None:
+        """Warn of the first file that tells other names of atoms than the topology."""
+        for file in files:
+            name, _ = _name_and_format(file, None)
+            if not is_name(name) or os.fspath(name) == self._topology_file:
+                continue
+            known = names_in(os.fspath(name))
+            if known and (found := order_in_file(self.atoms, known)) is not None:
+                warn(f"{name}: {found[0]}")
+                return
 
     def guess_TopologyAttrs(self, *args: Any, **kwargs: Any) -> None:
         """Guess attributes; see `MDAnalysis.Universe.guess_TopologyAttrs`."""

@@ -1,11 +1,18 @@
 """Check arguments of callers."""
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from paceline.errors import warn
+
+#: Words of selections, and how many lengths follow them, or begin what follows.
+LENGTHS = {
+    **{"around": 1, "sphzone": 1, "sphlayer": 2, "isolayer": 2},
+    **{"cyzone": 1, "cylayer": 2, "point": 4},
+}
 
 
 def whole_number(
@@ -54,6 +61,30 @@ def length(name: str, value: Any, shortest: float = 0.9) -> float:
     if found < shortest:
         warn(f"{name}={found:g} is in Å: {found:g} nm would be {name}={10 * found:g}")
     return found
+
+
+def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
+    """Warn of the argument `range`, from one length to another, Å, that may be in nm."""
+    first, last = (float(one) for one in limits)
+    if last <= shortest:
+        in_nm = f"range=({10 * first:g}, {10 * last:g})"
+        warn(f"range=({first:g}, {last:g}) is in Å: the same numbers of nm would be {in_nm}")
+
+
+def check_selection(text: str, shortest: float = 0.9) -> None:
+    """Warn of a selection by distances that are all below `shortest`, Å, and may be in nm."""
+    words = text.replace("(", " ( ").replace(")", " ) ").split()
+    for k, word in enumerate(words):
+        count = LENGTHS.get(word, 0)
+        try:
+            lengths = [float(one) for one in words[k + 1 : k + 1 + count]]
+        except ValueError:  # the name of an atom, or what MDAnalysis refuses
+            continue
+        if 0 < max((abs(one) for one in lengths), default=0) < shortest:
+            given, in_nm = (
+                " ".join([word, *(f"{factor * one:g}" for one in lengths)]) for factor in (1, 10)
+            )
+            warn(f"{given!r} in {text!r} is in Å: the same in nm would be {in_nm!r}")
 
 
 def one_of(name: str, value: Any, *choices: Any) -> None:

@@ -29,6 +29,7 @@ from paceline.transform.base import (
     reference_positions,
     relative_weights,
 )
+from paceline.transform.matching import other_order
 from paceline.transform.superpose import fit
 
 
@@ -151,6 +152,8 @@ class AlignTraj(AnalysisBase):
             weights=self._weights,
             tol_mass=tol_mass if match_atoms else np.inf,
         )
+        if (message := other_order(self.mobile_atoms, self.ref_atoms, "select")) is not None:
+            self.remarks = {"order": message}  # of which `fit` warns
         name = prefix + os.path.basename(trajectory.filename) if filename is None else filename
         self.filename = os.fspath(name)
         options = dict(writer_kwargs or {})
@@ -341,6 +344,7 @@ class AverageStructure(AnalysisBase):
         self.weights = weights
         self._weights = relative_weights(self.ref_atoms, weights)
         super().__init__(self.mobile_atoms, verbose=verbose)
+        self.remark("order", other_order(self.mobile_atoms, self.ref_atoms, "select"))
 
     @classmethod
     def like(cls, theirs: Any) -> Self:

@@ -27,7 +27,7 @@ from paceline.analysis.interfaces import (
 )
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
-from paceline.errors import NotRunError, UnsupportedError
+from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
 from paceline.transform.base import Transform, check_static
@@ -77,6 +77,9 @@ class AnalysisBase:
     needs_whole : bool
         True if molecules that are broken across the cell make the results wrong: a run warns of
         one in its first, middle or last frame, unless it makes them whole.
+    needs_one_location : bool
+        True if atoms that are in the group in several alternate locations make the results wrong: a
+        run warns of them.
     transforms : sequence of Transform
         Transformations of the present run; set before `prepare`.
     skip_damaged : bool
@@ -127,6 +130,7 @@ class AnalysisBase:
     halo: tuple[int, int] = (0, 0)
     row_bytes: int = 0
     needs_whole: bool = False
+    needs_one_location: bool = False
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
     frames: np.ndarray
@@ -145,6 +149,8 @@ class AnalysisBase:
     start: int | None
     stop: int | None
     step: int | None
+    #: Warnings about the results, by what they are about.
+    remarks: Mapping[str, str] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
@@ -375,6 +381,21 @@ class AnalysisBase:
         """Mask of the frames that the last run left out: ndarray of bool, shape (n_frames,)."""
         return np.isin(self.frames, [frame for frame, _ in self.damaged])
 
+    def remark(self, about: str, message: str | None) -> None:
+        """Warn of something about the results, which their tables say, too; None takes it back.
+
+        Parameters
+        ----------
+        about : str
+            Of several remarks about one thing the last one holds.
+        message : str or None
+            One sentence.
+        """
+        self.remarks = {key: text for key, text in self.remarks.items() if key != about}
+        if message is not None:
+            self.remarks = {**self.remarks, about: message}
+            warn(message)
+
     def record(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the last run."""
         return {
@@ -386,6 +407,7 @@ class AnalysisBase:
             **self.parameters(),
             "frames analysed": describe_frames(self.frames),
             "damaged frames": [frame for frame, _ in self.damaged] or "none",
+            **({"warnings": "; ".join(self.remarks.values())} if self.remarks else {}),
         }
 
 

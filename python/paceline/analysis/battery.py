@@ -116,6 +116,7 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "g1": WATER_OXYGENS,
             "g2": WATER_OXYGENS,
             "exclusion_block": [1, 1],
+            "nbins": 150,
         },
     },
 }

@@ -13,10 +13,11 @@ from paceline.analysis.base import AnalysisBase, describe_atoms, function_name, 
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table
+from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_static
+from paceline.transform.matching import other_order
 
 
 class Contacts(AnalysisBase):
@@ -98,6 +99,8 @@ class Contacts(AnalysisBase):
     array([1.  , 0.99, 0.97, 0.97])
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("timeseries",)
 
     def __init__(
@@ -116,6 +119,7 @@ class Contacts(AnalysisBase):
         from MDAnalysis.analysis import contacts
 
         residues_apart = whole_number("residues_apart", residues_apart, 0)
+        length("radius", radius)
         for group in select:
             if hasattr(group, "atoms"):  # texts, too, are selections
                 check_static(group, "Contacts")
@@ -126,6 +130,10 @@ class Contacts(AnalysisBase):
         theirs = contacts.Contacts(u, select, refgroup, method, radius, pbc, kwargs)
         self._take(theirs, residues_apart, verbose)
         self._warn_of_atoms_with_themselves()
+        for k, groups in enumerate(references):
+            for number, pair in enumerate(zip((self.grA, self.grB), groups, strict=True)):
+                what = f"refgroup[{number}]" if len(references) == 1 else f"refgroup[{k}][{number}]"
+                self.remark(f"order of {what}", other_order(*pair, what))
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
@@ -204,6 +212,7 @@ class Contacts(AnalysisBase):
             limits = references
         elif isinstance(function, partial) and function.func is contacts.radius_cut_q:
             radius = float(given.pop("radius", function.keywords["radius"]))
+            length("radius", radius)
             limits = [np.full(len(r0), radius) for r0 in references]
         elif function is contacts.soft_cut_q:
             beta = float(given.pop("beta", 5.0))
@@ -402,6 +411,8 @@ class ContactMap(AnalysisBase):
     array([1. , 1. , 1. , 0.9, 1. ])
     """
 
+    needs_one_location = True
+
     def __init__(
         self,
         atomgroup: Any,
@@ -460,6 +471,7 @@ class ContactMap(AnalysisBase):
         columns = {
             "residue": resids[first],
             "other residue": resids[second],
+            **telling_columns(self.residues, {"": first, "other ": second}),
             "frequency": frequencies[first, second],
         }
         edges = np.arange(n_residues + 1) - 0.5

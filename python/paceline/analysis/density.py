@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
@@ -15,16 +16,21 @@ from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import percent
 from paceline.transform.base import check_not_empty
+
+#: Share of the atoms outside of the grid from which on it is worth a warning.
+LEAST_OUTSIDE = 0.01
 
 
 class DensityAnalysis(AnalysisBase):
     """Density of atoms on a grid, Å⁻³.
 
     Atoms are counted in voxels, where they are: molecules are not brought into the cell, and atoms
-    outside the grid do not count. Center and fit the solute first, as with transformations of
-    `paceline.transform`; give such a run a grid of its own, since the default one is that of the
-    untransformed present frame.
+    outside the grid do not count. Tables say which share of them that is, and a warning if it is
+    1 % or more and no grid was given, or if it is all. Center and fit the solute first, as with
+    transformations of `paceline.transform`; give such a run a grid of its own, since the default
+    one is that of the untransformed present frame.
 
     Parameters
     ----------
@@ -80,6 +86,8 @@ class DensityAnalysis(AnalysisBase):
     2101
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("density",)
 
     def __init__(
@@ -98,6 +106,7 @@ class DensityAnalysis(AnalysisBase):
         check_not_empty(self.atomgroup, "DensityAnalysis: atomgroup")
         if not 0 < delta < np.inf:
             raise ValueError(f"delta must be a finite number above 0, not {delta!r}")
+        length("delta", delta, 0.2)
         from MDAnalysis.analysis import density as theirs
 
         grid = theirs.DensityAnalysis(
@@ -105,6 +114,7 @@ class DensityAnalysis(AnalysisBase):
             *(delta, None, padding, gridcenter, xdim, ydim, zdim),
         )
         self.metadata, self.delta, self._edges = metadata, delta, grid._edges
+        self._is_given = gridcenter is not None
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
@@ -114,6 +124,7 @@ class DensityAnalysis(AnalysisBase):
         if len(ours.atomgroup) == 0:
             raise UnsupportedError("DensityAnalysis: no atoms")
         ours.metadata, ours.delta, ours._edges = None, theirs._delta, theirs._edges
+        ours._is_given = theirs._gridcenter is not None
         return ours
 
     def _follow(self, atomgroup: Any, verbose: bool) -> None:
@@ -129,6 +140,26 @@ class DensityAnalysis(AnalysisBase):
             "delta": self.delta,
             "grid (Å)": ", ".join(limits),
         }
+
+    def _left_grid(self, outside: float) -> str | None:
+        """Say which share of atoms, 0 to 1, was outside a grid that should hold them.
+
+        One that is given may be smaller, but not without any atom.
+        """
+        if outside < (1.0 if self._is_given else LEAST_OUTSIDE):
+            return None
+        advice = (
+            "give a grid where the atoms are"
+            if self._is_given
+            else (
+                "the grid is that of the present frame: give one (--gridcenter, --size), or bring "
+                "molecules into the cell (--wrap)"
+            )
+        )
+        return (
+            f"DensityAnalysis: {percent(outside)} of the atoms, over all frames, are outside the "
+            f"grid and do not count; {advice}"
+        )
 
     def prepare(self) -> Reduction:
         """Counting needs the grid."""
@@ -149,9 +180,11 @@ class DensityAnalysis(AnalysisBase):
             metadata=self.metadata and dict(self.metadata),
         )
         density.make_density()
+        outside = 1 - int(counts.sum()) / value.n_asked if value.n_asked else 0.0
+        self.remark("grid", self._left_grid(outside))
         self.results = DensityResults(
             table=_map_along_z(density),
-            provenance=self.record(),
+            provenance={**self.record(), "atoms outside the grid": f"{100 * outside:.2g} %"},
             density=density,
             counts=counts,
         )
@@ -210,19 +243,22 @@ class _Voxels(CoreHalf):
 
     def compute(self, block: Block) -> SparseCounts:
         if self._finder is not None:
-            return SparseCounts(len(block), self._of_frames(self._finder, block), None)
+            return self._of_frames(self._finder, block)
+        columns = columns_of(block)
         if self._bound is None:
-            self._bound = _core.Voxels(columns_of(block), *self._edges)
-        return SparseCounts(len(block), _found(self._bound, block), None)
+            self._bound = _core.Voxels(columns, *self._edges)
+        n_asked = len(block) * len(columns)
+        return SparseCounts(len(block), _found(self._bound, block), None, n_asked)
 
-    def _of_frames(self, finder: GroupFinder, block: Block) -> np.ndarray:
+    def _of_frames(self, finder: GroupFinder, block: Block) -> SparseCounts:
         """Find the voxels of the atoms that a group has in each frame."""
-        found = [np.empty(0, dtype=np.uint32)]
+        found, n_asked = [np.empty(0, dtype=np.uint32)], 0
         for row, (_, columns) in enumerate(finder.by_frame(block)):
             if len(columns):
                 voxels = _core.Voxels(columns, *self._edges)
                 found.append(_found(voxels, block[row : row + 1]))
-        return np.concatenate(found)
+                n_asked += len(columns)
+        return SparseCounts(len(block), np.concatenate(found), None, n_asked)
 
     def merge(self, left: SparseCounts, right: SparseCounts) -> SparseCounts:
         return merge_counts(left, right, self._n_voxels)

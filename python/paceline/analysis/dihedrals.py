@@ -11,9 +11,11 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
+from paceline.analysis.residues import Chains
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, numbers_of, residue_labels
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.number_format import joined
 from paceline.transform.base import check_not_empty, check_static
 
 #: Side chains' angles: the atoms of each, in the order in which a residue is searched for them.
@@ -30,6 +32,8 @@ CHI_ATOMS = (
 
 #: Lines, and points, that a figure of all angles shows.
 LINES, POINTS = 8, 100_000
+#: Residues that a warning names, at most.
+FEW = 5
 
 
 class _Dihedrals(AnalysisBase):
@@ -165,8 +169,10 @@ class Ramachandran(_Dihedrals):
 
     φ is the dihedral angle of C of the residue before, N, CA and C; ψ is that of N, CA, C and N of
     the residue after (as `Dihedral`). MDAnalysis's class finds the residues: neighbours have
-    consecutive numbers in one segment, and those without a neighbour, or without one of the atoms,
-    are left out, some with a warning.
+    consecutive numbers in one segment. Where residues have insertion codes, and so share numbers,
+    neighbours are those next to each other in the topology. Residues without a neighbour, without
+    one of the atoms, or with one in several alternate locations are left out; a warning tells of
+    those that are not at the ends of a chain.
 
     Parameters
     ----------
@@ -183,6 +189,8 @@ class Ramachandran(_Dihedrals):
         C of the residues before, N, CA and C of the residues, N of the residues after.
     results.angles : numpy.ndarray of float64, shape (n_frames, n_residues, 2)
         φ and ψ, degrees, from -180 to 180; NaN as in `Dihedral`.
+    results.resindices : numpy.ndarray of int64, shape (n_residues,)
+        Index of each residue among those of the Universe.
 
     Raises
     ------
@@ -223,6 +231,27 @@ class Ramachandran(_Dihedrals):
     ):
         names = {"c_name": c_name, "n_name": n_name, "ca_name": ca_name}
         self._find(atomgroup, verbose, **names, check_protein=check_protein)
+        chains = Chains(self.atomgroup.universe)
+        if chains.has_insertions:
+            found = chains.backbone_of(self.atomgroup.residues, n_name, ca_name, c_name)
+            self.ag1, self.ag2, self.ag3, self.ag4, self.ag5 = found
+            self._check_found()
+        self.remark("residues", self._left_out(chains))
+
+    def _left_out(self, chains: Chains) -> str | None:
+        """Say which residues have no angles, but for those at the ends of chains."""
+        residues = self.atomgroup.residues
+        missing = residues[~np.isin(residues.resindices, self.ag2.resindices)]
+        missing = missing[~chains.are_ends(missing)]
+        if not len(missing):
+            return None
+        few = joined(list(residue_labels(missing, np.arange(min(len(missing), FEW))).values()))
+        more = ", …" if len(missing) > FEW else ""
+        return (
+            f"{self.name}: {len(missing):,} of {len(residues):,} residues have no angles ({few}"
+            f"{more}): the residue before or after is missing, or an atom of the backbone is "
+            "missing or there in several alternate locations"
+        )
 
     def _find(self, atomgroup: Any, verbose: bool, **options: Any) -> None:
         """Find the residues as the class of MDAnalysis does."""
@@ -243,6 +272,10 @@ class Ramachandran(_Dihedrals):
         """Take the atoms of the angles from an analysis of MDAnalysis."""
         self.ag1, self.ag2, self.ag3 = theirs.ag1, theirs.ag2, theirs.ag3
         self.ag4, self.ag5 = theirs.ag4, theirs.ag5
+        self._check_found()
+
+    def _check_found(self) -> None:
+        """Raise `SelectionError` where no residue has angles."""
         if len(self.ag1) == 0:
             raise SelectionError(f"{self.name}: no residue has the atoms of both angles")
 
@@ -252,7 +285,24 @@ class Ramachandran(_Dihedrals):
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
         ours._take(theirs)
+        ours.remark("residues", ours._strangers())
         return ours
+
+    def _strangers(self) -> str | None:
+        """Say which residues have angles to others than their neighbours, as MDAnalysis's."""
+        if not Chains(self.ag1.universe).has_insertions:
+            return None
+        here = self.ag2.resindices
+        apart = np.stack([here - self.ag1.resindices, self.ag5.resindices - here])
+        strangers = np.flatnonzero((apart > 1).any(axis=0))
+        if not len(strangers):
+            return None
+        first = _label_residues(self.ag2.residues, here[strangers[:1]])[0]
+        return (
+            f"{self.name}: {len(strangers)} residues, such as {first}, have angles to atoms of "
+            "residues that are not next to them, which MDAnalysis finds by numbers, and insertion "
+            f"codes repeat these: take paceline.analysis.dihedrals.{self.name}"
+        )
 
     @property
     def _chain(self) -> list[Any]:
@@ -269,7 +319,10 @@ class Ramachandran(_Dihedrals):
         label = y if step == 1 else f"{y}, one of {step} frames"
         drawn = Table({x: points[:, 0], y: points[:, 1]}, x, {y: y}, label, points=True)
         table = replace(table, drawn=drawn)
-        self.results = Results(table=table, provenance=self.record(), angles=value)
+        resindices = self.ag2.resindices
+        self.results = Results(
+            table=table, provenance=self.record(), angles=value, resindices=resindices
+        )
 
     def plot(self, ax: Any = None, ref: bool = False, **kwargs: Any) -> Any:
         """Draw one angle against the other, of all residues and frames, as MDAnalysis does.
@@ -315,6 +368,8 @@ class Janin(Ramachandran):
         N, CA, CB, CG or CG1, and the last atoms of χ2.
     results.angles : numpy.ndarray of float64, shape (n_frames, n_residues, 2)
         χ1 and χ2, degrees, from 0 to less than 360; NaN as in `Dihedral`.
+    results.resindices : numpy.ndarray of int64, shape (n_residues,)
+        Index of each residue among those of the Universe.
 
     Raises
     ------
@@ -474,12 +529,12 @@ def _find_chi(residues: Any) -> list[tuple[int, list[int]]]:
 def _label_residues(residues: Any, resindices: np.ndarray) -> list[str]:
     """Label the residue of each of `resindices` by name and number, and segment if needed."""
     names = getattr(residues, "resnames", None)
-    labels = [f"{number}" for number in residues.resids]
+    labels = [f"{number}" for number in numbers_of(residues)]
     if names is not None:
         labels = [f"{name} {label}" for name, label in zip(names, labels, strict=True)]
     if len(set(labels)) < len(labels):
         labels = [f"{label} {one}" for label, one in zip(labels, residues.segids, strict=True)]
-    if len(set(labels)) < len(labels):  # insertion codes
+    if len(set(labels)) < len(labels):
         labels = [f"{label} ({k})" for label, k in zip(labels, residues.resindices, strict=True)]
     by_index = dict(zip(residues.resindices.tolist(), labels, strict=True))
     return [by_index[index] for index in resindices.tolist()]

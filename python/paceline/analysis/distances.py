@@ -7,10 +7,11 @@ import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.images import nearer_images
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table
+from paceline.analysis.table import Image, Table, telling_columns
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_not_empty, check_static, known_weights, masses_of
 
@@ -39,6 +40,12 @@ class GroupsAnalysis(AnalysisBase):
             check_not_empty(group.atoms, f"{name}: {parameter}")
         self._groups = {parameter: group.atoms for parameter, group in groups.items()}
         self.pbc = bool(pbc)
+
+    def _remark_on_images(self, kind: str = "all") -> None:
+        """Warn of atoms of one molecule that are nearer to each other's images."""
+        if self.pbc:
+            groups = list(self._groups.values())
+            self.remark("images", nearer_images(self.name, groups, self.frames, kind))
 
     def _check_equal_numbers(self) -> None:
         """Raise `SelectionError` unless all groups have as many atoms."""
@@ -137,6 +144,7 @@ class AtomicDistances(GroupsAnalysis):
 
     def prepare(self) -> PerFrame:
         """The kernel needs the number of pairs."""
+        self._remark_on_images("pairs")
         return CoreRows("atomic_distances", self.n_atoms, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
@@ -209,6 +217,7 @@ class DistanceMatrixSeries(_AllDistances):
 
     def prepare(self) -> PerFrame:
         """The kernel needs the groups' sizes."""
+        self._remark_on_images()
         first, *rest = self._sizes
         shape = (first, rest[0]) if rest else None
         second = rest[0] if rest else None
@@ -261,6 +270,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
 
     def prepare(self) -> Reduction:
         """The kernel needs the groups' sizes; rows of all pairs are long."""
+        self._remark_on_images()
         first, *rest = self._sizes
         second = rest[0] if rest else None
         n_pairs = first * (second or first)
@@ -298,6 +308,12 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
         if (image.x_label, image.y_label) == ("residue", "residue"):
             keys = "residue", "other residue"
             table |= dict(zip(keys, (first.resids[rows], second.resids[columns]), strict=True))
+            residues = first.universe.residues[np.union1d(first.resindices, second.resindices)]
+            places = [
+                np.searchsorted(residues.resindices, group.resindices[some])
+                for group, some in ((first, rows), (second, columns))
+            ]
+            table |= telling_columns(residues, dict(zip(("", "other "), places, strict=True)))
         self.results = Results(
             table=Table(table, keys[0], {label: "mean"}, label, image=image, keys=keys),
             provenance=self.record(),
@@ -362,6 +378,8 @@ class CenterDistance(GroupsAnalysis):
     array([17.87, 17.88, 17.9 ])
     """
 
+    needs_one_location = True
+
     needs_whole = True
 
     def __init__(
@@ -394,6 +412,7 @@ class CenterDistance(GroupsAnalysis):
 
     def prepare(self) -> PerFrame:
         """The kernel needs sizes and weights."""
+        self._remark_on_images("centers")
         return CoreRows("center_distance", self._sizes, self._weights, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:

@@ -98,6 +98,8 @@ class Gyration(AnalysisBase):
     array([16.67, 16.67, 16.73])
     """
 
+    needs_one_location = True
+
     needs_whole = True
 
     def __init__(

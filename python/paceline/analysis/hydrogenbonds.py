@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.arguments import check_selection, length, one_of, whole_number
 from paceline._util.sorting import sorted_unique
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
@@ -128,6 +129,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     >>> bonds.results.hbonds[0].round(1)
     array([   0. ,   19. ,   20. , 1578. ,    2.9,  155.2])
     """
+
+    needs_one_location = True
 
     SHARED_RESULTS = ("hbonds",)
 
@@ -255,6 +258,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _choose(self, name: str) -> Any:
         """Select atoms of the present frame, and note a selection that chooses others in each."""
         selection, what = getattr(self, f"_{name}_sel"), f"HydrogenBondAnalysis: {name}_sel"
+        check_selection(selection)
         with naming_lacks(what, selection):
             group = self._atoms_of(selection, updating=self.update_selections)
         if not updates_itself(group):
@@ -708,6 +712,8 @@ def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
         raise ValueError(
             f"between must be a pair of selections, or a list of pairs, not {between!r}"
         )
+    for text in chain.from_iterable(pairs):
+        check_selection(text)
     return [[universe.select_atoms(one) for one in (first, second)] for first, second in pairs]
 
 

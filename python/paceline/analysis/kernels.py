@@ -1,5 +1,6 @@
 """Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline.block import Block, check_refused
+from paceline.block import PERIODIC, Block, check_refused
 
 if TYPE_CHECKING:
     from paceline.analysis.interfaces import PerFrame
@@ -29,6 +30,34 @@ def columns_of(block: Block) -> np.ndarray:
     """Columns of a block's atoms among all that were decoded."""
     positions, columns = block.raw
     return np.arange(positions.shape[1]) if columns is None else columns
+
+
+def least_width(cells: np.ndarray) -> float:
+    """Find the least distance between opposite faces of cells of a block, Å.
+
+    Only faces behind which there is an image count: infinite where no frame has any.
+    """
+    # Few numbers, of which most are the same: NumPy takes ten times as long.
+    shapes = {*zip(map(tuple, cells[:, :6].tolist()), cells[:, PERIODIC].tolist(), strict=True)}
+    return min((_least_height(*shape) for shape in shapes), default=math.inf)
+
+
+def _least_height(cell: tuple[float, ...], periodic: float) -> float:
+    """Least height of a cell of three lengths (Å) and angles (degrees): volume over a face.
+
+    `periodic` has a bit for each vector. Infinite where these make no cell.
+    """
+    lengths = cell[:3]
+    if not (all(map(math.isfinite, (*cell, periodic))) and min(lengths) > 0):
+        return math.inf
+    cosines = [math.cos(math.radians(angle)) for angle in cell[3:]]
+    squares = [cosine * cosine for cosine in cosines]
+    if max(squares) >= 1:
+        return math.inf
+    volume = math.sqrt(max(0.0, 1 - sum(squares) + 2 * math.prod(cosines)))
+    faces = (math.sqrt(1 - square) for square in squares)
+    heights = [length * volume / face for length, face in zip(lengths, faces, strict=True)]
+    return min((heights[k] for k in range(3) if int(periodic) >> k & 1), default=math.inf)
 
 
 def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> None:
@@ -196,11 +225,13 @@ class SparseCounts(NamedTuple):
     """Frames, and indices of counts that grow by 1 each; or all counts, where indices are many.
 
     Counts are many and the indices of a leaf few: they are counted once that takes less room.
+    `n_asked` is the number of things that might have an index.
     """
 
     n_frames: int
     indices: np.ndarray
     counts: np.ndarray | None
+    n_asked: int = 0
 
     def counted(self, n_counts: int) -> np.ndarray:
         """Count the indices: uint64, shape (n_counts,)."""
@@ -213,10 +244,10 @@ class SparseCounts(NamedTuple):
 
 def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> SparseCounts:
     """Merge what two neighbours counted."""
-    n_frames = left.n_frames + right.n_frames
+    n_frames, n_asked = left.n_frames + right.n_frames, left.n_asked + right.n_asked
     few = 2 * (len(left.indices) + len(right.indices)) < n_counts
     if left.counts is None and right.counts is None and few:
-        return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None)
+        return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None, n_asked)
     if left.counts is None:
         left, right = right, left  # whole numbers have the same sum
     counts = left.counted(n_counts)
@@ -224,7 +255,7 @@ def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> Spar
         _core.count_indices(right.indices, counts)
     else:
         counts += right.counts
-    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts)
+    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts, n_asked)
 
 
 class RdfGroup(NamedTuple):
@@ -237,7 +268,8 @@ class RdfGroup(NamedTuple):
 class RdfCounts(NamedTuple):
     """Frames, the sum of their volumes (Å³), and pairs in each bin.
 
-    And sums over frames: of the atoms of the first group, and of the pairs at any distance.
+    And sums over frames: of the atoms of the first group, and of the pairs at any distance. And the
+    least distance between opposite faces of the cells, Å.
     """
 
     n_frames: int
@@ -245,6 +277,7 @@ class RdfCounts(NamedTuple):
     counts: np.ndarray
     n_first: int
     n_pairs: int
+    width: float = float("inf")
 
 
 def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
@@ -252,6 +285,7 @@ def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
     return RdfCounts(
         *(left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts),
         *(left.n_first + right.n_first, left.n_pairs + right.n_pairs),
+        width=min(left.width, right.width),
     )
 
 
@@ -287,7 +321,9 @@ class CoreRdf(CoreHalf):
         volume, refused = self._bound.count(positions, block.cells, counts)
         check_refused(block, refused)
         n_first = len(block) * self._groups[0].n_atoms
-        return RdfCounts(len(block), volume, counts, n_first, n_first * self._groups[1].n_atoms)
+        n_pairs = n_first * self._groups[1].n_atoms
+        width = least_width(block.cells)
+        return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
         """Add what two neighbours counted."""
@@ -401,7 +437,8 @@ class ChangingRdf:
             volume += of_frame
             n_first += len(one[0])
             n_pairs += len(one[0]) * len(other[0])
-        return RdfCounts(len(block), volume, counts, n_first, n_pairs)
+        width = least_width(block.cells)
+        return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
         """Add what two neighbours counted."""
@@ -448,20 +485,24 @@ class CoreSitePairs(CoreHalf):
         self._arguments = sizes.astype(np.int64), pairs.astype(np.int64), limits, int(nbins)
         self._n_counts, self._needs_cell = n_counts, needs_cell
 
-    def compute(self, block: Block) -> tuple[float, SparseCounts]:
-        """Count the distances of a block; the sum of its cells' volumes, Å³, and the counts."""
+    def compute(self, block: Block) -> tuple[float, SparseCounts, float]:
+        """Count the distances of a block.
+
+        Returns the sum of its cells' volumes, Å³, the counts, and the least height of a cell, Å.
+        """
         if self._bound is None:
             arguments = columns_of(block), *self._arguments
             self._bound = _core.SitePairs(*arguments, needs_cell=self._needs_cell)
         found, volume, refused = self._bound.find(block.raw[0], block.cells)
         check_refused(block, refused)
-        return volume, SparseCounts(len(block), found, None)
+        return volume, SparseCounts(len(block), found, None), least_width(block.cells)
 
     def merge(
-        self, left: tuple[float, SparseCounts], right: tuple[float, SparseCounts]
-    ) -> tuple[float, SparseCounts]:
+        self, left: tuple[float, SparseCounts, float], right: tuple[float, SparseCounts, float]
+    ) -> tuple[float, SparseCounts, float]:
         """Add what two neighbours counted."""
-        return left[0] + right[0], merge_counts(left[1], right[1], self._n_counts)
+        counts = merge_counts(left[1], right[1], self._n_counts)
+        return left[0] + right[0], counts, min(left[2], right[2])
 
 
 class CoreBonds(CoreHalf):

@@ -92,7 +92,7 @@ class LeafletSeries(AnalysisBase):
         group, text = (universe, select) if isinstance(select, str) else (select, None)
         atoms = choose_atoms(group, text, "select")
         super().__init__(atoms, verbose=verbose)
-        self.cutoff, self.pbc = length("cutoff", cutoff), bool(pbc)
+        self.cutoff, self.pbc = length("cutoff", cutoff, 2.0), bool(pbc)
         self.row_bytes = 5 * len(atoms)
 
     def parameters(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.gyration import COMPOUNDS
@@ -113,6 +114,8 @@ class LinearDensity(AnalysisBase):
     array([0.09, 0.1 , 0.06, 0.  ])
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("x", "y", "z")
 
     def __init__(
@@ -142,6 +145,7 @@ class LinearDensity(AnalysisBase):
                 raise UnsupportedError(f"LinearDensity: {error}") from None
         self.masses, self.charges = self._of_group[0].T
         self.nbins = self._number_of_bins()
+        length("binsize", binsize, 0.1)
 
     @classmethod
     def like(cls, theirs: Any) -> Self:

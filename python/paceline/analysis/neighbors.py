@@ -9,6 +9,7 @@ from paceline._util.arguments import length
 from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
+from paceline.analysis.images import beyond_half_the_cell, least_width_of
 from paceline.analysis.interfaces import PerFrame, Ragged
 from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
@@ -22,6 +23,8 @@ COUNTED = 2**20
 
 class _NearAtoms(GroupsAnalysis):
     """Atoms of one or two groups that are within a cutoff of each other."""
+
+    needs_one_location = True
 
     def __init__(
         self,
@@ -49,6 +52,10 @@ class _NearAtoms(GroupsAnalysis):
     def _near_pairs(self) -> "_NearPairs":
         """Number the atoms of both groups, and what they may not share."""
         indices = [group.indices for group in self._groups.values()]
+        if self.pbc:
+            width = least_width_of(self.atomgroup.universe, self.frames)
+            what = f"cutoff={self.cutoff:g}"
+            self.remark("images", beyond_half_the_cell(self.name, what, self.cutoff, width))
         return _NearPairs(indices, self._labels, self._sizes, self.cutoff, self.pbc)
 
 

@@ -13,6 +13,7 @@ from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.transform.base import choose_atoms, first_positions
+from paceline.transform.matching import warn_of_other_order
 
 #: Components that figures show, at most.
 DRAWN = 20
@@ -299,6 +300,7 @@ class PCA(AnalysisBase):
         types, others = (getattr(group, "types", None) for group in (self._atoms, atoms))
         if types is not None and others is not None and not np.array_equal(types, others):
             warnings.warn("Atom types do not match with types used to fit PCA", stacklevel=2)
+        warn_of_other_order(atoms, self._atoms, "PCA.transform")
         n = self.results.p_components.shape[1]
         if n_components is not None:
             n = whole_number("n_components", n_components)

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import one_of, whole_number
+from paceline._util.arguments import check_range, one_of, whole_number
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
+from paceline.analysis.images import beyond_half_the_cell
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import (
     ChangingCenters,
@@ -141,6 +142,8 @@ class InterRDF(AnalysisBase):
     array([0.  , 1.61, 0.76, 0.7 ])
     """
 
+    needs_one_location = True
+
     def __init__(
         self,
         g1: Any,
@@ -258,6 +261,7 @@ class InterRDF(AnalysisBase):
         count = value.counts.astype(np.float64)
         if value.n_frames and not count.any():
             warn(f"InterRDF: no pair of atoms is from {edges[0]:g} to {edges[-1]:g} Å apart")
+        self.remark("images", _missing_pairs(self, edges, value.width))
         rdf = count / self._norms(value)
         title = TITLES[self.norm]
         columns = {"r (Å)": bins, title: rdf, "count": value.counts}
@@ -470,6 +474,8 @@ class InterRDF_s(AnalysisBase):
            [ 0., 22., 18., 19.]]))
     """
 
+    needs_one_location = True
+
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "cdf", "indices", "volume_cum")
 
     def __init__(
@@ -558,10 +564,11 @@ class InterRDF_s(AnalysisBase):
             sizes, self._pairs, limits, self.nbins, self._n_counts, needs_cell=self.norm == "rdf"
         )
 
-    def finish(self, value: tuple[float, SparseCounts]) -> None:
+    def finish(self, value: tuple[float, SparseCounts, float]) -> None:
         """Take the counts apart, and divide them by the norm."""
-        volume, found = value
+        volume, found, width = value
         edges, n_frames = self._edges, found.n_frames
+        self.remark("images", _missing_pairs(self, edges, width))
         self._n_counted = n_frames
         norms = np.full(self.nbins, float(n_frames))
         if self.norm != "none":
@@ -655,7 +662,14 @@ def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
         raise ValueError(
             f"range must be two finite numbers, the second above 0 and the first, not {range!r}"
         )
+    check_range(range)
     return np.histogram_bin_edges([], nbins, (limits[0], limits[1]))
+
+
+def _missing_pairs(analysis: AnalysisBase, edges: np.ndarray, width: float) -> str | None:
+    """Say that the last bin is farther away than half the least height of a cell, Å."""
+    what = f"range=({edges[0]:g}, {edges[-1]:g})"
+    return beyond_half_the_cell(analysis.name, what, (edges[-2] + edges[-1]) / 2, width)
 
 
 def __getattr__(name: str) -> Any:

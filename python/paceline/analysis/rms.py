@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, along_residues
+from paceline.analysis.table import Table, along_residues, telling_columns
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     check_masses,
@@ -21,6 +21,7 @@ from paceline.transform.base import (
     reference_positions,
     relative_weights,
 )
+from paceline.transform.matching import other_order
 
 
 class RMSD(AnalysisBase):
@@ -84,6 +85,8 @@ class RMSD(AnalysisBase):
            [0.59, 1.01]])
     """
 
+    needs_one_location = True
+
     needs_whole = True
 
     def __init__(
@@ -117,6 +120,9 @@ class RMSD(AnalysisBase):
         self._weights = self._resolve_weights(weights, weights_groupselections)
         self.mobile_atoms, self.ref_atoms = self._pairs[0]
         super().__init__(self._pairs[0][0], verbose=verbose)
+        for k, pair in enumerate(self._pairs):
+            what = f"groupselections[{k - 1}]" if k else "select"
+            self.remark(f"order of {what}", other_order(*pair, what))
 
     SHARED_RESULTS = ("rmsd",)
 
@@ -322,6 +328,9 @@ def table_of_rmsf(
     attributes = {"resid": "resids", "resname": "resnames", "name": "names"}
     known = {title: getattr(atoms, name, None) for title, name in attributes.items()}
     of_atoms = {title: values for title, values in known.items() if values is not None}
+    residues = atoms.residues
+    places = np.searchsorted(residues.resindices, atoms.resindices)
+    of_atoms |= telling_columns(residues, {"": places})
     title = "RMSF (Å)"
     of_residues, n_atoms = _means_of_residues(atoms, rmsf)
     label = title if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"

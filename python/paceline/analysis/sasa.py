@@ -11,8 +11,8 @@ from paceline.analysis.guess import elements_of
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import along_residues
-from paceline.errors import SelectionError
+from paceline.analysis.table import along_residues, residue_labels
+from paceline.errors import SelectionError, warn
 from paceline.transform.base import check_not_empty, check_static
 
 #: Van der Waals radii of elements, Å.
@@ -32,6 +32,12 @@ RADII: dict[str, dict[str, float]] = {
         **{"BR": 1.87, "I": 2.03},
     },
 }
+#: Radii that are all below it may be in nm, Å.
+SMALLEST = 0.5
+#: Bonded atoms are as near, Å: the longest bond of proteins, lipids and nucleic acids is of sulfur.
+FARTHEST_BONDED = 2.3
+#: Residues at which a look for beads is made, at most.
+LOOKED_AT = 100
 COMPOUNDS = ("group", "residues", "atoms")
 
 
@@ -55,7 +61,8 @@ class SASA(AnalysisBase):
     radii : None, str, mapping or array of float, shape (n_surface_atoms,)
         Radii of the atoms of `surface`, Å: one each, or by element, as {"C": 1.7}; "bondi" (None)
         and "rowland" are sets of these. Elements are those of the topology; where it has none,
-        those of the masses.
+        those of the masses. A warning tells of residues that seem to be coarse-grained, for which
+        these are too small.
     surface : AtomGroup or Universe, optional
         Atoms that have the surface, and cover each other; by default those of `atomgroup`, as if
         there were no others. They include those of `atomgroup`: the area of a ligand's atoms that
@@ -94,6 +101,8 @@ class SASA(AnalysisBase):
     (2, 18)
     """
 
+    needs_one_location = True
+
     def __init__(
         self,
         atomgroup: Any,
@@ -125,6 +134,8 @@ class SASA(AnalysisBase):
         self.probe_radius = float(probe_radius)
         self.compound, self.radii = compound, radii
         self._radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
+        if radii is None or isinstance(radii, str | Mapping):
+            self.remark("beads", _coarse_grained(self.surface))
 
     @property
     def indices(self) -> np.ndarray:
@@ -172,6 +183,37 @@ class SASA(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
 
 
+def _coarse_grained(atoms: Any) -> str | None:
+    """Say that atoms seem to be beads, which are larger than the elements of their names.
+
+    In most of the first residues of several atoms no two of them are as near as bonded atoms, or
+    residues of a protein have one atom each, at the present frame.
+    """
+    from MDAnalysis.lib.distances import self_distance_array
+
+    residues = atoms.residues[:LOOKED_AT]
+    sizes = np.array([len(one.atoms) for one in residues])
+    try:
+        alone = np.isin(residues.resindices, atoms.select_atoms("protein").resindices)
+    except AttributeError:  # the topology has no names of residues
+        alone = np.zeros(len(residues), bool)
+    coarse = [
+        is_protein if n == 1 else self_distance_array(one.atoms.positions).min() > FARTHEST_BONDED
+        for one, n, is_protein in zip(residues, sizes, alone, strict=True)
+    ]
+    # Of ions and noble gases nothing can be told.
+    n_telling = np.count_nonzero((sizes > 1) | alone)
+    if 2 * sum(coarse) <= n_telling or not n_telling:
+        return None
+    first = residues[int(np.argmax(coarse))]
+    label = residue_labels(atoms.universe.residues, np.array([first.resindex]))[first.resindex]
+    return (
+        f"SASA: residues such as {label} seem to be coarse-grained, since none of their atoms are "
+        f"within {FARTHEST_BONDED:g} Å of each other, and have the radii of elements: the area is "
+        "too small; give radii= of the beads"
+    )
+
+
 def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
     """Radius of each atom, Å; those in an array are of the atoms of the group as it was `given`."""
     if radii is None or isinstance(radii, str):
@@ -208,4 +250,9 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
         values = values[first]
     if not (np.isfinite(values).all() and (values > 0).all() and (values < 1000).all()):
         raise ValueError("radii must be finite and above 0 Å")
+    if (largest := values.max()) < SMALLEST:
+        warn(
+            f"radii are in Å, and the largest is {largest:g}: {largest:g} nm would be "
+            f"{10 * largest:g}"
+        )
     return values

@@ -202,21 +202,63 @@ def fractions_of_frames(
     return Table(found, kind, {title: title}, title, bars=True)
 
 
+def numbers_of(residues: Any) -> np.ndarray:
+    """Numbers of residues, with their insertion codes where there are any, as "163A"."""
+    numbers, codes = residues.resids, getattr(residues, "icodes", None)
+    if codes is None or not any(codes):
+        return numbers
+    return np.array([f"{number}{code}" for number, code in zip(numbers, codes, strict=True)])
+
+
+def telling_columns(residues: Any, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tell residues apart where numbers repeat: insertion codes, segments, or indices.
+
+    `rows` are rows of a table, as places among the residues, by what their titles begin with.
+    """
+    if not hasattr(residues, "resids"):
+        return {}
+    known: list[tuple[str, Any]] = [("", residues.resids)]
+    further = {"insertion code": "icodes", "segment": "segids", "residue index": "resindices"}
+    for title, name in further.items():
+        if len({*zip(*(values for _, values in known), strict=True)}) == len(residues):
+            break
+        values = getattr(residues, name, None)
+        if values is not None and len({*values}) > 1:
+            known.append(
+                (title, np.asarray(values if name == "resindices" else values.astype(str)))
+            )
+    return {
+        f"{prefix}{title}": values[places]
+        for title, values in known[1:]
+        for prefix, places in rows.items()
+    }
+
+
 def atom_labels(atoms: Any) -> list[str]:
-    """Name atoms by residue and name, as far as the topology tells, as "LYS 13 NZ"."""
-    parts = [getattr(atoms, name, None) for name in ("resnames", "resids")]
-    known = [part for part in parts if part is not None]
-    return [" ".join(map(str, one)) for one in zip(*known, names_of(atoms), strict=True)]
+    """Name atoms by residue and name, as "LYS 13 NZ"; with segment where others are named so."""
+    names = names_of(atoms)
+    if not any(hasattr(atoms, name) for name in ("resnames", "resids")):
+        return [f"{name}" for name in names]
+    residues = residue_labels(atoms.universe.residues, np.unique(atoms.resindices))
+    return [
+        f"{residues[k]} {name}" for k, name in zip(atoms.resindices.tolist(), names, strict=True)
+    ]
 
 
 def residue_labels(residues: Any, indices: np.ndarray) -> dict[int, str]:
     """Name some residues, as "LYS 13"; with segment, or index, where others have that name."""
     some = residues[indices]
-    of_indices = [str(index) for index in indices]
-    parts = [getattr(some, name, None) for name in ("resnames", "resids")]
+    # Others may have the names of these, too.
+    rivals = np.arange(len(residues))
+    if hasattr(residues, "resids"):
+        rivals = np.flatnonzero(np.isin(residues.resids, some.resids))
+    all_of_them = residues[rivals]
+    of_indices = [str(index) for index in rivals]
+    parts: list[Any] = [getattr(all_of_them, "resnames", None)]
+    parts.append(numbers_of(all_of_them) if hasattr(residues, "resids") else None)
     known = [part for part in parts if part is not None] or [of_indices]
     names = np.array([" ".join(map(str, one)) for one in zip(*known, strict=True)], dtype=str)
-    for prefix in (getattr(some, "segids", of_indices), of_indices):
+    for prefix in (getattr(all_of_them, "segids", of_indices), of_indices):
         _, number, counts = np.unique(names, return_inverse=True, return_counts=True)
         again = counts[number.reshape(-1)] > 1
         names = np.array(
@@ -226,7 +268,8 @@ def residue_labels(residues: Any, indices: np.ndarray) -> dict[int, str]:
             ],
             dtype=str,
         )
-    return dict(zip(indices.tolist(), names.tolist(), strict=True))
+    by_index = dict(zip(rivals.tolist(), names.tolist(), strict=True))
+    return {index: by_index[index] for index in indices.tolist()}
 
 
 def names_of(atoms: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import check_selection
 from paceline.block import Block, check_refused
 from paceline.errors import UnsupportedError
 from paceline.transform.base import updates_itself
@@ -148,6 +149,8 @@ def follow(group: Any, name: str) -> GroupFinder:
             f"{name}: expected a group that updates itself, select_atoms(…, updating=True), found "
             f"{group!r}"
         )
+    for text in group._selection_strings:
+        check_selection(text)
     tree = _Tree(group.universe, name)
     members, (base, n_base, selections) = tree.group(group, tree.everything)
     tree.read |= members

@@ -49,6 +49,8 @@ examples:
   paceline align md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png
 """
 
+#: Width of bins of distances by default, Å.
+BIN = 0.1
 #: Atoms of the first group of pairs by default: `paceline.analysis.guess.WATER_OXYGENS`.
 RDF_SELECT = "name OW OH2 or (water and name O)"
 
@@ -311,7 +313,7 @@ def add_pair_arguments(section: Any) -> None:
         metavar="Å",
         help="where the first bin begins and the last one ends, Å [0 15]",
     )
-    add("--nbins", type=positive, default=75, metavar="N", help="number of bins [%(default)s]")
+    add("--nbins", type=positive, metavar="N", help="number of bins [those of 0.1 Å]")
     add(
         "--norm",
         choices=("rdf", "density", "none"),
@@ -366,7 +368,9 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     first = selected(universe, args.select)
     second = first if args.select_2 is None else selected(universe, args.select_2)
     blocks = args.exclusion_block
-    bins = {"nbins": args.nbins, "range": tuple(args.range), "norm": args.norm}
+    begin, end = args.range
+    nbins = args.nbins or max(1, round(min(end - begin, 1e6) / BIN))
+    bins = {"nbins": nbins, "range": (begin, end), "norm": args.norm}
     if args.sites:
         given = {
             "--exclusion-block": blocks,

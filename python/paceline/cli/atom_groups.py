@@ -11,6 +11,7 @@ from typing import Any
 import MDAnalysis
 import numpy as np
 
+from paceline._util.arguments import check_selection
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.universe import Universe
 
@@ -161,6 +162,8 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
     def select_within(self, atoms: Any, *selections: str, **groups: Any) -> Any:
         """Select among some atoms of this Universe."""
         found: dict[str, Any] = {}
+        for text in selections:
+            check_selection(text)
         texts = [self._with_aliases(text, groups, found) for text in selections]
         try:
             return atoms.select_atoms(*texts, **groups, **found)

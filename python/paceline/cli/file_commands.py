@@ -290,9 +290,9 @@ def run_validate(args: argparse.Namespace) -> int:
     paths = [path for name in args.trajectory for path in files_named(name)]
     for path in paths:
         check_decodable(path)
-    n_atoms = _atoms_of(args.topology)
+    atoms = _atoms_of(args.topology)
     if args.json:
-        verdicts = [_verdict_of(path, args, n_atoms) for path in paths]
+        verdicts = [_verdict_of(path, args, atoms) for path in paths]
         files = [_in_json(verdict) for verdict in verdicts]
         print_json("validate", bad=any(verdict.bad for verdict in verdicts), files=files)
         return BAD if any(verdict.bad for verdict in verdicts) else 0
@@ -300,7 +300,7 @@ def run_validate(args: argparse.Namespace) -> int:
     with _output(args) as output:
         print(*VALIDATE_COLUMNS, sep="\t", file=output)
         for path in paths:
-            verdict = _verdict_of(path, args, n_atoms)
+            verdict = _verdict_of(path, args, atoms)
             for finding in verdict.findings:
                 print(*_cells(path, finding), sep="\t", file=output)
             output.flush()
@@ -309,13 +309,13 @@ def run_validate(args: argparse.Namespace) -> int:
     return BAD if bad else 0
 
 
-def _atoms_of(topology: str | None) -> int | None:
-    """Count the atoms of a topology, if one is given."""
+def _atoms_of(topology: str | None) -> Any:
+    """Get the atoms of a topology, if one is given."""
     if topology is None:
         return None
     from paceline.cli.atom_groups import GroupUniverse
 
-    return len(GroupUniverse(topology).atoms)
+    return GroupUniverse(topology).atoms
 
 
 def _in_json(verdict: "Verdict") -> dict[str, Any]:
@@ -329,7 +329,7 @@ def _in_json(verdict: "Verdict") -> dict[str, Any]:
     return {**facts, "seconds": verdict.seconds, "findings": findings}
 
 
-def _verdict_of(path: str, args: argparse.Namespace, n_atoms: int | None) -> "Verdict":
+def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
     """Validate a file; an error of any kind is a finding, so that the next file has its turn."""
     from paceline.analysis.validate import Finding, Verdict, validate
     from paceline.hdf5.trajectory import Hdf5Options
@@ -338,17 +338,36 @@ def _verdict_of(path: str, args: argparse.Namespace, n_atoms: int | None) -> "Ve
     options = hdf5_options(args)
     try:
         found = validate(path, backend=args.backend, n_workers=args.n_workers, **options)
-        if n_atoms is not None and found.n_frames:
+        if atoms is not None and found.n_frames:
             there = open_file(path, options=Hdf5Options(**options), notes=False).n_atoms
-            if there != n_atoms:
-                what = f"expected the {n_atoms} atoms of {args.topology}, found {there}"
+            if there != len(atoms):
+                what = f"expected the {len(atoms)} atoms of {args.topology}, found {there}"
                 found.findings.insert(0, Finding(None, None, None, True, what))
+            elif (other := _other_names(path, atoms, options)) is not None:
+                found.findings.insert(0, Finding(None, None, None, other[1], other[0]))
         return found
     except Exception as error:
         if args.debug:
             traceback.print_exc()
         what = f"validating it failed: {type(error).__name__}: {error}"
         return Verdict(path, 0, 0, 0.0, [Finding(None, None, None, True, what)])
+
+
+def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, bool] | None:
+    """Compare the names of atoms in a file with those of the topology, where it has any.
+
+    Returns what differs first, and whether it is bad: the same names in another order are.
+    """
+    from paceline.hdf5.conventions import names_in_file
+    from paceline.hdf5.trajectory import is_hdf5
+    from paceline.trajectory.atom_names import names_in
+    from paceline.transform.matching import order_in_file
+
+    if is_hdf5(path):
+        known = names_in_file(path, **{key: options.get(key) for key in ("group", "external")})
+    else:
+        known = names_in(path)
+    return order_in_file(atoms, known) if known else None
 
 
 @contextlib.contextmanager

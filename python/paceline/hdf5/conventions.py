@@ -127,6 +127,24 @@ def read_topology(
     return run_in_sandbox(_read_system, os.fspath(path), group=group, external=external).topology()
 
 
+def names_in_file(
+    path: str | os.PathLike, *, group: str | None = None, external: bool | None = False
+) -> dict[str, np.ndarray]:
+    """Read "names", and "resnames" where there are any, of the atoms of a file, in the sandbox.
+
+    Arrays of str, shape (n_atoms,); none where the file does not tell them.
+    """
+    path = os.fspath(path)
+    try:
+        system = run_in_sandbox(_read_system, path, group=group, external=bool(external))
+    except (MissingDataError, UnsupportedError):
+        return {}
+    found = {"names": system.atoms.get("names")}
+    if "resnames" in system.residues:
+        found["resnames"] = system.residues["resnames"][system.residue]
+    return {} if found["names"] is None else found
+
+
 def _read_system(path: str, *, group: str | None, external: bool) -> SystemTopology:
     """Read the atoms of a file as plain data, without MDAnalysis."""
     with File(path, external=external) as file:

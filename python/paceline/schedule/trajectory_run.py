@@ -36,6 +36,7 @@ from paceline.schedule.tasks import (
 from paceline.schedule.transform_states import Relay, TransformStates
 from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
 from paceline.transform.jumps import warn_of_jumps
+from paceline.transform.locations import warn_of_locations
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
@@ -216,6 +217,7 @@ class TrajectoryRun(FramePass):
             analysis.skip_damaged = skip_damaged
             analysis.frames = frames
             analysis.provenance = self._provenance()
+        warn_of_locations(self.analyses)
         # Before the fields: an analysis may see only now which ones it needs.
         halves = [
             _half(analysis, analysis.prepare(), _columns(atoms, own), self.stage)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from paceline import _core
-from paceline._util.arguments import one_of
+from paceline._util.arguments import check_selection, one_of
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block, cell_of
 from paceline.errors import (
@@ -274,6 +274,7 @@ def select(atomgroup: Any, universe: Any, name: str) -> Any:
     group that updates itself.
     """
     if isinstance(atomgroup, str):
+        check_selection(atomgroup)
         group = universe.select_atoms(atomgroup)
     else:
         check_static(atomgroup, name)
@@ -503,6 +504,8 @@ def choose_atoms(
 
 def select_atoms(group: Any, texts: list[str], what: str, *, updating: bool = False) -> Any:
     """Select atoms by texts, for the argument `what`."""
+    for text in texts:
+        check_selection(text)
     with naming_lacks(what, *texts):
         return group.select_atoms(*texts, updating=updating)
 

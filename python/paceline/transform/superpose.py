@@ -22,6 +22,7 @@ from paceline.transform.base import (
     relative_weights,
     select,
 )
+from paceline.transform.matching import warn_of_other_order
 
 _NORMALS = {None: None, "yz": 0, "xz": 1, "xy": 2}
 
@@ -106,6 +107,7 @@ class _Fit:
         self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         mobile, fixed = self._groups(universe)
+        warn_of_other_order(mobile, fixed, "fit")
         if fixed.universe is universe:
             frame = 0 if self.reference is None else universe.trajectory.ts.frame
             positions = read_frame(universe, frame, atoms, before)

@@ -1,0 +1,62 @@
+"""Neighbours of residues in the chains of a topology, also where numbers repeat."""
+
+from typing import Any
+
+import numpy as np
+
+
+class Chains:
+    """Residues of a Universe in the order of their topology.
+
+    Neighbours are next to each other in one segment, with the same number, as of residues with
+    insertion codes, or consecutive ones.
+    """
+
+    def __init__(self, universe: Any):
+        self._residues = universe.residues
+        resids, segments = self._residues.resids, self._residues.segindices
+        follows = (np.diff(segments) == 0) & np.isin(np.diff(resids), (0, 1))
+        #: True for residues that have one before them, or after them.
+        self._has_before = np.concatenate([[False], follows])
+        self._has_after = np.concatenate([follows, [False]])
+
+    @property
+    def has_insertions(self) -> bool:
+        """True if residues have insertion codes."""
+        codes = getattr(self._residues, "icodes", None)
+        return codes is not None and any(codes)
+
+    def are_ends(self, residues: Any) -> np.ndarray:
+        """Mask of residues that begin or end a segment, or the protein in it."""
+        protein = np.zeros(len(self._residues) + 2, bool)
+        names = self._residues.universe.select_atoms("protein").residues.resindices
+        protein[names + 1] = True
+        segments = np.concatenate([[-1], self._residues.segindices, [-1]])
+        places = residues.resindices + 1
+        mask = np.zeros(len(residues), bool)
+        for step in (-1, 1):
+            mask |= ~protein[places + step] | (segments[places + step] != segments[places])
+        return mask
+
+    def backbone_of(self, residues: Any, n_name: str, ca_name: str, c_name: str) -> list[Any]:
+        """Find C of the residue before, N, CA and C of each residue, and N of the residue after.
+
+        Residues that lack one of these, or have it several times, are left out.
+        """
+        indices = residues.resindices
+        indices = indices[self._has_before[indices] & self._has_after[indices]]
+        n, ca, c = (self._atom_of_each(name) for name in (n_name, ca_name, c_name))
+        found = np.column_stack([c[indices - 1], n[indices], ca[indices], c[indices]])
+        found = np.column_stack([found, n[indices + 1]])
+        found = found[(found >= 0).all(axis=1)]
+        return [self._residues.universe.atoms[column] for column in found.T]
+
+    def _atom_of_each(self, name: str) -> np.ndarray:
+        """Index of the only atom of a name in each residue; -1 where there is none, or several."""
+        atoms = self._residues.universe.atoms
+        places = np.flatnonzero(atoms.names == name)
+        residues = atoms.resindices[places]
+        found = np.full(len(self._residues), -1)
+        found[residues] = places
+        found[np.bincount(residues, minlength=len(found)) > 1] = -1
+        return found

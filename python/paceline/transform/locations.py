@@ -1,0 +1,68 @@
+"""Look for atoms that stand in several alternate locations, of which each would count."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline.errors import warn
+from paceline.performance.number_format import joined, many
+from paceline.transform.matching import described
+
+
+class Repeated(NamedTuple):
+    """Atoms of a group that are there again, in another location."""
+
+    n_atoms: int
+    #: Index of an atom that is repeated, and its locations.
+    first: int
+    locations: list[str]
+    #: Locations that are to be left out so that each atom is there once.
+    others: list[str]
+
+
+def repeated_atoms(universe: Any, indices: np.ndarray) -> Repeated | None:
+    """Find atoms of one name and residue that differ in their locations; None if there are none."""
+    topology: Any = getattr(universe, "_topology", None)
+    attribute = getattr(topology, "altLocs", None)
+    if attribute is None or not hasattr(topology, "names"):
+        return None
+    indices = np.unique(indices)
+    located = indices[attribute.values[indices] != ""]
+    if not len(located):
+        return None
+    locations = attribute.values[located].astype(str)
+    _, names = np.unique(topology.names.values[located].astype(str), return_inverse=True)
+    keys = universe.atoms.resindices[located] * len(located) + names.reshape(-1)
+    _, firsts, places, counts = np.unique(
+        keys, return_index=True, return_inverse=True, return_counts=True
+    )
+    again = locations != locations[firsts][places.reshape(-1)]
+    if not again.any():
+        return None
+    one = int(np.argmax(counts > 1))
+    of_one = sorted(set(locations[places.reshape(-1) == one].tolist()))
+    others = sorted(set(locations[again].tolist()) - {min(locations[firsts].tolist())})
+    return Repeated(int(again.sum()), int(located[firsts[one]]), of_one, others)
+
+
+def warn_of_locations(analyses: Sequence[Any]) -> None:
+    """Warn of atoms in several locations, where an analysis of one Universe counts each of them."""
+    names, message = [], ""
+    for analysis in analyses:
+        if not getattr(analysis, "needs_one_location", False):
+            continue
+        universe = analysis.atomgroup.universe
+        analysis.remarks = {key: one for key, one in analysis.remarks.items() if key != "locations"}
+        if (found := repeated_atoms(universe, analysis.indices)) is None:
+            continue
+        text = (
+            f"{many(found.n_atoms, 'atom')} are there again in another alternate location, such as "
+            f"{described(universe.atoms[found.first])} in {joined(found.locations)}, and each "
+            f"counts: leave the others out, as by 'not altLoc {' '.join(found.others)}'"
+        )
+        analysis.remarks = {**analysis.remarks, "locations": text}
+        names.append(analysis.name)
+        message = message or text
+    if names:
+        warn(f"{joined(list(dict.fromkeys(names)))}: {message}")
