@@ -191,7 +191,7 @@ impl Decoder for LammpsDecoder {
             Ids::None | Ids::Dense => self.decode_by_place(lines, &frame, &mut out)?,
         }
         *out.cell = frame.unit_cell(&cell, self.layout.corner).row();
-        *out.time = head.step as f64;
+        *out.time = self.layout.time(self.layout.moment_of(&head));
         *out.step = head.step;
         *out.fields = self.layout.fields;
         Ok(())
