@@ -14,7 +14,7 @@ from paceline.analysis.base import (
     describe_atoms,
     table_in_time,
 )
-from paceline.analysis.correlation import LAG, SeriesParts, check_temperature, running_integral
+from paceline.analysis.correlation import SeriesParts, check_temperature, running_integral
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
@@ -196,8 +196,11 @@ class DielectricConstant(_DipoleAnalysis):
         columns["volume (Å³)"] = volumes
         label = "dielectric constant so far"
         columns[label] = self._so_far(moments, volumes, energy * constants["electric_constant"])
-        until = {"until time (ps)": self.times, label: columns[label]}
-        drawn = Table(until, "until time (ps)", {label: label}, "dielectric constant")
+        until, at = "until time (ps)", self.times
+        if not self.times_known:
+            until, at = "until frame", self.frames
+        so_far = {until: at, label: columns[label]}
+        drawn = Table(so_far, until, {label: label}, "dielectric constant")
         self.results = Results(
             table=table_in_time(self, columns, titles, "dipole moment (e Å)", drawn),
             provenance={**self.record(), "dielectric constant": f"{eps.mean():.6g}"},
@@ -316,11 +319,15 @@ class DipoleAutocorrelation(_DipoleAnalysis):
             integral = running_integral(total / total[0], self._delta_t)
         ends = np.flatnonzero(total <= 0)
         time = float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
-        text = "not reached" if np.isnan(time) else f"{time:.6g} ps"
+        text = "not reached" if np.isnan(time) else f"{time:.6g} {self.time_unit}"
         title = "dipole autocorrelation ((e Å)²)"
-        columns = {LAG: self._delta_t, title: total, "integral over its first value (ps)": integral}
+        columns = {
+            self.lag_title: self._delta_t,
+            title: total,
+            f"integral over its first value ({self.time_unit})": integral,
+        }
         self.results = Results(
-            table=Table(columns, LAG, {title: "dipole moment"}, title),
+            table=Table(columns, self.lag_title, {title: "dipole moment"}, title),
             provenance={**self.record(), "relaxation time": text},
             timeseries=total,
             by_axis=by_axis,

@@ -299,9 +299,9 @@ def presence_correlation(
     else:
         values = _returns(times, n_frames, tau_max) / origins
     tau = check_times(analysis)[0][: tau_max + 1]
-    columns = {"lag time (ps)": tau, "correlation": values}
+    columns = {analysis.lag_title: tau, "correlation": values}
     label = f"{function} correlation of {what}"
-    table = Table(columns, "lag time (ps)", {"correlation": label}, label)
+    table = Table(columns, analysis.lag_title, {"correlation": label}, label)
     return Results(table=table, provenance=analysis.record(), tau=tau, correlation=values)
 
 
@@ -314,9 +314,9 @@ def presence_table(
     titles: dict[str, str] = {}
     for function in FUNCTIONS:
         found = presence_correlation(analysis, keys, offsets, what, function, tau_max)
-        columns |= {"lag time (ps)": found.tau, function: found.correlation}
-        titles[function] = f"{function}, integral {integral_of(found):.4g} ps"
-    return Table(columns, "lag time (ps)", titles, f"correlation of {what}")
+        columns |= {analysis.lag_title: found.tau, function: found.correlation}
+        titles[function] = f"{function}, integral {integral_of(found):.4g} {analysis.time_unit}"
+    return Table(columns, analysis.lag_title, titles, f"correlation of {what}")
 
 
 def integral_of(correlation: Results) -> float:

@@ -9,7 +9,7 @@ from paceline import _core
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times
-from paceline.analysis.correlation import LAG, SeriesParts, results_bytes
+from paceline.analysis.correlation import SeriesParts, results_bytes
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
@@ -59,6 +59,8 @@ class DiffusionCoefficient(NamedTuple):
         First and last time between frames of the fit, ps.
     n_particles : int
         Particles that count as independent in the error.
+    time_unit : str
+        "ps", or "frames" where times are not known: then in the place of ps in all of them.
     """
 
     value: float
@@ -66,9 +68,13 @@ class DiffusionCoefficient(NamedTuple):
     start: float
     stop: float
     n_particles: int
+    time_unit: str = "ps"
 
     def __str__(self) -> str:
         """Value and standard error with their unit."""
+        if self.time_unit != "ps":
+            exact = np.isnan(self.error) or self.error == 0
+            return f"{self.value:.3g}{'' if exact else f' ± {self.error:.2g}'} Å² per frame"
         value, error = 10 * self.value, 10 * self.error
         if np.isnan(error) or error == 0:
             return f"{value:.3g}·10⁻⁵ cm²/s"
@@ -113,8 +119,8 @@ class EinsteinMSD(AnalysisBase):
         no cell or `nojump` is among the transformations, and None for atoms. A warning names frames
         that were left out between.
     fit_range : pair of float or None, optional
-        First and last time between frames, ps, of a straight line that is fitted, as by
-        `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
+        First and last time between frames, ps (or frames, where times are not known), of a straight
+        line that is fitted, as by `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
         there is no fit, nor where both are None and a run has too few frames: a warning says so.
 
     Attributes
@@ -126,7 +132,7 @@ class EinsteinMSD(AnalysisBase):
         That of each particle, Å². More than 256 MiB are kept in a nameless file of the temporary
         folder, which vanishes with the array. A position that is NaN makes its particle NaN.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps.
+        Times between frames, ps; numbers of frames where times are not known, with a warning.
     results.diffusion_coefficient : DiffusionCoefficient
         Where a line was fitted.
     ag : AtomGroup
@@ -356,7 +362,7 @@ class EinsteinMSD(AnalysisBase):
         """Take the means."""
         mean, by_particle = value.mean(), value.by_particle
         title = "MSD (Å²)"
-        columns, legends = {LAG: self._delta_t, title: mean}, {title: "MSD"}
+        columns, legends = {self.lag_title: self._delta_t, title: mean}, {title: "MSD"}
         facts, found = {}, {}
         if (fit := self._line_of(by_particle)) is not None:
             lags = _fitted(self._delta_t, *self._times_of_fit)
@@ -367,10 +373,11 @@ class EinsteinMSD(AnalysisBase):
                 rise = 2 * self.dim_fac * fit.value * (off - off.mean())
                 line[lags] = mean[lags].mean() + rise
             columns["fit (Å²)"], legends["fit (Å²)"] = line, f"fit, D = {fit}"
-            facts["diffusion coefficient"] = f"{fit} from {fit.start:g} to {fit.stop:g} ps"
+            span = f"{fit.start:g} to {fit.stop:g} {fit.time_unit}"
+            facts["diffusion coefficient"] = f"{fit} from {span}"
             found["diffusion_coefficient"] = fit
         self.results = Results(
-            table=Table(columns, LAG, legends, title),
+            table=Table(columns, self.lag_title, legends, title),
             provenance={**self.record(), **facts},
             timeseries=mean,
             msds_by_particle=by_particle.T,
@@ -389,7 +396,8 @@ class EinsteinMSD(AnalysisBase):
         if self.fit_range is None:
             return None
         try:
-            return _fit(self._delta_t, by_particle, self.dim_fac, *self._times_of_fit)
+            fit = _fit(self._delta_t, by_particle, self.dim_fac, *self._times_of_fit)
+            return fit._replace(time_unit=self.time_unit)
         except ValueError as error:
             if self._times_of_fit != (None, None):
                 raise
@@ -431,7 +439,8 @@ class EinsteinMSD(AnalysisBase):
         214
         """
         times, by_particle = self.results.delta_t_values, self.results.msds_by_particle.T
-        return _fit(times, by_particle, self.dim_fac, start, stop)
+        found = _fit(times, by_particle, self.dim_fac, start, stop)
+        return found._replace(time_unit=self.time_unit)
 
 
 def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:

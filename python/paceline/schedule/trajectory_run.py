@@ -34,6 +34,7 @@ from paceline.schedule.tasks import (
     sum_long_bonds,
 )
 from paceline.schedule.transform_states import Relay, TransformStates
+from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
 from paceline.transform.jumps import warn_of_jumps
 
@@ -481,6 +482,8 @@ class TrajectoryRun(FramePass):
     def _provenance(self) -> dict[str, Any]:
         """Describe the files, and the transformations."""
         provenance = self.trajectory.provenance()
+        if self.trajectory.time_doubt:
+            provenance[UNKNOWN_TIMES] = self.trajectory.time_doubt
         if self.transforms:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)

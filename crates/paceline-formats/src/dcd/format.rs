@@ -11,8 +11,8 @@ use crate::format::{
     Times, unsupported,
 };
 use crate::index::fixed_size::{count, cut, miscounted, read_head};
-use crate::lammps::Units;
 use crate::source::Source;
+use crate::unit_styles::Units;
 use crate::{Decoder, Encoder, Fields, Frame};
 
 /// The format DCD.

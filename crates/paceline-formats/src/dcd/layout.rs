@@ -4,7 +4,7 @@ use super::cell::is_charmms_own;
 use super::header::{FIRST_LEN, MAX_TITLE};
 use crate::format::Clock;
 use crate::frame::possible_time;
-use crate::lammps::Units;
+use crate::unit_styles::Units;
 
 /// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);

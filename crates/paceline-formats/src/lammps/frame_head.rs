@@ -18,12 +18,12 @@
 
 use super::MAX_LINE;
 use super::columns::Columns;
-use super::units::Units;
 use crate::cell::triclinic_box;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
 use crate::frame::check_time;
 use crate::text_lines::{Lines, is_blank, quoted, words};
+use crate::unit_styles::Units;
 
 const UNITS: &str = "ITEM: UNITS";
 const TIME: &str = "ITEM: TIME";

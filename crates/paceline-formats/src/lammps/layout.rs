@@ -2,7 +2,6 @@
 
 use super::columns::N_CONVENTIONS;
 use super::frame_head::{ATOMS, begins_frame};
-use super::units::Units;
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
 use crate::Fields;
 use crate::error::Fault;
@@ -10,6 +9,7 @@ use crate::format::Clock;
 use crate::frame::possible_time;
 use crate::index::line_scan::LineFrame;
 use crate::text_lines::words;
+use crate::unit_styles::Units;
 
 /// All that must be known of a file to decode its frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
