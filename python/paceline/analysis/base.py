@@ -448,7 +448,8 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     """Find the times between frames, ps, and the rows of frames that were left out.
 
     Of frames that go backwards in time, too: functions of the time between two are the same. Where
-    times are not known, they are numbers of frames of the trajectory, with a warning. Raises `UnsupportedError` where times are not equidistant.
+    times are not known, they are numbers of frames of the trajectory, with a warning. Raises
+    `UnsupportedError` where times are not equidistant.
     """
     times = analysis.times
     # Frames that could not be transformed have times.

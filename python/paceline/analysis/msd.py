@@ -120,8 +120,9 @@ class EinsteinMSD(AnalysisBase):
         that were left out between.
     fit_range : pair of float or None, optional
         First and last time between frames, ps (or frames, where times are not known), of a straight
-        line that is fitted, as by `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
-        there is no fit, nor where both are None and a run has too few frames: a warning says so.
+        line that is fitted, as by `diffusion_coefficient`, and drawn; None is 10 and 50 % of the
+        longest one. Without a pair there is no fit, nor where both are None and a run has too few
+        frames: a warning says so.
 
     Attributes
     ----------
