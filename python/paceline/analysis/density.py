@@ -15,7 +15,7 @@ from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.errors import UnsupportedError
-from paceline.transform.base import check_not_empty
+from paceline.transform.base import check_not_empty, check_positions
 
 
 class DensityAnalysis(AnalysisBase):
@@ -98,6 +98,7 @@ class DensityAnalysis(AnalysisBase):
             raise ValueError(f"delta must be a finite number above 0, not {delta!r}")
         from MDAnalysis.analysis import density as theirs
 
+        check_positions(atomgroup.universe.trajectory, "the grid")
         grid = theirs.DensityAnalysis(
             atomgroup if self._finder else self.atomgroup,
             *(delta, None, padding, gridcenter, xdim, ydim, zdim),

@@ -18,6 +18,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
 from paceline.trajectory.source import FrameInterval
+from paceline.transform.base import check_positions
 
 if TYPE_CHECKING:
     from paceline.analysis.results import Results
@@ -134,6 +135,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
     try:
         atoms = universe.select_atoms(text, updating=updating)
     except AttributeError as error:
+        if "coordinates" in str(error):  # of a selection by distance
+            check_positions(universe.trajectory, repr(text))
         # MDAnalysis's way to say that a topology has no residues' names, for one.
         raise SelectionError(
             f"{text!r} asks for what the topology does not tell ({error}): give another --select, "
