@@ -111,7 +111,7 @@ class _Reading:
         except UnsupportedError as error:
             self._leave_out(TIME, error)
             why = "those of the file cannot be read"
-        return np.arange(n_frames, dtype=np.float64), f"{why}, and {COUNTED}"
+        return np.arange(n_frames, dtype=np.float64), f"{why}; its {COUNTED}"
 
     def _arrays(self) -> dict[str, Array]:
         """Find the variables of atoms, but for those that cannot be read beside others."""

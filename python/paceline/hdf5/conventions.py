@@ -82,7 +82,7 @@ def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> 
         Cells(np.zeros((1, 6), dtype=np.float32)),
         facts={"dataset": array.name, "units": f"length {known.used['length']}"},
         notes=known.notes,
-        time_doubt=f"{array.name} has no times, and its {COUNTED}",
+        time_doubt=f"{array.name}: {COUNTED}",
     )
 
 

@@ -375,7 +375,7 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
             factor = units.factor("time", f"{one.name}/time", one.time_unit or stated)
             return (one.times * factor).astype(np.float64)
     if len(frames.steps) > 1:
-        particles.time_doubt = f"{frames.name} has no times, and its {COUNTED}"
+        particles.time_doubt = f"{frames.name} has no times: its {COUNTED}"
     return np.arange(len(frames.steps), dtype=np.float64)
 
 

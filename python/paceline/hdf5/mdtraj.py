@@ -55,7 +55,7 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
     times = np.arange(n_frames, dtype=np.float64)
     time = _array(file, "time", (n_frames,))
     if time is None:
-        time_doubt = f"the file holds no times, and {COUNTED}"
+        time_doubt = f"it has no times: its {COUNTED}"
     else:
         times = (time.read() * known.factor("time", time.name, unit_of(time))).astype(np.float64)
     return ChunkIndex(

@@ -25,7 +25,7 @@ FORMATS = {format.name: format for format in _core.formats()}
 #: Fact about a run whose frames have times that are not known: why.
 UNKNOWN_TIMES = "times not known"
 #: What to do then.
-TIMES_REMEDY = "give the time between frames where the trajectory is opened (dt=2)"
+TIMES_REMEDY = "give dt= (--dt)"
 
 #: Files that one reader keeps open.
 OPEN_FILES = 2

@@ -95,12 +95,12 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
         return Err(unknown(source.path(), &head, options.registry));
     };
     if options.units.is_some() && !format.abilities().has_units {
-        let others = options
-            .registry
-            .names(|abilities| abilities.has_units)
-            .join(" and ");
+        let mut others = options.registry.names(|abilities| abilities.has_units);
+        let last = others.pop().unwrap_or_default();
+        others.insert(0, "HDF5");
         let what = format!(
-            "units= (--units) is for HDF5 and {others} files, and this one is {}",
+            "units= (--units) is for {} and {last} files, and this one is {}",
+            others.join(", "),
             format.name()
         );
         return Err(unsupported(source.path(), what));

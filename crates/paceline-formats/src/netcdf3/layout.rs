@@ -149,13 +149,13 @@ impl Layout {
 
     /// Return what the file knows of times.
     pub fn clock(&self) -> Clock {
-        const COUNTED: &str = "and frames count as 1 ps apart";
+        const COUNTED: &str = "its frames count as 1 ps apart";
         Clock::Counted(match self.times {
             TimesState::Stated => return Clock::Known,
-            TimesState::Absent => format!("the file holds no times, {COUNTED}"),
-            TimesState::Unreadable => format!("those of the file cannot be read, {COUNTED}"),
+            TimesState::Absent => format!("the file holds no times; {COUNTED}"),
+            TimesState::Unreadable => format!("those of the file cannot be read; {COUNTED}"),
             TimesState::Unwritten => {
-                format!("the file has room for times, but no number was written, {COUNTED}")
+                format!("the file has room for times, but no number was written; {COUNTED}")
             }
         })
     }
