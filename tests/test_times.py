@@ -111,9 +111,7 @@ def test_diffusion_in_a_dcd_file_of_lammps(tmp_path, top):
 
 def test_units_are_for_dcd_files_of_lammps(tmp_path):
     path = write_dcd(tmp_path / "a.dcd", walk(), VMD)
-    with pytest.raises(
-        UnsupportedError, match=r"units= .*for DCD files that LAMMPS wrote.*give dt"
-    ):
+    with pytest.raises(UnsupportedError, match="units= .*DCD files that LAMMPS wrote.*give dt"):
         Reader(path, units="real")
     path = write_dcd(tmp_path / "b.dcd", walk(), LAMMPS)
     with pytest.raises(UnsupportedError, match=r"units= .*must be one of lj, real"):
@@ -142,7 +140,7 @@ def test_dcd_files_of_programs_that_know_no_times(tmp_path, top, title, delta, i
     assert len(said) == 2
     np.testing.assert_array_equal(msd.results.delta_t_values, 2.0 * np.arange(20))
     assert (found.time_unit, found.start, found.stop) == ("frames", 4.0, 18.0)
-    assert list(msd.results.table.columns)[0] == "lag (frames)"
+    assert next(iter(msd.results.table.columns)) == "lag (frames)"
     assert "steps of" in msd.results.provenance["times not known"]
     msd, found, said = diffusion(top, path, step=2, dt=3.0)
     assert said == []
@@ -297,7 +295,7 @@ def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
     found = ran(EinsteinMSD(universe, unwrap=None))
     np.testing.assert_array_equal(found.delta_t_values, np.arange(5))
     universe.add_TopologyAttr("bonds", [(k, k + 1) for k in range(0, n_atoms - 1, 2)])
-    found = ran(DipoleAutocorrelation(universe, make_whole=False))
+    found = ran(DipoleAutocorrelation(universe.atoms[:6], make_whole=False))
     assert "integral over its first value (frames)" in found.table.columns
     found = ran(SurvivalProbability(universe, "prop x > -1000", tau_max=2))
     np.testing.assert_array_equal(found.tau, [0, 1, 2])
