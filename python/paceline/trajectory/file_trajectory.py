@@ -60,7 +60,7 @@ def open(
         Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
         steps, the time between steps.
     group, units, dataset, external : optional
-        Of an HDF5 file, and `units` of a LAMMPS dump, as for `paceline.Universe`.
+        Of an HDF5 file, and `units` of a dump or a DCD file of LAMMPS, as for `paceline.Universe`.
 
     Returns
     -------

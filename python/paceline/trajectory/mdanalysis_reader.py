@@ -81,7 +81,7 @@ class Reader(ReaderBase):
     group, units, dataset : optional
         Of an HDF5 file: its group of particles, where there are several; the units of its
         numbers, where it names none; its dataset of positions, where it is of no known structure.
-        Of a LAMMPS dump, `units` is the style that LAMMPS ran with: "real", "metal", ….
+        Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with: "real", ….
     driver : {"mpio"}, optional
         Read it by HDF5's own library through MPI-IO, for which h5py must be built with MPI.
     comm : mpi4py.MPI.Comm, optional
