@@ -32,7 +32,6 @@ from paceline.trajectory.open import open_file
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis"),
-    pytest.mark.filterwarnings("ignore:frames are read by MDAnalysis"),
 ]
 
 
@@ -155,6 +154,15 @@ def test_a_dcd_file_of_vmd_among_those_of_mdanalysis():
         assert (doubt is None) == (path != datafiles.DCD_NAMD_TRICLINIC)
 
 
+def test_a_dcd_file_of_lammps_among_those_of_mdanalysis():
+    """Its step of 1 is 1 fs: MDAnalysis reads 24.4 ps between its frames, and it is 0.5 ps."""
+    (said,) = said_of(datafiles.LAMMPSdcd2)
+    assert "LAMMPS wrote it" in said
+    assert sounds(datafiles.LAMMPSdcd2, units="real").dt == pytest.approx(0.5)
+    with pytest.warns(PacelineWarning):
+        assert Reader(datafiles.LAMMPSdcd2).dt == pytest.approx(24.444105)
+
+
 # Dumps of LAMMPS.
 
 
@@ -245,7 +253,7 @@ def test_commands_say_that_times_are_not_known(tmp_path, top, capsys):
         assert main([*command, "-o", str(table), "--overwrite"]) == 0
         said = [one for one in capsys.readouterr().err.splitlines() if "not known" in one]
         assert len(said) == 2, name
-        assert name in said[0]
+        assert name in said[0] or "frames are read by MDAnalysis (XYZReader)" in said[0]
         assert "EinsteinMSD" in said[1]
         assert all(one.endswith("give --dt") for one in said)
         text = table.read_text()

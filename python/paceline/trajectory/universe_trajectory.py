@@ -67,10 +67,8 @@ class MDAnalysisTrajectory(Trajectory):
         # Of a single frame, such as a structure's, nothing would be faster otherwise.
         if self.n_frames > 1 and universe.trajectory not in _warned:
             _warned.add(universe.trajectory)
-            warn(f"{reason}, one at a time in one thread, whatever the backend")
-            if self.time_doubt:
-                name = universe.trajectory.filename
-                warn(f"{name}: {unknown_times(self.time_doubt)}")
+            times = f"; {unknown_times(self.time_doubt)}" if self.time_doubt else ""
+            warn(f"{reason}, one at a time in one thread, whatever the backend{times}")
 
     @cached_property
     def time_doubt(self) -> str | None:
