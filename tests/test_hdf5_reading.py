@@ -530,7 +530,7 @@ def test_recognised_by_content_also_behind_a_user_block(tmp_path):
 def test_questions_for_hdf5_are_refused_for_other_files():
     with pytest.raises(
         UnsupportedError,
-        match=r"adk_oplsaa\.xtc: units= \(--units\) is for HDF5 and LAMMPSDUMP files",
+        match=r"adk_oplsaa\.xtc: units= \(--units\) is for HDF5, DCD and LAMMPSDUMP files",
     ):
         Reader(datafiles.XTC, units="nm")
 

@@ -144,9 +144,9 @@ STYLES = {
 @pytest.mark.parametrize("style", STYLES)
 def test_units_are_converted(style, columns, tmp_path):
     text = dump(columns, n_frames=2)
-    stated = Reader(str(write(tmp_path / "a.dump", f"ITEM: UNITS\n{style}\n{text}")))
+    stated = Reader(str(write(tmp_path / "a.dump", f"ITEM: UNITS\n{style}\n{text}")), dt=0.5)
     plain = write(tmp_path / "b.dump", text)
-    named, theirs = Reader(str(plain), units=style), DumpReader(str(plain))
+    named, theirs = Reader(str(plain), units=style, dt=0.5), DumpReader(str(plain))
     length, velocity, force = (
         factor_of(unit, quantity)
         for unit, quantity in zip(STYLES[style], ("length", "velocity", "force"), strict=True)
@@ -175,7 +175,8 @@ def test_units_are_those_of_mdanalysis():
 def test_units_reach_workers_and_what_is_written(tmp_path, capsys):
     path = str(write(tmp_path / "a.lammpsdump", dump(ALL)))
     out = tmp_path / "a.trr"
-    assert main(["convert", "-s", path, path, str(out), "--units", "real"]) == 0
+    convert = ["convert", "-s", path, path, str(out), "--units", "real", "--dt", "2ps"]
+    assert main(convert) == 0
     assert "warning" not in capsys.readouterr().err
     for one, other in zip(Reader(str(out)), Reader(path, units="real"), strict=True):
         np.testing.assert_allclose(one.velocities, other.velocities, rtol=1e-6)
@@ -198,7 +199,7 @@ def test_units_that_are_not_known_give_a_warning(units, columns, options, words,
     path = write(tmp_path / "a.dump", (f"ITEM: UNITS\n{units}\n" if units else "") + dump(columns))
     for origin in ("scanned", "loaded"):
         with pytest.warns(PacelineWarning, match=words) as caught:
-            reader = Reader(str(path), **options)
+            reader = Reader(str(path), **options, dt=0.5)
         assert (len(caught), reader.file.index_origin) == (1, origin)
 
 
@@ -232,7 +233,7 @@ def test_other_items_before_the_step(tmp_path):
     frames = [one[: one.find("ITEM: TIMESTEP", 1)] if k + 1 < N_FRAMES else one
               for k, one in enumerate(frames)]  # fmt: skip
     text = "ITEM: UNITS\nreal\n" + "".join(f"ITEM: TIME\n{k}.5\n{f}" for k, f in enumerate(frames))
-    ours = Reader(str(write(tmp_path / "a.dump", text)))
+    ours = Reader(str(write(tmp_path / "a.dump", text)), dt=1.0)
     theirs = DumpReader(str(write(tmp_path / "b.dump", plain)))
     for one, other in zip(ours, theirs, strict=True):
         assert_same(one, other)

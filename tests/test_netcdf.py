@@ -1,6 +1,7 @@
 """Amber NetCDF: the numbers of MDAnalysis, and files of every program at hand."""
 
 import pickle
+import re
 import shutil
 import warnings
 from functools import partial
@@ -149,8 +150,7 @@ def test_a_lone_variable_of_records_is_not_padded(tmp_path, format):
     found = [frame["positions"] for frame in frames(ours)]
     np.testing.assert_array_equal(found, np.float32(arrays["coordinates"]))
     assert [ts.time for ts in ours] == [0, 1, 2, 3, 4]
-    with pytest.warns(PacelineWarning, match="no times"):
-        ours = Reader(path, dt=0.5, time_offset=10.0)
+    ours = opened(path, dt=0.5, time_offset=10.0)
     assert [ts.time for ts in ours] == [10, 10.5, 11, 11.5, 12]
 
 
@@ -263,11 +263,12 @@ def test_a_growing_file_is_still_the_same(tmp_path):
     ("change", "message"),
     [
         ({"units": UNITS | {"coordinates": "furlong"}}, 'units of angstrom, found "furlong"'),
-        ({"units": UNITS | {"time": "nm"}}, '"time" in units of picosecond, found "nm"'),
         ({"units": UNITS | {"cell_angles": "percent"}}, 'units of degree, found "percent"'),
         ({"kind": "i4"}, r'"coordinates" as float or double, found type 4'),
-        ({"scale": {"forces": np.int32(3)}}, 'finite float or double as scale_factor of "forces"'),
-        ({"scale": {"time": np.float64(np.nan)}}, 'scale_factor of "time"'),
+        (
+            {"scale": {"coordinates": np.int32(3)}},
+            'finite float or double as scale_factor of "coordinates"',
+        ),
     ],
 )
 def test_what_is_not_read_is_refused_by_name(tmp_path, change, message):
@@ -316,13 +317,57 @@ def test_one_time_of_one_frame(tmp_path, writer, frame):
 
 
 @pytest.mark.parametrize("frame", [None, N_FRAMES])
-def test_one_time_of_several_frames_is_refused(tmp_path, frame):
+def test_one_time_of_several_frames_is_left_out(tmp_path, frame):
     arrays = values()
     time = arrays.pop("time")
     path = write_scipy(tmp_path / "a.nc", arrays, frame=frame)
     add_time(path, time[:1])
-    with pytest.raises(UnsupportedError, match=r'dimensions \(frame\) of "time", found \(one 1\)'):
-        Reader(path)
+    with pytest.warns(
+        PacelineWarning, match=r'left out: .*dimensions \(frame\) of "time", found \(one 1\)'
+    ):
+        assert [ts.time for ts in Reader(path, dt=2.0)] == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("time", {"units": UNITS | {"time": "steps"}}, 'in units of picosecond, found "steps"'),
+        ("time", {"scale": {"time": np.float64(np.nan)}}, 'scale_factor of "time"'),
+        ("forces", {"units": UNITS | {"forces": "lj"}}, 'angstrom, found "lj"'),
+        ("forces", {"scale": {"forces": np.int32(3)}}, 'scale_factor of "forces"'),
+        ("velocities", {"units": UNITS | {"velocities": "?"}}, 'picosecond, found "\\?"'),
+    ],
+)
+def test_variables_that_cannot_be_read_are_left_out(tmp_path, name, change, words):
+    whole = opened(write_scipy(tmp_path / "b.nc", values()))
+    path = write_scipy(tmp_path / "a.nc", values(), **change)
+    with pytest.warns(PacelineWarning) as caught:
+        ours = Reader(path)
+    said = [str(one.message) for one in caught]
+    assert re.search(rf'a\.nc: "{name}" cannot be read, and is left out: .*{words}', said[0])
+    assert len(said) == 1 + (name == "time")
+    for one, other in zip(ours, whole, strict=True):
+        np.testing.assert_array_equal(one.positions, other.positions)
+        assert one.has_forces == (name != "forces")
+        assert one.has_velocities == (name != "velocities")
+    assert ours[4].time == (4 if name == "time" else whole[4].time)
+
+
+def test_units_in_parentheses(tmp_path):
+    change = {"units": UNITS | {"forces": "(Kcal/mol)/angstrom"}}
+    path = write_scipy(tmp_path / "a.nc", values(), **change)
+    np.testing.assert_array_equal(
+        opened(path).ts.forces, opened(write_scipy(tmp_path / "b.nc", values())).ts.forces
+    )
+
+
+def test_times_that_were_never_written(tmp_path):
+    unwritten = values() | {"time": np.full(N_FRAMES, 9.96921e36)}
+    path = write_scipy(tmp_path / "a.nc", unwritten)
+    words = "not known: the file has room for times, but no number was written; its frames count"
+    with pytest.warns(PacelineWarning, match=words):
+        assert [ts.time for ts in Reader(path)] == [0, 1, 2, 3, 4]
+    assert [ts.time for ts in opened(path, dt=0.5)] == [0, 0.5, 1, 1.5, 2]
 
 
 def add_time(path, time):

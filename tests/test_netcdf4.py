@@ -253,8 +253,7 @@ def change(path, *, attributes=(), **options):
             {"units": UNITS | {"coordinates": "ps"}},
             '"coordinates" in units of angstrom, found "ps"',
         ),
-        ({"units": UNITS | {"time": "nm"}}, '"time" in units of picosecond, found "nm"'),
-        ({"kind": "i4"}, 'expected "time" as float or double, found int32'),
+        ({"kind": "i4"}, 'expected "coordinates" as float or double, found int32'),
         ({"scale": {"coordinates": "2"}}, 'scale_factor of "coordinates", found another'),
         ({"scale": {"coordinates": np.float32(np.nan)}}, 'scale_factor of "coordinates"'),
         ({"scale": {"coordinates": np.ones(2)}}, 'scale_factor of "coordinates"'),
@@ -264,6 +263,23 @@ def test_what_is_not_read_is_refused_by_name(tmp_path, options, message):
     path = change(tmp_path / "a.nc", **options)
     with pytest.raises(UnsupportedError, match=message):
         Reader(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "words"),
+    [
+        ("time", "steps", 'in units of picosecond, found "steps"'),
+        ("forces", "lj", 'angstrom, found "lj"'),
+        ("velocities", "lj", 'picosecond, found "lj"'),
+    ],
+)
+def test_variables_that_cannot_be_read_are_left_out(tmp_path, name, unit, words):
+    path = change(tmp_path / "a.nc", units=UNITS | {name: unit})
+    with pytest.warns(PacelineWarning, match=f'"{name}" cannot be read, and is left out.*{words}'):
+        ours = Reader(path)
+    assert ours.ts.has_positions
+    assert (ours.ts.has_forces, ours.ts.has_velocities) == (name != "forces", name != "velocities")
+    assert (ours.file.time_doubt is not None) == (name == "time")
 
 
 def test_missing_variables_are_named(tmp_path):

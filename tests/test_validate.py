@@ -34,6 +34,7 @@ NOT_CLEAN = {
     "bala.ncdf": (False, "all frames have the same time, 0 ps"),
     "tz2.truncoct.nc": (False, "all frames have the same time, 0 ps"),
     "cpptraj_traj.nc": (False, "the file holds no times; its frames count as 1 ps apart; give dt="),
+    "ifabp_apo_100mM.dcd": (False, "LAMMPS wrote it, and its header has steps in the units"),
 }
 
 

@@ -8,6 +8,8 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
+from helpers.timed_files import LAMMPS, VMD, walk, write_dump, write_topology, write_xtc
+from helpers.timed_files import write_dcd as write_timed_dcd
 from MDAnalysis.analysis import (
     align,
     contacts,
@@ -1024,3 +1026,57 @@ def test_neighbours_beyond_half_the_cell(tmp_path):
         found = InterRDF(other.atoms, other.atoms, **options).run().results.count.sum() / 4
     words = f"{expected:.0f}", f"{found:.0f} and a warning", f"neither: {right}"
     check_row("neighbours of an atom of copper", *words)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_times_of_lammps_and_vmd(tmp_path):
+    cases = {
+        "time between frames in a DCD file of LAMMPS, 1,000 steps of 1 fs": (
+            write_timed_dcd(tmp_path / "a.dcd", walk(8), LAMMPS, every=1000),
+            {"units": "real"},
+            'ps (`units="real"`), else not known',
+        ),
+        "time between frames in a DCD file of VMD": (
+            write_timed_dcd(tmp_path / "b.dcd", walk(8), VMD),
+            None,
+            "not known",
+        ),
+        "time between frames in a dump, 500 steps of 1 fs": (
+            write_dump(tmp_path / "c.dump", walk(8)),
+            {},
+            "ps (`ITEM: TIME`), else not known",
+        ),
+    }
+    timed = write_dump(tmp_path / "d.dump", walk(8), units="real", time=500.0)
+    for case, (path, options, words) in cases.items():
+        assert Reader(path).time_axis.doubt is not None
+        kind = {"format": "LAMMPSDUMP"} if path.endswith("dump") else {}
+        theirs = MDAnalysis.Universe.empty(30)
+        theirs.load_new(path, **kind)
+        between = theirs.trajectory[1].time - theirs.trajectory[0].time
+        shown = words
+        if options is not None:
+            ours = Reader(path if options else timed, **options)
+            assert ours.time_axis.doubt is None
+            shown = f"{ours[1].time - ours[0].time:.3f} {words}"
+        check_row(f"{case}:", f"{between:.3f} ps", shown, "paceline")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_restarts_within_one_file(tmp_path):
+    positions = walk(200)
+    rows = np.r_[0:200, 100:200]
+    catted = write_xtc(tmp_path / "a.xtc", positions[rows], np.arange(200.0)[rows])
+    right = write_xtc(tmp_path / "b.xtc", positions, np.arange(200.0))
+    top = write_topology(tmp_path / "top.gro")
+
+    def off(universe, module):
+        expected = module.RMSF(MDAnalysis.Universe(top, right).atoms).run().results.rmsf
+        return np.abs(module.RMSF(universe.atoms).run().results.rmsf - expected).max()
+
+    theirs = off(MDAnalysis.Universe(top, [catted], continuous=True), rms)
+    ours = off(paceline.Universe(top, catted, continuous=True), rms)
+    check_row(
+        "largest error of the RMSF in a file to which a restart was appended",
+        *(f"{theirs:.2f} Å", f"{ours:.2f} Å", "paceline"),
+    )

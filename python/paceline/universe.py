@@ -50,7 +50,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         by time and leaves out the frames that a later one repeats. Of an HDF5 file, `group` names
         one of several groups of particles; `units`, as {"length": "nm", "time": "ps"} or "nm, ps",
         those of numbers that have none; `dataset` that of positions where no structure is known.
-        Of a LAMMPS dump, `units` is the style that LAMMPS ran with, as "real".
+        Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with, as "real".
 
     Attributes
     ----------

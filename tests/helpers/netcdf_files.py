@@ -51,7 +51,9 @@ def fill(file, arrays, *, kind="f4", scale=None, units=UNITS, frame=None, restar
     """Give an open NetCDF file, of scipy or netCDF4, Amber's conventions and these arrays."""
     file.Conventions = "AMBERRESTART" if restart else "AMBER"
     file.ConventionVersion = "1.0"
-    n_frames, n_atoms, _ = arrays["coordinates"].shape
+    n_frames, n_atoms, _ = next(
+        arrays[name] for name in ("coordinates", "velocities", "forces") if name in arrays
+    ).shape
     if not restart:
         file.createDimension("frame", frame)
     for name, size in (("atom", n_atoms), ("spatial", 3), ("cell_spatial", 3), ("cell_angular", 3)):

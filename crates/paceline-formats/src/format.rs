@@ -105,6 +105,27 @@ pub struct Abilities {
     pub has_units: bool,
 }
 
+/// What a file knows of the times of its frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Clock {
+    /// They are in ps.
+    Known,
+    /// They are in their order, but how long their unit is, is not known: why.
+    Unscaled(String),
+    /// It has none, and frames are counted: why.
+    Counted(String),
+}
+
+impl Clock {
+    /// Why times are not known, in words; nothing where they are.
+    pub fn doubt(&self) -> Option<&str> {
+        match self {
+            Clock::Known => None,
+            Clock::Unscaled(why) | Clock::Counted(why) => Some(why),
+        }
+    }
+}
+
 /// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.
 pub trait FileLayout: Debug + Send + Sync {
     fn format(&self) -> &'static dyn Format;
@@ -160,6 +181,16 @@ pub trait FileLayout: Debug + Send + Sync {
     /// Number that the first frame counts as where times are numbers of frames.
     fn first(&self) -> f64 {
         0.0
+    }
+
+    /// What the file knows of the times of its frames.
+    fn clock(&self) -> Clock {
+        Clock::Known
+    }
+
+    /// Time (ps) of a frame, of the number that a scan gave for it, which a saved index keeps.
+    fn time_of(&self, found: f64) -> f64 {
+        found
     }
 
     fn as_any(&self) -> &dyn Any;

@@ -46,6 +46,7 @@ pub mod system;
 mod text_lines;
 pub mod trajectory;
 pub mod trr;
+mod unit_styles;
 pub mod writer;
 pub mod xdr;
 pub mod xtc;

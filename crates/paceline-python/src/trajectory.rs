@@ -14,6 +14,7 @@ use super::OrRaise;
 use super::reader::samples_from;
 use paceline_formats::Format;
 use paceline_formats::fingerprint::Fingerprint;
+use paceline_formats::format::Clock;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Source};
@@ -178,6 +179,19 @@ impl Trajectory {
     #[getter]
     fn first(&self) -> f64 {
         self.index.layout().first()
+    }
+
+    /// Why times are not known; None where they are.
+    #[getter]
+    fn time_doubt(&self) -> Option<String> {
+        let clock = self.index.layout().clock();
+        clock.doubt().map(str::to_owned)
+    }
+
+    /// True where the file has no times, and frames are counted.
+    #[getter]
+    fn frames_counted(&self) -> bool {
+        matches!(self.index.layout().clock(), Clock::Counted(_))
     }
 
     /// Bytes and calls that opening took of the trajectory.

@@ -23,6 +23,7 @@ from paceline.runner import run
 from paceline.transform.base import (
     Transform,
     check_masses,
+    check_positions,
     choose_atoms,
     pair_of_groups,
     pair_of_selections,
@@ -219,6 +220,7 @@ class AlignTraj(AnalysisBase):
         """Fetch the reference positions, where they are now."""
         if not any(one is self._fit for one in self.transforms):
             raise UnsupportedError("AlignTraj moves atoms in its own run(): call that")
+        check_positions(self.ref_atoms.universe.trajectory, "a reference")
         positions = self.ref_atoms.positions
         if self.ref_atoms.universe is self.atomgroup.universe:
             frame = self.ref_atoms.universe.trajectory.ts.frame

@@ -30,6 +30,7 @@ from paceline.analysis.table import Table, with_gaps
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.timings import Timings
 from paceline.runner import RUN_ATTRIBUTES, run
+from paceline.trajectory.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.transform.base import Transform, check_static
 from paceline.transform.compounds import fragindices_of
 
@@ -377,6 +378,21 @@ class AnalysisBase:
         return with_gaps(np.diff(offsets), self.left_out)
 
     @property
+    def times_known(self) -> bool:
+        """True unless the times of the frames of the run are invented."""
+        return UNKNOWN_TIMES not in self.provenance
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of times between frames: "ps", or "frames" where times are not known."""
+        return "ps" if self.times_known else "frames"
+
+    @property
+    def lag_title(self) -> str:
+        """Title of the column of times between frames."""
+        return "lag time (ps)" if self.times_known else "lag (frames)"
+
+    @property
     def left_out(self) -> np.ndarray:
         """Mask of the frames that the last run left out: ndarray of bool, shape (n_frames,)."""
         return np.isin(self.frames, [frame for frame, _ in self.damaged])
@@ -453,8 +469,9 @@ def check_order(analysis: AnalysisBase) -> None:
 def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     """Find the times between frames, ps, and the rows of frames that were left out.
 
-    Of frames that go backwards in time, too: functions of the time between two are the same.
-    Raises `UnsupportedError` where times are not equidistant.
+    Of frames that go backwards in time, too: functions of the time between two are the same. Where
+    times are not known, they are numbers of frames of the trajectory, with a warning. Raises
+    `UnsupportedError` where times are not equidistant.
     """
     times = analysis.times
     # Frames that could not be transformed have times.
@@ -465,17 +482,30 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     if len(times) == 1 or len(rows) == 1:
         return np.where(np.arange(len(times)) == 0, 0.0, np.nan), gaps
     dt = time_between(analysis, rows, rows)
+    times = _moments(analysis)
     if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
         dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
     return np.arange(len(times)) * abs(dt), gaps
 
 
+def _moments(analysis: AnalysisBase) -> np.ndarray:
+    """Times of frames, ps, or their numbers where times are not known."""
+    return analysis.times if analysis.times_known else analysis.frames.astype(np.float64)
+
+
 def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
     """Find the time from one place in a series to the next, ps, by the frames of two rows or more.
 
-    Raises `UnsupportedError` where these have times that are not equidistant.
+    Where times are not known, it is a number of frames of the trajectory, with a warning. Raises
+    `UnsupportedError` where frames have times that are not equidistant.
     """
-    known = analysis.times[rows]
+    if not analysis.times_known:
+        warn(
+            f"{analysis.name}: the times of frames are not known "
+            f"({analysis.provenance[UNKNOWN_TIMES]}): times between them are counted in frames, "
+            f"and results are per frame; {TIMES_REMEDY}"
+        )
+    known = _moments(analysis)[rows]
     dt = float((known[-1] - known[0]) / (places[-1] - places[0]))
     expected = known[0] + dt * (places - places[0])
     slack = UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()
@@ -486,11 +516,14 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
             "time between two where the trajectory is opened (dt=2)"
         )
     if dt == 0 or wrong.any():
-        # By the usual distance, which one frame out of step changes less than the mean.
-        usual = np.median(np.diff(known) / np.diff(places))
-        expected = np.round(known[0] + usual * (places - places[0]), 6)
+        # By the usual distance, which one frame out of step changes less than the mean. Rounding
+        # adds up over many frames, so that each counts from the one before.
+        gaps = np.diff(places)
+        usual = np.median(np.diff(known) / gaps)
+        expected = np.round(np.append(known[0], known[:-1] + usual * gaps), 6)
         off = np.abs(known - expected)
-        first = np.argmax(off > min(slack, off.max() / 2))
+        limit = UNEVEN * abs(usual) + 2 * ROUNDED * np.abs(known).max()
+        first = np.argmax(off > min(limit, off.max() / 2))
         frame, advice = analysis.frames[rows[first]], ""
         if first and analysis.left_out[rows[first] - 1]:
             advice = (

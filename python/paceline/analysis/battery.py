@@ -22,6 +22,7 @@ from paceline.performance.timings import Timings
 from paceline.runner import run
 from paceline.schedule.plan import choose_frames
 from paceline.trajectory.open import files_named
+from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import select_atoms
 
 #: Analyses by the names that a file may use; others are named as module.Class.
@@ -457,7 +458,7 @@ class Battery:
             "trajectory": str(one.provenance["trajectory"]),
             "atoms": f"{len(atoms):,} in {len(atoms.residues):,} residues",
             "frames": describe_frames(one.frames),
-            "times": f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown",
+            "times": _span_of(one, times),
             "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
             "transformations": one.provenance.get("transforms", ""),
             "left out": "; ".join(f"{name}: {why}" for name, why in self.left_out.items()),
@@ -496,6 +497,13 @@ class Battery:
             "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et "
             "al. (2007); of fewer than 50 independent values a mean is not converged.",
         )
+
+
+def _span_of(analysis: Any, times: np.ndarray) -> str:
+    """Describe the times of the frames of a run, of which `times` are known."""
+    if not analysis.times_known:
+        return f"not known: {analysis.provenance[UNKNOWN_TIMES]}"
+    return f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown"
 
 
 def _summaries_in(folder: Path) -> list[Path]:

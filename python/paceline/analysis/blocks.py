@@ -89,12 +89,14 @@ def is_converged(integral: float, length: float) -> bool:
     return length >= ENOUGH_TIMES * integral
 
 
-def time_with_interval(value: float, interval: float, *, converged: bool, end: str = "") -> str:
-    """Write a time of a correlation, ps, with its 95 % interval, and whether it is converged.
+def time_with_interval(
+    value: float, interval: float, *, converged: bool, end: str = "", unit: str = "ps"
+) -> str:
+    """Write a time of a correlation with its 95 % interval, and whether it is converged.
 
     Its integral ends as `end` says.
     """
     note = "" if converged else ", not converged"
     if np.isnan(interval):
-        return f"{value:.4g} ps{end}, no interval{note}"
-    return f"{with_error(value, interval)} ps (95 %){end}{note}"
+        return f"{value:.4g} {unit}{end}, no interval{note}"
+    return f"{with_error(value, interval)} {unit} (95 %){end}{note}"

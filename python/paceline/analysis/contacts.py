@@ -16,7 +16,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.errors import SelectionError, UnsupportedError, warn
-from paceline.transform.base import check_not_empty, check_static
+from paceline.transform.base import check_not_empty, check_positions, check_static
 from paceline.transform.matching import other_order
 
 
@@ -123,6 +123,9 @@ class Contacts(AnalysisBase):
         for group in select:
             if hasattr(group, "atoms"):  # texts, too, are selections
                 check_static(group, "Contacts")
+        for group in refgroup:
+            if hasattr(group, "atoms"):
+                check_positions(group.universe.trajectory, "a reference")
         references = [refgroup] if hasattr(refgroup[0], "positions") else refgroup
         for k, groups in enumerate(references):
             if not all(np.isfinite(group.positions).all() for group in groups):

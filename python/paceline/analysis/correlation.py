@@ -25,8 +25,6 @@ from paceline.transform.jumps import unwrapped
 
 #: Times between frames that figures of velocities and currents have at least, if there are as many.
 DRAWN = 100
-#: Title of the times between frames.
-LAG = "lag time (ps)"
 #: Particles of a part, at most.
 PARTICLES = 64
 #: Parts that are wanted, so that all workers end together.
@@ -328,9 +326,9 @@ class Correlation(TimeSeries):
     def finish(self, value: Any) -> None:
         """Take the mean."""
         mean, title, label = value.mean(), self._title, self.label or self._function_name
-        columns = {LAG: self._delta_t, title: mean}
+        columns = {self.lag_title: self._delta_t, title: mean}
         self.results = Results(
-            table=Table(columns, LAG, {title: label}, title),
+            table=Table(columns, self.lag_title, {title: label}, title),
             provenance=self.record(),
             timeseries=mean,
             by_series=value.by_particle.T,
@@ -369,9 +367,9 @@ class VelocityAutocorrelation(AnalysisBase):
         Times between frames, ps.
     results.integral : numpy.ndarray of float64, shape (n_frames,)
         Integral of the mean from 0 to each time, by trapezoids, over 3: where it levels off, it is
-        the diffusion coefficient (Green 1954, Kubo 1957), Å²/ps.
+        the diffusion coefficient (Green 1954, Kubo 1957), Å²/ps. NaN where times are not known.
     results.frequencies : numpy.ndarray of float64, shape (n_frames + 1,)
-        Frequencies, THz.
+        Frequencies, THz; per frame where times are not known.
     results.spectrum : numpy.ndarray of float64, shape (n_frames + 1,)
         Spectrum, Å²/ps.
 
@@ -432,14 +430,16 @@ class VelocityAutocorrelation(AnalysisBase):
         weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
-        _warn_of_long_steps(self.name, mean, self._delta_t, "diffusion coefficient")
+        if not self.times_known:  # they are not over a time
+            integral[:] = np.nan
+        _warn_of_long_steps(self, mean, self._delta_t, "diffusion coefficient")
         title = "velocity autocorrelation (Å²/ps²)"
-        columns = {LAG: self._delta_t, title: mean}
-        shown = Table(_beginning(columns), LAG, {title: "velocities"}, title)
+        columns = {self.lag_title: self._delta_t, title: mean}
+        shown = Table(_beginning(columns), self.lag_title, {title: "velocities"}, title)
         # 1 Å²/ps is 10⁻⁴ cm²/s.
         columns["diffusion coefficient up to this time (10⁻⁵ cm²/s)"] = 10 * integral
         self.results = Results(
-            table=Table(columns, LAG, {title: "velocities"}, title, shown),
+            table=Table(columns, self.lag_title, {title: "velocities"}, title, shown),
             provenance=self.record(),
             timeseries=mean,
             by_atom=value.by_particle.T,
@@ -460,6 +460,8 @@ class VelocityAutocorrelation(AnalysisBase):
             "spectrum", by frequencies.
         """
         found, x, title = self.results, "frequency (THz)", "spectrum (Å²/ps)"
+        if not self.times_known:
+            x, title = "frequency (1/frame)", "spectrum (Å²/ps² frames)"
         columns = {x: found.frequencies, title: found.spectrum}
         return {"spectrum": Table(columns, x, {title: "velocities"}, title)}
 
@@ -498,7 +500,8 @@ class CurrentAutocorrelation(AnalysisBase):
         Times between frames, ps.
     results.conductivity : numpy.ndarray of float64, shape (n_frames,)
         The conductivity if the integral, by trapezoids, ends at each time, S/m: where it levels off
-        it is that of the group. At long times, of which there are few pairs, it is noise.
+        it is that of the group. At long times, of which there are few pairs, it is noise. NaN
+        where times are not known.
     results.conductivity_interval : numpy.ndarray of float64, shape (n_frames,)
         Half of the width of its 95 % interval, by ten blocks of origins, of which each is left out
         once, S/m; NaN for times of more than a fifth of the run.
@@ -578,20 +581,24 @@ class CurrentAutocorrelation(AnalysisBase):
         unit = CONDUCTIVITY / (self.volume * self.temperature)
         along_axes = running_integral(by_axis, self._delta_t) * unit
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
-        _warn_of_long_steps(self.name, total, self._delta_t, "conductivity")
+        if not self.times_known:  # integrals are not over a time
+            along_axes[:], mean[:] = np.nan, np.nan
+        _warn_of_long_steps(self, total, self._delta_t, "conductivity")
         interval = np.full(len(mean), np.nan)
-        if (found := block_products(self._currents, self._gaps)) is not None:
+        found = block_products(self._currents, self._gaps) if self.times_known else None
+        if found is not None:
             without = running_integral(found.without_each().T, self._delta_t).T * unit / 3
             # Of the first time, and where nothing is known, there is none.
             interval[1 : without.shape[1]] = jackknife_interval(without)[1:]
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
         half = "conductivity up to this time, 95 % interval (S/m)"
-        columns = {LAG: self._delta_t, title: total, label: mean, half: interval}
-        beginning = _beginning({LAG: self._delta_t, label: mean, half: interval})
+        columns = {self.lag_title: self._delta_t, title: total, label: mean, half: interval}
+        beginning = _beginning({self.lag_title: self._delta_t, label: mean, half: interval})
         legend = {label: "conductivity, and its 95 % interval"}
-        drawn = Table(beginning, LAG, legend, label, bands={label: half})
+        drawn = Table(beginning, self.lag_title, legend, label, bands={label: half})
+        shown = drawn if self.times_known else None
         self.results = Results(
-            table=Table(columns, LAG, {title: "current"}, title, drawn),
+            table=Table(columns, self.lag_title, {title: "current"}, title, shown),
             provenance={**self.record(), "mean volume": f"{self.volume:.6g} Å³"},
             timeseries=total,
             by_axis=by_axis,
@@ -603,11 +610,14 @@ class CurrentAutocorrelation(AnalysisBase):
         )
 
 
-def _warn_of_long_steps(name: str, values: np.ndarray, times: np.ndarray, of: str) -> None:
+def _warn_of_long_steps(
+    analysis: AnalysisBase, values: np.ndarray, times: np.ndarray, of: str
+) -> None:
     """Warn where an autocorrelation falls by more than half between two frames."""
     if len(values) > 1 and values[1] < 0.5 * values[0]:
+        apart = f"{times[1]:.4g} {analysis.time_unit} apart"
         warn(
-            f"{name}: frames are {times[1]:.4g} ps apart, in which the autocorrelation falls by "
+            f"{analysis.name}: frames are {apart}, in which the autocorrelation falls by "
             f"more than half: the {of}, its integral, means nothing; save velocities every few "
             "femtoseconds"
         )

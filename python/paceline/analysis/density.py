@@ -17,7 +17,7 @@ from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
-from paceline.transform.base import check_not_empty
+from paceline.transform.base import check_not_empty, check_positions
 
 #: Share of the atoms outside of the grid from which on it is worth a warning.
 LEAST_OUTSIDE = 0.01
@@ -109,6 +109,7 @@ class DensityAnalysis(AnalysisBase):
         length("delta", delta, 0.2)
         from MDAnalysis.analysis import density as theirs
 
+        check_positions(atomgroup.universe.trajectory, "the grid")
         grid = theirs.DensityAnalysis(
             atomgroup if self._finder else self.atomgroup,
             *(delta, None, padding, gridcenter, xdim, ydim, zdim),

@@ -21,7 +21,7 @@ from paceline.analysis.blocks import (
     jackknife_interval,
     time_with_interval,
 )
-from paceline.analysis.correlation import LAG, SeriesParts, check_temperature, running_integral
+from paceline.analysis.correlation import SeriesParts, check_temperature, running_integral
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
@@ -218,10 +218,13 @@ class DielectricConstant(_DipoleAnalysis):
         columns["volume (Å³)"] = volumes
         label = "dielectric constant so far"
         columns[label] = self._so_far(moments, volumes, energy * constants["electric_constant"])
-        until = {"until time (ps)": self.times, label: columns[label]}
+        until, at = "until time (ps)", self.times
+        if not self.times_known:
+            until, at = "until frame", self.frames
+        so_far = {until: at, label: columns[label]}
         legend = {label: f"{label}; of all {text}"}
         notes = {"dielectric constant": text}
-        drawn = Table(until, "until time (ps)", legend, "dielectric constant", notes=notes)
+        drawn = Table(so_far, until, legend, "dielectric constant", notes=notes)
         table = table_in_time(self, columns, titles, "dipole moment (e Å)", drawn)
         self.results = Results(
             table=replace(table, notes=notes),
@@ -361,13 +364,21 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         converged = bool(is_converged(time, self._delta_t[-1]))
         text = "not reached"
         if not np.isnan(time):
-            text = time_with_interval(time, interval, converged=converged)
+            text = time_with_interval(time, interval, converged=converged, unit=self.time_unit)
         notes = {"relaxation time": text}
         title = "dipole autocorrelation ((e Å)²)"
-        columns = {LAG: self._delta_t, title: total, "integral over its first value (ps)": integral}
+        columns = {
+            self.lag_title: self._delta_t,
+            title: total,
+            f"integral over its first value ({self.time_unit})": integral,
+        }
         self.results = Results(
             table=Table(
-                columns, LAG, {title: f"dipole moment, relaxation time {text}"}, title, notes=notes
+                columns,
+                self.lag_title,
+                {title: f"dipole moment, relaxation time {text}"},
+                title,
+                notes=notes,
             ),
             provenance={**self.record(), **notes},
             timeseries=total,

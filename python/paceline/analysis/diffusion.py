@@ -37,6 +37,8 @@ class DiffusionCoefficient(NamedTuple):
         Molecules of the particles, which count as independent.
     n_blocks : int
         Blocks of time of which the error is; 0 where it is that between molecules.
+    time_unit : str
+        "ps", or "frames" where times are not known: then in the place of ps in all of them.
     """
 
     value: float
@@ -47,19 +49,24 @@ class DiffusionCoefficient(NamedTuple):
     interval: float = np.nan
     n_molecules: int = 1
     n_blocks: int = 0
+    time_unit: str = "ps"
 
     def __str__(self) -> str:
         """Value and 95 % interval with their unit."""
-        value, interval = 10 * self.value, 10 * self.interval
+        known = self.time_unit == "ps"
+        value, interval = (10 * x if known else x for x in (self.value, self.interval))
+        unit = "cm²/s" if known else "Å² per frame"
         if not interval > 0:
             few = "one molecule"
             if self.n_molecules > 1:
                 few += f" of {self.n_molecules:,} has most of the particles"
-            return f"{value:.3g}·10⁻⁵ cm²/s, no interval: {few}"
+            power = "·10⁻⁵" if known else ""
+            return f"{value:.3g}{power} {unit}, no interval: {few}"
         of = f"{self.n_molecules:,} molecules"
         if self.n_blocks:
             of = f"{self.n_blocks} blocks of time"
-        return f"{with_error(value, interval, -5)} cm²/s (95 %, {of})"
+        shown = with_error(value, interval, -5) if known else f"{value:.3g} ± {interval:.2g}"
+        return f"{shown} {unit} (95 %, {of})"
 
 
 class BlockFit(NamedTuple):

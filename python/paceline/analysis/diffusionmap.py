@@ -173,7 +173,8 @@ class DistanceMatrix(AnalysisBase):
         if not self.condensed:
             label = ("RMSD", " (Å)") if self._metric is None else ("distance", "")
             # It passes over the whole matrix, on one core: not for a run whose table nobody reads.
-            table = partial(_table, value.matrix, self.frames, self.times, *label)
+            places = (self.frames, self.times, self.times_known)
+            table = partial(_table, value.matrix, *places, *label)
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -190,7 +191,12 @@ def _is_rmsd(metric: Any) -> bool:
 
 
 def _table(
-    matrix: np.ndarray, frames: np.ndarray, times: np.ndarray, name: str, unit: str
+    matrix: np.ndarray,
+    frames: np.ndarray,
+    times: np.ndarray,
+    times_known: bool,
+    name: str,
+    unit: str,
 ) -> Table:
     """Make a row of each frame, with its mean distance, and an image of all pairs."""
     n = len(matrix)
@@ -205,7 +211,7 @@ def _table(
     title = f"mean {name} from the other frames{unit}"
     columns = {"frame": frames, "time (ps)": times, title: means}
     some = slice(None, None, -(-n // DRAWN))
-    places, axis = times[some], "time (ps)"
+    places, axis = (times[some], "time (ps)") if times_known else (frames[some], "frame")
     if not (np.diff(places) > 0).all():
         places, axis = np.arange(n)[some].astype(float), "frame in the order of the run"
     edges = _edges(places)

@@ -320,12 +320,14 @@ def presence_correlation(
             jackknife_interval(np.array([_integral(one, tau) for one in found.without_each()]))
         )
     converged = is_converged(integral, times_between[-1])
-    end = f" to {tau[-1]:.4g} ps, where C = {values[-1]:.2g}"
-    text = time_with_interval(integral, interval, converged=converged, end=end)
-    columns = {"lag time (ps)": tau, "correlation": values}
+    end = f" to {tau[-1]:.4g} {analysis.time_unit}, where C = {values[-1]:.2g}"
+    text = time_with_interval(
+        integral, interval, converged=converged, end=end, unit=analysis.time_unit
+    )
+    columns = {analysis.lag_title: tau, "correlation": values}
     label = f"{function} correlation of {what}"
     legend = {"correlation": f"{name} {text}"}
-    table = Table(columns, "lag time (ps)", legend, label, notes={f"{function} {name}": text})
+    table = Table(columns, analysis.lag_title, legend, label, notes={f"{function} {name}": text})
     key = name.replace(" ", "_")
     return Results(
         table=table,
@@ -351,10 +353,10 @@ def presence_table(
     notes: dict[str, str] = {}
     for function in FUNCTIONS:
         found = presence_correlation(analysis, keys, offsets, what, function, tau_max, name)
-        columns |= {"lag time (ps)": found.tau, function: found.correlation}
+        columns |= {analysis.lag_title: found.tau, function: found.correlation}
         notes |= found.findings
         titles[function] = f"{function}, {found.findings[f'{function} {name}']}"
-    return Table(columns, "lag time (ps)", titles, f"correlation of {what}", notes=notes)
+    return Table(columns, analysis.lag_title, titles, f"correlation of {what}", notes=notes)
 
 
 def _integral(values: np.ndarray, tau: np.ndarray) -> float:

@@ -10,7 +10,7 @@ from paceline import _core
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times
-from paceline.analysis.correlation import LAG, SeriesParts, results_bytes
+from paceline.analysis.correlation import SeriesParts, results_bytes
 from paceline.analysis.diffusion import (
     BlockFit,
     DiffusionCoefficient,
@@ -95,9 +95,10 @@ class EinsteinMSD(AnalysisBase):
         no cell or `nojump` is among the transformations, and None for atoms. A warning names frames
         that were left out between.
     fit_range : pair of float or None, optional
-        First and last time between frames, ps, of a straight line that is fitted, as by
-        `diffusion_coefficient`, and drawn; None is 10 and 50 % of the longest one. Without a pair
-        there is no fit, nor where both are None and a run has too few frames: a warning says so.
+        First and last time between frames, ps (or frames, where times are not known), of a straight
+        line that is fitted, as by `diffusion_coefficient`, and drawn; None is 10 and 50 % of the
+        longest one. Without a pair there is no fit, nor where both are None and a run has too few
+        frames: a warning says so.
 
     Attributes
     ----------
@@ -108,7 +109,7 @@ class EinsteinMSD(AnalysisBase):
         That of each particle, Å². More than 256 MiB are kept in a nameless file of the temporary
         folder, which vanishes with the array. A position that is NaN makes its particle NaN.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps.
+        Times between frames, ps; numbers of frames where times are not known, with a warning.
     results.diffusion_coefficient : DiffusionCoefficient
         Where a line was fitted.
     ag : AtomGroup
@@ -351,7 +352,7 @@ class EinsteinMSD(AnalysisBase):
         """Take the means."""
         mean, by_particle = value.mean(), value.by_particle
         title = "MSD (Å²)"
-        columns, legends = {LAG: self._delta_t, title: mean}, {title: "MSD"}
+        columns, legends = {self.lag_title: self._delta_t, title: mean}, {title: "MSD"}
         findings: dict[str, str] = {}
         found = {}
         self._by_block = value.by_block
@@ -367,7 +368,7 @@ class EinsteinMSD(AnalysisBase):
             findings = self._describe(fit)
             found["diffusion_coefficient"] = fit
         self.results = Results(
-            table=Table(columns, LAG, legends, title, notes=findings),
+            table=Table(columns, self.lag_title, legends, title, notes=findings),
             provenance={**self.record(), **findings},
             timeseries=mean,
             msds_by_particle=by_particle.T,
@@ -377,7 +378,7 @@ class EinsteinMSD(AnalysisBase):
 
     def _describe(self, fit: DiffusionCoefficient) -> dict[str, str]:
         """Put the coefficient into words, with what its interval and the cell mean."""
-        text = f"{fit}, fit from {fit.start:g} to {fit.stop:g} ps"
+        text = f"{fit}, fit from {fit.start:g} to {fit.stop:g} {fit.time_unit}"
         if not fit.interval > 0:
             text += "; blocks of time give one where the fit ends at a tenth of the run"
         found = {"diffusion coefficient": text}
@@ -465,7 +466,8 @@ class EinsteinMSD(AnalysisBase):
         slopes, lags = _slopes(times, by_particle, self.dim_fac, lags)
         first, last = times[lags[[0, -1]]].tolist()
         found = mean_and_interval(slopes, self._molecules[0], self._by_block if is_run_s else None)
-        return DiffusionCoefficient(start=first, stop=last, n_particles=len(slopes), **found)
+        found |= {"start": first, "stop": last, "n_particles": len(slopes)}
+        return DiffusionCoefficient(time_unit=self.time_unit, **found)
 
 
 def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:

@@ -17,6 +17,7 @@ from paceline.analysis.uncertainty import SeriesMean
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.figure_style import has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
+from paceline.trajectory.source import UNKNOWN_TIMES
 
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
 SHOWN = 10
@@ -110,9 +111,13 @@ class Results(dict[str, Any]):
     @property
     def table(self) -> Table | None:
         """The results as columns, where they make a table."""
-        if callable(self._table_or_none):
-            self.__dict__["_table_or_none"] = self._table_or_none()
-        return self._table_or_none
+        found = self._table_or_none
+        if callable(found):
+            found = found()
+        if found is not None and found.times_known and UNKNOWN_TIMES in self._provenance:
+            found = found.without_times()
+        self.__dict__["_table_or_none"] = found
+        return found
 
     def with_series(self, name: str, title: str) -> Self:
         """Give an array with several numbers a frame a title; `to_xarray` makes a variable of it.

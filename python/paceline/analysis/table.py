@@ -1,7 +1,7 @@
 """Tables of results: columns by title, and how figures show them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,8 @@ class Table:
     `profile` is the table of means over frames, such as those of residues. Rows of several runs are
     compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
     the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
-    Columns that are `counts` have whole numbers, or NaN in frames that were left out. `notes` are
+    Columns that are `counts` have whole numbers, or NaN in frames that were left out. Where times
+    are not known (`times_known`), frames are along the abscissa. `notes` are
     sentences on single numbers that the columns give, such as an integral with its interval.
     `bands` map columns along the ordinate to those of half the widths of their 95 % intervals.
     """
@@ -110,6 +111,7 @@ class Table:
     counts: Sequence[str] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
     bands: Mapping[str, str] = field(default_factory=dict)
+    times_known: bool = True
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[Any]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
@@ -125,8 +127,13 @@ class Table:
 
     @property
     def abscissa(self) -> str:
-        """Column along the abscissa of figures: numbers of frames where all times are the same."""
+        """Column along the abscissa of figures.
+
+        It is that of the numbers of frames where times are not known, or all the same.
+        """
         if self.is_series and "frame" in self.columns:
+            if not self.times_known:
+                return "frame"
             times = np.asarray(self.columns[self.x], dtype=float)
             if len(times) > 1 and not np.nanmax(times, initial=-np.inf) > np.nanmin(
                 times, initial=np.inf
@@ -152,6 +159,11 @@ class Table:
         first = of.partition(" ")[0].rstrip(",")
         is_word = len(first) > 1 and first.isalpha()
         return f"{of[0].upper() + of[1:] if is_word else of} against {' and '.join(along)}"
+
+    def without_times(self) -> "Table":
+        """Make the same table for frames whose times are not known."""
+        drawn = None if self.drawn is None else self.drawn.without_times()
+        return replace(self, times_known=False, drawn=drawn)
 
     def means(self) -> dict[str, SeriesMean]:
         """Mean of each series in time, by title; none where frames are in no order."""

@@ -21,7 +21,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
-from paceline.trajectory.source import TrajectoryFile
+from paceline.trajectory.source import TIMES_REMEDY, TrajectoryFile
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import FileTrajectory
@@ -227,6 +227,8 @@ def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
     """Findings of the index, beside its damaged frames: these are found one by one."""
     last = np.array([file.n_frames - 1], dtype=np.uint64)
     end = sum(int(part[0]) for part in file.extents(last))
+    if file.time_doubt and file.n_frames > 1:
+        yield Finding(None, None, None, False, f"{file.time_doubt}; {TIMES_REMEDY}")
     for note in file.notes:
         if f"(byte {end})" in note:
             yield Finding(file.n_frames, end, None, True, note)

@@ -225,7 +225,7 @@ class SurvivalProbability(SelectedAtoms):
         apart = abs(time_between(self, known, rows[known])) if len(known) > 1 else np.nan
         tau = np.array([0.0, *lags[1:] * apart])
         name = "survival probability"
-        table = Table({"lag time (ps)": tau, name: survival}, "lag time (ps)", {name: name}, name)
+        table = Table({self.lag_title: tau, name: survival}, self.lag_title, {name: name}, name)
         self.results = Results(
             table=table,
             provenance={**self.record(), "tau_max": self._longest},

@@ -13,10 +13,12 @@ from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
-from paceline.cli.options import Bound, given, hdf5_options
+from paceline.cli.options import Bound, hdf5_options
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
+from paceline.trajectory.source import FrameInterval
+from paceline.transform.base import check_positions
 
 if TYPE_CHECKING:
     from paceline.analysis.results import Results
@@ -73,6 +75,11 @@ def system_of(args: argparse.Namespace, **options: Any) -> "GroupUniverse":
     from paceline.cli.atom_groups import GroupUniverse  # not where a trajectory is converted alone
 
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
+    if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
+        raise UnsupportedError(
+            f"{universe.trajectory.filename}: MDAnalysis reads it, and takes --dt for the time "
+            "between steps; unpack it, and paceline reads it"
+        )
     use_index_file(args, universe)
     return universe
 
@@ -116,7 +123,8 @@ def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     """Keywords for a Universe: how it takes its trajectories."""
     # MDAnalysis's own readers know `continuous` for chains of files alone, and none of HDF5's.
     continuous = {"continuous": True} if args.continuous else {}
-    return {**continuous, **given(args, "dt"), **hdf5_options(args)}
+    dt = {} if args.dt is None else {"dt": FrameInterval(args.dt)}
+    return {**continuous, **dt, **hdf5_options(args)}
 
 
 def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
@@ -127,6 +135,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
     try:
         atoms = universe.select_atoms(text, updating=updating)
     except AttributeError as error:
+        if "coordinates" in str(error):  # of a selection by distance
+            check_positions(universe.trajectory, repr(text))
         # MDAnalysis's way to say that a topology has no residues' names, for one.
         raise SelectionError(
             f"{text!r} asks for what the topology does not tell ({error}): give another --select, "

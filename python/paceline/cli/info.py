@@ -41,11 +41,14 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     yield _fact("frames", core.n_frames)
     times, steps = core.times()
     known = times[np.isfinite(times)]
-    first, last = (float(known[k]) if len(known) else None for k in (0, -1))
+    is_known = len(known) and not core.time_doubt
+    first, last = (float(known[k]) if is_known else None for k in (0, -1))
     yield Fact("first time (ps)", _number(first), "first_time_ps", first)
     yield Fact("last time (ps)", _number(last), "last_time_ps", last)
-    between = _spacing(times)
+    between = [] if core.time_doubt else _spacing(times)
     text = " to ".join(f"{value:g}" for value in between) or "-"
+    if core.time_doubt:
+        text = f"not known: {core.time_doubt}"
     yield Fact("time between frames (ps)", text, "time_between_frames_ps", between)
     step = int(steps[0]) if len(steps) else None
     yield Fact("first step", "-" if step is None else step, "first_step", step)

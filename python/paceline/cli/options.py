@@ -356,7 +356,7 @@ def add_hdf5_arguments(parser: CommandParser) -> None:
     # Not --group, which is a selection where atoms are superimposed.
     add("--particles", metavar="NAME", help="group of H5MD, where there are several")
     add(
-        "--units", metavar="TEXT", help='of numbers that have none: "nm, ps"; of LAMMPS dumps: real'
+        "--units", metavar="TEXT", help='of numbers that have none: "nm, ps"; of LAMMPS files: real'
     )
     add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
     follow = "follow the file's links into other files"

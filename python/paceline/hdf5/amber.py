@@ -67,6 +67,7 @@ class _Reading:
     def __init__(self, file: File):
         self.file = file
         self.root: Group = file.root
+        self._notes: list[str] = []
         self.attributes = file.root.attrs
         self.is_restart = self._find_conventions() == "AMBERRESTART"
         self.n_atoms = self._length("atom")
@@ -78,8 +79,7 @@ class _Reading:
             raise self._unsupported(f'expected a dimension "spatial" of 3, found {spatial}')
 
     def chunk_index(self) -> ChunkIndex:
-        found = {field: self._variable(variable) for field, variable in FIELDS.items()}
-        arrays = {field: array for field, array in found.items() if array is not None}
+        arrays = self._arrays()
         if not arrays:
             raise self._unsupported(
                 'expected the variable "coordinates", "velocities" or "forces", found none of them'
@@ -87,11 +87,7 @@ class _Reading:
         n_frames = 1 if self.is_restart else max(array.shape[0] for array in arrays.values())
         if n_frames == 0:
             raise self._unsupported("expected a whole frame at least, found none")
-        times = self._values(TIME, n_frames, ())
-        notes = []
-        if times is None:
-            notes.append(f"the file holds no times; its {COUNTED}")
-            times = np.arange(n_frames, dtype=np.float64)
+        times, time_doubt = self._times(n_frames)
         return ChunkIndex(
             format="NetCDF-4",
             n_frames=n_frames,
@@ -101,8 +97,41 @@ class _Reading:
             steps=np.arange(n_frames, dtype=np.int64),
             cells=Cells(self._dimensions(n_frames)),
             facts=self._facts(),
-            notes=notes,
+            notes=self._notes,
+            time_doubt=time_doubt,
         )
+
+    def _times(self, n_frames: int) -> tuple[np.ndarray, str | None]:
+        """Read times, ps, or count frames, and say why."""
+        why = "the file holds no times"
+        try:
+            times = self._values(TIME, n_frames, ())
+            if times is not None:
+                return times, None
+        except UnsupportedError as error:
+            self._leave_out(TIME, error)
+            why = "those of the file cannot be read"
+        return np.arange(n_frames, dtype=np.float64), f"{why}; its {COUNTED}"
+
+    def _arrays(self) -> dict[str, Array]:
+        """Find the variables of atoms, but for those that cannot be read beside others."""
+        found: dict[str, Array] = {}
+        for field, variable in FIELDS.items():
+            try:
+                array = self._variable(variable)
+                if array is not None:
+                    self._coding(variable, array)
+                    found[field] = array
+            except UnsupportedError as error:
+                if not found:
+                    raise
+                self._leave_out(variable, error)
+        return found
+
+    def _leave_out(self, variable: AmberVariable, error: UnsupportedError) -> None:
+        """Note a variable that cannot be read, and why."""
+        why = str(error).removeprefix(f"{self.file.path}: ")
+        self._notes.append(f'"{variable.name}" cannot be read, and is left out: {why}')
 
     def _find_conventions(self) -> str:
         conventions = self.attributes.get("Conventions")
@@ -159,13 +188,7 @@ class _Reading:
             )
 
     def _element(self, field: str, array: Array, n_frames: int) -> Element:
-        variable = FIELDS[field]
-        divisor = 1.0
-        if array.name[1:] == variable.compressed:
-            self._check_kind(array, "iu", "integers")
-            divisor = self._divisor(array)
-        else:
-            self._check_kind(array, "f", "float or double")
+        factor, scale, divisor = self._coding(FIELDS[field], array)
         rows = None
         n_rows = 1 if self.is_restart else array.shape[0]
         if n_rows < n_frames:
@@ -174,10 +197,20 @@ class _Reading:
         return Element(
             describe_dataset(array, fixed=self.is_restart),
             rows=rows,
-            factor=self._factor(variable, array),
-            scale=float(self._scale(array)),
+            factor=factor,
+            scale=scale,
             divisor=divisor,
         )
+
+    def _coding(self, variable: AmberVariable, array: Array) -> tuple[float, float, float]:
+        """Find by which numbers the values of a variable are multiplied, scaled and divided."""
+        divisor = 1.0
+        if array.name[1:] == variable.compressed:
+            self._check_kind(array, "iu", "integers")
+            divisor = self._divisor(array)
+        else:
+            self._check_kind(array, "f", "float or double")
+        return self._factor(variable, array), float(self._scale(array)), divisor
 
     def _check_kind(self, array: Array, kinds: str, words: str) -> None:
         if array.dtype.kind not in kinds:

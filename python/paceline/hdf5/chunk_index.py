@@ -25,8 +25,8 @@ FILTER_NAMES = {
 }
 #: Row of a frame that an element does not hold.
 ABSENT = -1
-#: Note for frames whose times the file does not have.
-COUNTED = "frames count as 1 ps apart; give dt= (--dt) to say better"
+#: End of the doubt about times that the file does not have.
+COUNTED = "frames count as 1 ps apart"
 
 
 @dataclass(frozen=True)
@@ -264,6 +264,8 @@ class ChunkIndex:
     #: For `paceline info`, in the order in which they are shown.
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    #: Why times are not known, and frames are counted; None where they are.
+    time_doubt: str | None = None
 
     def of_block(self, frames: np.ndarray) -> BlockIndex:
         """Cut the part that some frames need."""

@@ -81,7 +81,8 @@ def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> 
         np.arange(n_frames),
         Cells(np.zeros((1, 6), dtype=np.float32)),
         facts={"dataset": array.name, "units": f"length {known.used['length']}"},
-        notes=[f"{array.name}: {COUNTED}", *known.notes],
+        notes=known.notes,
+        time_doubt=f"{array.name}: {COUNTED}",
     )
 
 

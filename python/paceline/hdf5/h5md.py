@@ -138,6 +138,7 @@ class Particles:
         self.group = _choose_group(file, group)
         self.elements = Elements(file)
         self.notes: list[str] = []
+        self.time_doubt: str | None = None
         found = {name: self.elements.find(self.group, name, rank=2) for name in VECTORS}
         self.vectors = {name: vector for name, vector in found.items() if vector is not None}
         if not self.vectors:
@@ -312,6 +313,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
         id_order=None if ids is None else ids.numbers,
         facts=_facts(particles, creator, known),
         notes=[*notes, *known.notes],
+        time_doubt=particles.time_doubt,
     )
 
 
@@ -373,7 +375,7 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
             factor = units.factor("time", f"{one.name}/time", one.time_unit or stated)
             return (one.times * factor).astype(np.float64)
     if len(frames.steps) > 1:
-        particles.notes.append(f"{frames.name} has no times: its {COUNTED}")
+        particles.time_doubt = f"{frames.name} has no times: its {COUNTED}"
     return np.arange(len(frames.steps), dtype=np.float64)
 
 

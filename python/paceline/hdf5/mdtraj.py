@@ -38,7 +38,7 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
     Format: https://mdtraj.org, "MDTraj HDF5 format specification", conventions "Pande" 1.1.
     """
     known = Units(file.path, units, DEFAULT_UNITS)
-    notes: list[str] = []
+    time_doubt = None
     positions = file.root["coordinates"]
     if not isinstance(positions, Array) or positions.shape[2:] != (3,):
         found = f"shape {positions.shape}" if isinstance(positions, Array) else "a group"
@@ -55,7 +55,7 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
     times = np.arange(n_frames, dtype=np.float64)
     time = _array(file, "time", (n_frames,))
     if time is None:
-        notes.append(f"it has no times: its {COUNTED}")
+        time_doubt = f"it has no times: its {COUNTED}"
     else:
         times = (time.read() * known.factor("time", time.name, unit_of(time))).astype(np.float64)
     return ChunkIndex(
@@ -67,7 +67,8 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
         np.arange(n_frames),
         Cells(_dimensions(file, n_frames, known)),
         facts=_facts(file, known),
-        notes=[*notes, *known.notes],
+        notes=known.notes,
+        time_doubt=time_doubt,
     )
 
 

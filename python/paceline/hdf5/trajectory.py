@@ -225,6 +225,16 @@ class Hdf5File:
         return cls(path, samples, index, options.driver, options.external)
 
     @property
+    def time_doubt(self) -> str | None:
+        """Why times are not known; None where they are."""
+        return self.chunk_index.time_doubt
+
+    @property
+    def frames_counted(self) -> bool:
+        """True where the file has no times, and frames are counted."""
+        return self.chunk_index.time_doubt is not None
+
+    @property
     def format(self) -> str:
         """Format, as users call it."""
         return self.chunk_index.format

@@ -94,7 +94,7 @@ class Outline:
 
     def times(self) -> np.ndarray:
         """Times of all frames, ps, if they are as far apart as those that are known."""
-        known = self._chain.times()
+        known, _ = self._chain.moments()
         numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
         # Medians: a file may hold the times of several runs.
         dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0

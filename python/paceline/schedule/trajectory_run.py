@@ -34,6 +34,7 @@ from paceline.schedule.tasks import (
     sum_long_bonds,
 )
 from paceline.schedule.transform_states import Relay, TransformStates
+from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
 from paceline.transform.jumps import warn_of_jumps
 from paceline.transform.locations import warn_of_locations
@@ -449,10 +450,31 @@ class TrajectoryRun(FramePass):
                 self._describe_frames(analysis)
                 analysis.timings = timings
                 analysis.finish(value)
+        if self.is_first:
+            self._warn_of_repeats()
         if self.is_first and self._relay is not None:
             self._warn_of_scan(self.collected.damaged, self._relay.changes)
         if not self._told_of_bonds:
             self.warn_of_long_bonds(self.collected.long_bonds)
+
+    def _warn_of_repeats(self) -> None:
+        """Warn where times go back within a file: a restart may have been appended to it."""
+        chain, frames = self.trajectory.chain, self.plan.frames
+        known = np.flatnonzero(np.isfinite(self.collected.times))
+        steps = np.diff(self.collected.times[known])
+        if chain is None or not (steps > 0).any() or (np.diff(frames) < 1).any():
+            return
+        for row in np.flatnonzero(steps < 0).tolist():
+            before, after = (int(frames[known[k]]) for k in (row, row + 1))
+            (file, _), (other, _) = chain.locate(before), chain.locate(after)
+            if file == other:
+                first, last = self.collected.times[known[[row + 1, row]]]
+                warn(
+                    f"{chain.names[file]}: frame {after} is at {first:g} ps, behind frame {before} "
+                    f"at {last:g} ps: frames may be there twice, as where a restart was appended; "
+                    "continuous=True (--continuous) leaves out those that later ones repeat"
+                )
+                return
 
     def _describe_frames(self, analysis: Analysis) -> None:
         """Tell an analysis the times of its frames, and those that were left out."""
@@ -483,6 +505,8 @@ class TrajectoryRun(FramePass):
     def _provenance(self) -> dict[str, Any]:
         """Describe the files, and the transformations."""
         provenance = self.trajectory.provenance()
+        if self.trajectory.time_doubt:
+            provenance[UNKNOWN_TIMES] = self.trajectory.time_doubt
         if self.transforms:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)

@@ -265,7 +265,7 @@ class Worker:
         except MissingDataError as error:
             remedy = 'on_error="skip" leaves such frames out'
             raise MissingDataError(f"{error}; {remedy}") from None
-        decoded.times[:] = source.time_axis(decoded.frames, decoded.times)
+        decoded.times[:] = source.time_axis(decoded.frames, decoded.times, decoded.steps)
         return decoded, cost
 
     def _transform(

@@ -3,8 +3,8 @@
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,15 @@ from paceline import _core
 from paceline.errors import AtomCountError, UnsupportedError, warn
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers
-from paceline.trajectory.source import Extents, FileSpec, TrajectoryFile, extents_in, runs_by_file
+from paceline.trajectory.source import (
+    Extents,
+    FileSpec,
+    TimeAxis,
+    TrajectoryFile,
+    extents_in,
+    runs_by_file,
+    unknown_times,
+)
 
 #: Largest difference between the times of one frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
@@ -27,7 +35,8 @@ class Chain:
 
     Each must have `n_atoms`, by default as many as the first. With `refresh`, indexes are made
     anew; with `continuous`, files are ordered by time, without the frames that a later one repeats,
-    which are reported unless `quiet`. `opener` takes the place of
+    which are reported unless `quiet`. That times are not known is said unless they are given, with
+    `times_given`. `opener` takes the place of
     `paceline.trajectory.open.open_files`.
 
     Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for one of
@@ -44,6 +53,7 @@ class Chain:
         refresh: bool = False,
         continuous: bool = False,
         quiet: bool = False,
+        times_given: bool = False,
         opener: Callable[..., list[TrajectoryFile]] = open_files,
     ):
         if not names:
@@ -57,7 +67,9 @@ class Chain:
         #: Frames of each file that belong to the chain, uint64; None for all.
         self._kept: list[np.ndarray | None] = [None] * len(files)
         self._leave_out_empty()
-        if len(self.files) > 1 and (continuous or not quiet):
+        if not times_given:
+            self._warn_of_times()
+        if continuous or (len(self.files) > 1 and not quiet):
             self._compare_times(continuous=continuous)
         self._count()
 
@@ -71,16 +83,41 @@ class Chain:
                 warn(f"{name}: it has no whole frame; the trajectory goes on with the next file")
         self._choose(whole)
 
+    def _warn_of_times(self) -> None:
+        """Warn of files of several frames whose times are not known, in one line."""
+        pairs = zip(self.names, self.files, strict=True)
+        found = [(name, file.time_doubt) for name, file in pairs if file.time_doubt]
+        if found and self.n_frames_of_files > 1:
+            name, doubt = found[0]
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            warn(f"{name}{more}: {unknown_times(doubt)}")
+
+    @property
+    def n_frames_of_files(self) -> int:
+        """Frames of all files, those that are left out, too."""
+        return sum(file.n_frames for file in self.files)
+
     def _compare_times(self, *, continuous: bool) -> None:
         """Report what restarts repeat, or leave it out."""
-        found = order_by_time(self.files)
+        # Of one after another, first and last times are enough for a warning.
+        found = order_by_time(self.files, within=continuous)
         report = _report_lost(found) if continuous else _report_overlaps(found, self.names)
         if report is not None:
             warn(report)
         if continuous:
+            self._warn_of_counted()
             self._choose(found.order)
             self._kept = found.kept
             self._choose([k for k, kept in enumerate(self._kept) if kept is None or len(kept)])
+
+    def _warn_of_counted(self) -> None:
+        """Warn of files whose frames cannot be compared by their times, as they have none."""
+        pairs = zip(self.names, self.files, strict=True)
+        if counted := [name for name, file in pairs if file.frames_counted]:
+            warn(
+                f"{', '.join(counted[:_NAMED])}: continuous=True compares times of frames, which "
+                "are not known: all frames are kept, in the order of the files"
+            )
 
     def _choose(self, numbers: Iterable[int]) -> None:
         """Keep these files, in this order."""
@@ -134,13 +171,19 @@ class Chain:
         """True if one thread alone may read: it asks MPI-IO."""
         return self._options.driver is not None
 
-    @property
-    def dt(self) -> float:
-        """Time between frames, ps: the first header's, else between its first two, else 0."""
+    def spacing(self, axis: TimeAxis) -> float:
+        """Time between frames, ps: the user's, else the first header's.
+
+        Where there is none, it is that between its first two frames, or 0.
+        """
         file = self.files[0]
+        if axis.dt is not None and not axis.per_step:
+            return axis.dt
         if file.dt is not None:
             return file.dt
-        _, times, _ = read_headers(file, range(min(2, file.n_frames)))
+        frames = np.arange(min(2, file.n_frames))
+        _, times, steps = read_headers(file, frames.tolist())
+        times = axis(frames, times, steps)
         between = times[-1] - times[0]
         return float(between) if np.isfinite(between) else 0.0
 
@@ -169,12 +212,14 @@ class Chain:
         k, number = self.locate(frame)
         return k, extents_in(k, self.files[k], np.array([number], dtype=np.uint64))
 
-    def times(self) -> np.ndarray:
-        """Times of all frames in the files, ps, float64; NaN where a time is not known."""
-        pairs = zip(self.files, self._kept, strict=True)
-        return np.concatenate(
-            [file.times()[0] if kept is None else file.times()[0][kept] for file, kept in pairs]
-        )
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times (ps, float64; NaN where one is not known) and steps of all frames in the files."""
+        found = []
+        for file, kept in zip(self.files, self._kept, strict=True):
+            times, steps = file.times()
+            found.append((times, steps) if kept is None else (times[kept], steps[kept]))
+        times, steps = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return times, steps
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Indexes are not sent: they are loaded again where the chain arrives.
@@ -212,7 +257,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Frames of one file that are not before the next file's first."""
+    """Frames of one file that are not before the next file's first, or where it goes back."""
 
     earlier: str
     later: str
@@ -224,102 +269,175 @@ class Overlap:
     #: Those of them at whose times no file has a frame that is kept.
     unmatched: int
 
+    @property
+    def later_begins(self) -> str:
+        """Say what is there at these times, too."""
+        return f"{self.later} has begun{' again' if self.later == self.earlier else ''}"
+
 
 @dataclass(frozen=True)
 class TimeOrder:
     """Files in the order of their times, without what later ones repeat."""
 
-    #: Former places of the files that are now first, second …
+    #: Former places of the files that are now first, second …; a file may be there several times.
     order: list[int]
-    #: Frames of each of them that no later file repeats; None for all.
+    #: Frames of each of them that no later one repeats, in their order; None for all.
     kept: list[np.ndarray | None]
     #: Frames that are left out.
     overlaps: list[Overlap]
 
 
-@dataclass(frozen=True)
-class _TimeSpan:
-    """First and last time of a file and their rounding, ps; NaN where it has no times."""
+@dataclass(frozen=True, eq=False)
+class _Stretch:
+    """Frames of a file, one after another, whose times do not go back."""
 
+    #: Number of the file, and its frames from `start` to `stop`.
+    file: int
+    start: int
+    stop: int
+    #: First and last time and their rounding, ps; NaN where there are no times.
     first: float = math.nan
     last: float = math.nan
     rounding: float = 0.0
+    #: Times of these frames, ps; None where they are not loaded, of a whole file.
+    moments: np.ndarray | None = None
 
     @classmethod
-    def of(cls, file: TrajectoryFile) -> "_TimeSpan":
-        """Read the times of the first and the last frame."""
+    def whole(cls, number: int, file: TrajectoryFile) -> "_Stretch":
+        """Take all frames of a file, by the times of the first and the last one."""
+        plain = cls(number, 0, file.n_frames)
+        if file.frames_counted:
+            return plain
         ends = read_headers(file, [0, file.n_frames - 1])[1]
         if not np.isfinite(ends).all():
             times = file.times()[0]
             ends = times[np.isfinite(times)][[0, -1]] if np.isfinite(times).any() else ends
         first, last = ends.tolist()
         if not math.isfinite(first) or (first == last and file.n_frames > 1):
-            return cls()
+            return plain
         # A tenth of the time between frames is no rounding.
         between = abs(last - first) / file.n_frames
-        return cls(first, last, min(_ROUNDING * max(abs(first), abs(last)), between / 10))
+        return replace(plain, first=first, last=last, rounding=_rounding(first, last, between))
+
+    @classmethod
+    def all_of(cls, number: int, file: TrajectoryFile) -> "list[_Stretch]":
+        """Split a file where its times go back, or stand still, by the times of all frames."""
+        times = file.times()[0]
+        rows = np.flatnonzero(np.isfinite(times))
+        known = times[rows]
+        steps = np.diff(known)
+        if file.frames_counted or not (steps > 0).any():
+            return [cls.whole(number, file)]
+        rounding = _rounding(known.min(), known.max(), float(np.median(steps[steps > 0])))
+        ends = np.flatnonzero(steps <= rounding)
+        first, last = known[np.append(0, ends + 1)], known[np.append(ends, -1)]
+        # A frame without a time is of the stretch before it.
+        starts = [0, *rows[ends + 1].tolist()]
+        stops = [*starts[1:], len(times)]
+        bounds = zip(starts, stops, first.tolist(), last.tolist(), strict=True)
+        return [
+            cls(number, start, stop, begin, end, rounding, times[start:stop])
+            for start, stop, begin, end in bounds
+        ]
+
+    def times(self, files: Sequence[TrajectoryFile]) -> np.ndarray:
+        """Times of the frames, ps."""
+        return files[self.file].times()[0] if self.moments is None else self.moments
 
 
-def order_by_time(files: Sequence[TrajectoryFile]) -> TimeOrder:
+def _rounding(first: float, last: float, between: float) -> float:
+    """Difference of times that is taken for rounding, ps."""
+    return min(_ROUNDING * max(abs(first), abs(last)), between / 10)
+
+
+def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> TimeOrder:
     """Order files by time, and find what restarts repeat; each has a frame at least.
 
-    Of a frame that is there twice, the later file's counts: a simulation that goes on from a
-    checkpoint replaces what was written after it. Frames without a time are kept.
+    Of a frame that is there twice, the later one counts, in the later file or, `within` a file,
+    behind the other: a simulation that goes on from a checkpoint replaces what was written after
+    it. Frames without a time are kept.
     """
-    spans = [_TimeSpan.of(file) for file in files]
-    order = _by_first_time(spans)
-    kept: dict[int, np.ndarray | None] = dict.fromkeys(order)
-    times: dict[int, np.ndarray] = {}
+    given = []
+    for k, file in enumerate(files):
+        given.extend(_Stretch.all_of(k, file) if within else [_Stretch.whole(k, file)])
+    stretches = [given[k] for k in _by_first_time(given)]
+    kept: list[np.ndarray | None] = [None] * len(stretches)
     left_out = []
     next_first, later = math.inf, -1
-    for k in reversed(order):
-        if spans[k].last >= next_first - spans[k].rounding:
-            times[k] = files[k].times()[0]
-            repeated = times[k] >= next_first - spans[k].rounding
-            kept[k] = np.flatnonzero(~repeated).astype(np.uint64)
-            left_out.append((k, later, times[k][repeated]))
-        if not math.isnan(spans[k].first):
-            next_first, later = spans[k].first, k
-    remaining = _times_kept(files, spans, kept, times)
+    for k in reversed(range(len(stretches))):
+        one = stretches[k]
+        if one.last >= next_first - one.rounding:
+            times = one.times(files)
+            repeated = times >= next_first - one.rounding
+            kept[k] = np.flatnonzero(~repeated)
+            left_out.append((k, later, times[repeated]))
+        if not math.isnan(one.first):
+            next_first, later = one.first, k
+    remaining = _times_kept(files, stretches, kept)
     overlaps = [
         Overlap(
-            files[k].path,
-            files[by].path,
+            files[stretches[k].file].path,
+            files[stretches[by].file].path,
             len(repeated),
             float(repeated.min()),
             float(repeated.max()),
-            _count_unmatched(repeated, remaining, spans[k].rounding),
+            _count_unmatched(repeated, remaining, stretches[k].rounding),
         )
         for k, by, repeated in reversed(left_out)
     ]
-    return TimeOrder(order, [kept[k] for k in order], overlaps)
+    return TimeOrder(*_joined(files, stretches, kept), overlaps)
 
 
-def _by_first_time(spans: Sequence[_TimeSpan]) -> list[int]:
-    """Order of the files; one without times stays behind its predecessor."""
+def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
+    """Order of stretches; one without times stays behind its predecessor."""
     keys, latest = [], -math.inf
-    for span in spans:
-        latest = latest if math.isnan(span.first) else span.first
+    for one in stretches:
+        latest = latest if math.isnan(one.first) else one.first
         keys.append(latest)
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
+def _joined(
+    files: Sequence[TrajectoryFile],
+    stretches: Sequence[_Stretch],
+    kept: Sequence[np.ndarray | None],
+) -> tuple[list[int], list[np.ndarray | None]]:
+    """Join stretches of one file that follow each other: files, and the frames of each; None all.
+
+    A file is there again where stretches of others are between its own.
+    """
+    order: list[int] = []
+    rows: list[list[np.ndarray]] = []
+    for one, some in zip(stretches, kept, strict=True):
+        if not order or order[-1] != one.file:
+            order.append(one.file)
+            rows.append([])
+        every = np.arange(one.start, one.stop, dtype=np.uint64)
+        rows[-1].append(every if some is None else every[some])
+    found: list[np.ndarray | None] = []
+    for k, parts in zip(order, rows, strict=True):
+        frames = np.concatenate(parts)
+        is_all = np.array_equal(frames, np.arange(files[k].n_frames, dtype=np.uint64))
+        found.append(None if is_all else frames)
+    return order, found
+
+
 def _times_kept(
     files: Sequence[TrajectoryFile],
-    spans: Sequence[_TimeSpan],
-    kept: Mapping[int, np.ndarray | None],
-    times: Mapping[int, np.ndarray],
+    stretches: Sequence[_Stretch],
+    kept: Sequence[np.ndarray | None],
 ) -> np.ndarray:
     """Increasing times of the frames that are kept, as far as one left out may be among them."""
-    if not times:
+    cut = [one for one, rows in zip(stretches, kept, strict=True) if rows is not None]
+    if not cut:
         return np.empty(0)
-    earliest = min(spans[k].first for k in times)
-    latest = max(spans[k].last for k in times)
+    earliest = min(one.first for one in cut)
+    latest = max(one.last for one in cut)
     found = []
-    for k, rows in kept.items():
-        if spans[k].first <= latest and spans[k].last >= earliest:
-            of_file = times[k] if k in times else files[k].times()[0]
-            found.append(of_file if rows is None else of_file[rows])
+    for one, rows in zip(stretches, kept, strict=True):
+        if one.first <= latest and one.last >= earliest:
+            times = one.times(files)
+            found.append(times if rows is None else times[rows])
     return np.sort(np.concatenate(found))
 
 
@@ -364,7 +482,7 @@ def _report_lost(found: TimeOrder) -> str | None:
     places = _listed(
         [
             f"{overlap.unmatched} of {overlap.earlier}, of those at {overlap.begin:g} to "
-            f"{overlap.end:g} ps, where {overlap.later} has begun"
+            f"{overlap.end:g} ps, where {overlap.later_begins}"
             for overlap in lost
         ]
     )

@@ -60,7 +60,7 @@ def open(
         Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
         steps, the time between steps.
     group, units, dataset, external : optional
-        Of an HDF5 file, and `units` of a LAMMPS dump, as for `paceline.Universe`.
+        Of an HDF5 file, and `units` of a dump or a DCD file of LAMMPS, as for `paceline.Universe`.
 
     Returns
     -------
@@ -96,8 +96,9 @@ def open(
         continuous=continuous,
         # Times that the user replaces say nothing about restarts.
         quiet=dt is not None,
+        times_given=dt is not None,
     )
-    axis = time_axis_of(chain.files[0], dt)
+    axis = time_axis_of(chain.files, dt)
     return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
 
 
@@ -151,6 +152,11 @@ class Trajectory(ABC):
     @abstractmethod
     def fields(self) -> Sequence[str]:
         """Fields that frames may hold, out of `paceline.block.FIELDS`."""
+
+    @property
+    def time_doubt(self) -> str | None:
+        """Why times of frames are not known; None where they are."""
+        return None
 
     @abstractmethod
     def frame_source(
@@ -292,6 +298,11 @@ class FileTrajectory(Trajectory):
         return ", ".join(dict.fromkeys(file.format for file in self.chain.files))
 
     @property
+    def time_doubt(self) -> str | None:
+        """Why times of frames are not known; None where they are, or where `dt` was given."""
+        return self._time_axis.doubt
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Fields that frames of any file may hold."""
         return fields_in(self.chain.fields)
@@ -299,14 +310,14 @@ class FileTrajectory(Trajectory):
     @cached_property
     def times(self) -> np.ndarray:
         """Times of all frames, ps, without reading them: ndarray of float64, shape (n_frames,)."""
-        times = np.array(self._time_axis(np.arange(self.n_frames), self.chain.times()))
+        times = np.array(self._time_axis(np.arange(self.n_frames), *self.chain.moments()))
         times.flags.writeable = False
         return times
 
     @cached_property
     def dt(self) -> float:
         """Time between frames, ps: by the first header or the first two frames; else 0."""
-        return self._time_axis.spacing(self.chain.dt)
+        return self.chain.spacing(self._time_axis)
 
     @property
     def atoms(self) -> FileAtoms:

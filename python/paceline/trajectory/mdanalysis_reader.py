@@ -36,7 +36,6 @@ from paceline.trajectory.source import (
     FORMATS,
     FileSpec,
     FrameSource,
-    StepTimeAxis,
     TimeAxis,
     TrajectoryFile,
     limit_open_files,
@@ -82,7 +81,7 @@ class Reader(ReaderBase):
     group, units, dataset : optional
         Of an HDF5 file: its group of particles, where there are several; the units of its
         numbers, where it names none; its dataset of positions, where it is of no known structure.
-        Of a LAMMPS dump, `units` is the style that LAMMPS ran with: "real", "metal", ….
+        Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with: "real", ….
     driver : {"mpio"}, optional
         Read it by HDF5's own library through MPI-IO, for which h5py must be built with MPI.
     comm : mpi4py.MPI.Comm, optional
@@ -186,6 +185,7 @@ class Reader(ReaderBase):
             continuous=continuous,
             # Times that the user replaces say nothing about restarts.
             quiet=dt is not None or opener is not open_files,
+            times_given=dt is not None,
             opener=opener,
         )
         self.t_init = time.perf_counter() - begun
@@ -199,13 +199,13 @@ class Reader(ReaderBase):
             )
             error.found = self.n_atoms
             raise error
-        self._time_axis = time_axis_of(self.chain.files[0], dt)
+        self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
         self._observed: list[str] = []
         self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
-        if dt is None or isinstance(self._time_axis, StepTimeAxis):
-            self.ts.dt = self._time_axis.spacing(self.chain.dt)
+        if dt is None or self._time_axis.per_step:
+            self.ts.dt = self.chain.spacing(self._time_axis)
         try:
             self._read_frame(0)
         except DamagedFileError as error:
@@ -318,7 +318,7 @@ class Reader(ReaderBase):
         numpy.ndarray of float64, shape (n_frames,)
             ps; NaN where a frame's time is not known.
         """
-        return self.time_axis(np.arange(self.n_frames), self.chain.times())
+        return self.time_axis(np.arange(self.n_frames), *self.chain.moments())
 
     def timeseries(
         self,
@@ -406,7 +406,7 @@ class Reader(ReaderBase):
         self.filename = self.chain.names[number]
         self._observe(file, in_file, int(decoded.steps[row]), decoded.lambdas[row])
         # The Timestep adds `time_offset` itself.
-        ts.time = float(self._time_axis(frame, decoded.times[row]))
+        ts.time = float(self._time_axis(frame, decoded.times[row], decoded.steps[row]))
         return ts
 
     def _read_alone(self, frame: int) -> FrameBuffer:

@@ -380,7 +380,7 @@ class FieldReader:
             for field in fields:
                 # The other modes copy once more.
                 np.take(rooms[field], self._columns, axis=1, out=getattr(out, field), mode="clip")
-        out.times[:] = self._source.time_axis(out.frames, out.times)
+        out.times[:] = self._source.time_axis(out.frames, out.times, out.steps)
         return damaged
 
 

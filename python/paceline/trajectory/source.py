@@ -22,6 +22,11 @@ from paceline.block import FrameBuffer, field_bits
 #: Formats that the core knows, by their names: endings of files, and abilities.
 FORMATS = {format.name: format for format in _core.formats()}
 
+#: Fact about a run whose frames have times that are not known: why.
+UNKNOWN_TIMES = "times not known"
+#: What to do then.
+TIMES_REMEDY = "give dt= (--dt)"
+
 #: Files that one reader keeps open.
 OPEN_FILES = 2
 #: Readers of a user's process that have files open at the same time.
@@ -65,6 +70,15 @@ def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
             yield int(files[first]), slice(first, stop)
 
 
+def unknown_times(doubt: str) -> str:
+    """Say in a sentence that times are not known, why, and what to do."""
+    return f"the times of frames are not known: {doubt}; {TIMES_REMEDY}"
+
+
+class FrameInterval(float):
+    """Time between frames, ps, also of files that count steps: `--dt` of the commands."""
+
+
 @dataclass(frozen=True)
 class TimeAxis:
     """Times of frames: the file's, or those that the user set in their place."""
@@ -75,29 +89,15 @@ class TimeAxis:
     dt: float | None = None
     #: Added to all times, ps.
     offset: float = 0.0
+    #: `dt` is the time between steps, which the file counts.
+    per_step: bool = False
+    #: Why times are not known; None where they are.
+    doubt: str | None = None
 
-    def __call__(self, frames: Any, times: Any) -> Any:
-        """Times of frames, ps, given those in the file: arrays, or numbers of one frame."""
+    def __call__(self, frames: Any, times: Any, steps: Any) -> Any:
+        """Times of frames, ps, given times and steps in the file: arrays, or of one frame."""
         if self.dt is not None:
-            times = (frames + self.first) * self.dt
-        return times + self.offset if self.offset else times
-
-    def spacing(self, dt: float) -> float:
-        """Time between frames, ps, given that in the file."""
-        return dt if self.dt is None else self.dt
-
-
-class StepTimeAxis(TimeAxis):
-    """Times that the file counts in steps: `dt` is the time between steps, ps."""
-
-    def spacing(self, dt: float) -> float:
-        """Time between frames, ps, given that in the file."""
-        return dt if self.dt is None else dt * self.dt
-
-    def __call__(self, frames: Any, times: Any) -> Any:
-        """Times of frames, ps, given the steps in the file: arrays, or numbers of one frame."""
-        if self.dt is not None:
-            times = times * self.dt
+            times = (steps if self.per_step else frames + self.first) * self.dt
         return times + self.offset if self.offset else times
 
 
@@ -299,6 +299,14 @@ class TrajectoryFile(Protocol):
         """Number by which the first frame is counted, where times are numbers of frames."""
 
     @property
+    def time_doubt(self) -> str | None:
+        """Why times of frames are not known; None where they are."""
+
+    @property
+    def frames_counted(self) -> bool:
+        """True where the file has no times, and frames are counted."""
+
+    @property
     def traffic(self) -> tuple[int, int] | None:
         """Bytes and calls that opening took, where that is known."""
 
@@ -374,8 +382,13 @@ def extents_in(number: int, file: TrajectoryFile, frames: np.ndarray) -> Extents
     return Extents(np.full(len(frames), number), frames, *file.extents(frames), slices)
 
 
-def time_axis_of(file: TrajectoryFile, dt: float | None = None) -> TimeAxis:
-    """Make the time axis of a trajectory that begins with this file, with the user's `dt`, ps."""
-    # Of LAMMPS's dumps it is the time between steps, as in MDAnalysis.
-    counts_steps = file.format in FORMATS and FORMATS[file.format].times_are_steps
-    return (StepTimeAxis if counts_steps else TimeAxis)(file.first, dt)
+def time_axis_of(files: Sequence[TrajectoryFile], dt: float | None = None) -> TimeAxis:
+    """Make the time axis of a trajectory of these files, with the user's `dt`, ps.
+
+    Of LAMMPS's dumps `dt` is the time between steps, as in MDAnalysis, but for a `FrameInterval`.
+    """
+    first = files[0]
+    counts_steps = first.format in FORMATS and FORMATS[first.format].times_are_steps
+    per_step = dt is not None and counts_steps and not isinstance(dt, FrameInterval)
+    doubts = [] if dt is not None else [file.time_doubt for file in files if file.time_doubt]
+    return TimeAxis(first.first, dt, per_step=per_step, doubt=next(iter(doubts), None))

@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakSet
 
@@ -15,6 +17,7 @@ import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.H5MD import H5MDReader
+from MDAnalysis.coordinates.LAMMPS import DumpReader
 from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
@@ -34,7 +37,15 @@ from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.mdanalysis_reader import Reader
-from paceline.trajectory.source import Extents, FileReadStats, FrameSource, TimeAxis
+from paceline.trajectory.open import open_file
+from paceline.trajectory.source import (
+    Extents,
+    FileReadStats,
+    FrameSource,
+    TimeAxis,
+    time_axis_of,
+    unknown_times,
+)
 
 #: MDAnalysis's own readers of files that the core decodes, each frame by itself.
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
@@ -56,7 +67,13 @@ class MDAnalysisTrajectory(Trajectory):
         # Of a single frame, such as a structure's, nothing would be faster otherwise.
         if self.n_frames > 1 and universe.trajectory not in _warned:
             _warned.add(universe.trajectory)
-            warn(f"{reason}, one at a time in one thread, whatever the backend")
+            times = f"; {unknown_times(self.time_doubt)}" if self.time_doubt else ""
+            warn(f"{reason}, one at a time in one thread, whatever the backend{times}")
+
+    @cached_property
+    def time_doubt(self) -> str | None:
+        """Why times of frames are not known; None where they are, or of a single frame."""
+        return _time_doubt(self._universe.trajectory) if self.n_frames > 1 else None
 
     def extents(self, frames: np.ndarray) -> Extents:
         """Numbers of frames: only MDAnalysis knows where they are."""
@@ -106,6 +123,34 @@ class MDAnalysisTrajectory(Trajectory):
             "trajectory": getattr(self._universe.trajectory, "filename", None),
             "fingerprint": "none: read by MDAnalysis",
         }
+
+
+def _time_doubt(trajectory: Any) -> str | None:
+    """Say why the times that MDAnalysis gives to frames are not known; None where they are."""
+    if isinstance(trajectory, Reader):
+        return trajectory.time_axis.doubt
+    if getattr(trajectory, "_kwargs", {}).get("dt") is not None:
+        return None
+    if type(trajectory) in _FRAME_BY_FRAME:
+        return open_file(trajectory.filename, notes=False).time_doubt
+    for reader in getattr(trajectory, "readers", [trajectory]):
+        # Where it does not know the time between frames, MDAnalysis sets it to 1.0 ps.
+        if "dt" in reader.ts.data or _has_dt(reader):
+            continue
+        if isinstance(reader, DumpReader):
+            return "the file has numbers of steps only, and MDAnalysis counts a step as 1 ps"
+        if "time" not in reader.ts.data:
+            return f"{type(reader).__name__} finds none, and counts frames as 1 ps apart"
+    return None
+
+
+def _has_dt(reader: Any) -> bool:
+    """Check for a reader that knows the time between its frames."""
+    try:
+        reader._get_dt()
+    except AttributeError:
+        return False
+    return True
 
 
 class _MDAnalysisFile:
@@ -322,17 +367,18 @@ def _chain_behind(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
 
 def _frame_by_frame(trajectory: Any) -> tuple[Chain, TimeAxis]:
     """Open a file, if it has as many frames as MDAnalysis counted."""
-    chain = Chain([trajectory.filename])
     given = trajectory._kwargs
     # Of NetCDF, MDAnalysis prefers the file's times.
     dt = None if getattr(trajectory, "has_time", False) else given.get("dt")
+    chain = Chain([trajectory.filename], times_given=dt is not None)
     if _counts(chain) != _counts(trajectory):
         raise FileChangedError(
             f"{chain.files[0].path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
             f"{trajectory.n_atoms} atoms, and {chain.n_frames} whole frames of {chain.n_atoms} "
             "were found now; open it with paceline.Universe"
         )
-    return chain, TimeAxis(chain.files[0].first, dt, given.get("time_offset", 0.0))
+    axis = time_axis_of(chain.files, dt)
+    return chain, replace(axis, offset=given.get("time_offset", 0.0))
 
 
 def _h5md(trajectory: Any) -> tuple[Chain, TimeAxis] | None:

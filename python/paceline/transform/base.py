@@ -317,6 +317,16 @@ def check_not_empty(atoms: Any, what: str) -> None:
         raise SelectionError(f"{what} holds no atoms")
 
 
+def check_positions(trajectory: Any, what: str) -> None:
+    """Raise `MissingDataError` where the present frame has no positions, which `what` needs."""
+    ts = trajectory.ts
+    if not ts.has_positions:
+        raise MissingDataError(
+            f"{trajectory.filename}: frame {ts.frame} has no positions, which {what} needs: give a "
+            "file that holds them"
+        )
+
+
 def known_weights(weights: str | None) -> str | None:
     """Raise `ValueError` unless weights are None or "mass"."""
     one_of("weights", weights, None, "mass")
@@ -434,6 +444,7 @@ def _transformed(
 ) -> np.ndarray:
     """Read positions in one frame, and transform them, on the way to the reference frame."""
     ts = trajectory[number]
+    check_positions(trajectory, f"{'a' if number == reference else 'the way to a'} reference")
     positions = ts.positions[np.newaxis, atoms]
     cells = cell_of(trajectory)
     for step in steps:

@@ -14,6 +14,7 @@ from paceline.transform.base import (
     Transform,
     WorkerTransform,
     check_masses,
+    check_positions,
     check_static,
     describe,
     known_weights,
@@ -113,6 +114,7 @@ class _Fit:
             positions = read_frame(universe, frame, atoms, before)
             positions = positions[np.searchsorted(atoms, fixed.indices)]
         else:
+            check_positions(fixed.universe.trajectory, "a reference")
             positions = fixed.positions
         return CoreTransform(
             "fit",

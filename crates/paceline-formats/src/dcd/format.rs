@@ -7,11 +7,12 @@ use super::{DcdDecoder, DcdEncoder, Layout};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::format::{
-    self, Abilities, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened, Times,
-    unsupported,
+    self, Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened,
+    Times, unsupported,
 };
 use crate::index::fixed_size::{count, cut, miscounted, read_head};
 use crate::source::Source;
+use crate::unit_styles::Units;
 use crate::{Decoder, Encoder, Fields, Frame};
 
 /// The format DCD.
@@ -34,6 +35,7 @@ impl Format for Dcd {
             equal_frames: true,
             one_time_step: true,
             appends: true,
+            has_units: true,
             ..Abilities::default()
         }
     }
@@ -60,11 +62,16 @@ impl Format for Dcd {
     }
 
     fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
-        let layout = read_head(source, size, Layout::parse)?;
+        let mut layout = read_head(source, size, Layout::parse)?;
+        if let Some(name) = options.units {
+            let given = layout.in_units(name);
+            layout = given.map_err(|what| unsupported(source.path(), what))?;
+        }
         let (first, first_size) = (layout.header_size(), layout.first_frame_size());
         let (frames, rest) = count(size, first, first_size, layout.frame_size());
         let n = frames.len();
         let mut notes = Vec::new();
+        notes.extend(layout.is_reduced().then(|| Units::REDUCED.to_owned()));
         notes.extend(miscounted(n, layout.n_frames_claimed()));
         notes.extend(cut(n, size, rest, layout.frame_size()));
         if n > 0 {
@@ -185,6 +192,10 @@ impl FileLayout for Layout {
 
     fn first(&self) -> f64 {
         self.first()
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock()
     }
 
     fn as_any(&self) -> &dyn Any {

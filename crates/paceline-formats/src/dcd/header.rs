@@ -10,7 +10,7 @@
 //! 4 × free   numbers of the free atoms, from 1: only where some atoms are fixed
 //! ```
 
-use super::layout::Layout;
+use super::layout::{Layout, Writer};
 use crate::error::Fault;
 
 /// Length of the first record.
@@ -28,12 +28,14 @@ impl Layout {
     pub fn parse(head: &[u8], file_size: u64) -> Result<Layout, Fault> {
         let mut records = open(head, file_size)?;
         let first = records.next(FIRST_LEN)?;
-        let title_len = skip_title(&mut records)?;
+        let title = title(&mut records)?;
         let n_atoms = n_atoms(&mut records)?;
         let integer = |index: usize| records.integer(first, 4 + 4 * index);
         let version = integer(19);
         let charmm = version != 0;
         let n_fixed = integer(8);
+        let (istart, nsavc) = (integer(1), integer(2).max(1));
+        let delta = Some(delta(&records, first, charmm)).filter(|delta| delta.is_finite());
         let mut layout = Layout {
             big_endian: records.big_endian,
             marker: records.marker,
@@ -42,10 +44,11 @@ impl Layout {
             has_cell: charmm && integer(10) != 0,
             version,
             four_dims: charmm && integer(11) == 1,
-            title_len,
-            istart: integer(1),
-            nsavc: integer(2).max(1),
-            delta: Some(delta(&records, first, charmm)).filter(|delta| delta.is_finite()),
+            title_len: title.len() as u32,
+            istart,
+            nsavc,
+            delta,
+            writer: Writer::of(title, istart, nsavc, delta),
             n_frames_claimed: integer(0),
         };
         if n_fixed != 0 {
@@ -75,8 +78,8 @@ fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
     Ok(records)
 }
 
-/// Skip the title; its length.
-fn skip_title(records: &mut Records<'_>) -> Result<u32, Fault> {
+/// The record of the title.
+fn title<'a>(records: &mut Records<'a>) -> Result<&'a [u8], Fault> {
     let at = records.at;
     let marked = records.next_len()?;
     if marked > MAX_TITLE {
@@ -85,14 +88,13 @@ fn skip_title(records: &mut Records<'_>) -> Result<u32, Fault> {
     }
     let start = records.bytes(at + usize::from(records.marker), 4)?;
     let counted = 4 + 80 * i64::from(records.integer(start, 0));
-    let title = match records.next(marked) {
+    match records.next(marked) {
         // Old versions of MDAnalysis wrote three lines between markers that tell of two.
         Err(Fault::Bad { .. }) if (4..=MAX_TITLE as i64).contains(&counted) => {
-            records.next_marked(marked, counted as u64)?
+            records.next_marked(marked, counted as u64)
         }
-        title => title?,
-    };
-    Ok(title.len() as u32)
+        title => title,
+    }
 }
 
 fn n_atoms(records: &mut Records<'_>) -> Result<u32, Fault> {

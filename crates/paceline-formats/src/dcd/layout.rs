@@ -2,7 +2,9 @@
 
 use super::cell::is_charmms_own;
 use super::header::{FIRST_LEN, MAX_TITLE};
+use crate::format::Clock;
 use crate::frame::possible_time;
+use crate::unit_styles::Units;
 
 /// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
@@ -25,9 +27,57 @@ pub struct Layout {
     pub(super) istart: i32,
     /// Steps from one frame to the next: at least 1, also where the header says otherwise.
     pub(super) nsavc: i32,
-    /// Length of a step, AKMA; `None` where the header holds no finite number.
+    /// Length of a step, in the unit of `writer`; `None` where the header holds no finite number.
     pub(super) delta: Option<f64>,
+    pub(super) writer: Writer,
     pub(super) n_frames_claimed: i32,
+}
+
+/// Who wrote a file, as its title tells: the unit of the length of a step is one's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// CHARMM, NAMD and those who write as they do: AKMA.
+    Charmm,
+    /// One that knows no times, and writes a step of 1.
+    Timeless,
+    /// LAMMPS, in the units that it ran with, which only the user can tell.
+    Lammps(Option<Units>),
+}
+
+impl Writer {
+    /// The writer by the title of a file and the numbers of its header.
+    pub fn of(title: &[u8], istart: i32, nsavc: i32, delta: Option<f64>) -> Writer {
+        let has = |words: &[u8]| {
+            let mut windows = title.windows(words.len());
+            windows.any(|window| window.eq_ignore_ascii_case(words))
+        };
+        // No simulation has steps of 1 AKMA, 48.9 fs.
+        let is_placeholder =
+            delta == Some(1.0) && (has(b"DCD plugin") || (istart, nsavc) == (0, 1));
+        match has(b"written by LAMMPS") {
+            true => Writer::Lammps(None),
+            false if is_placeholder || delta == Some(0.0) => Writer::Timeless,
+            false => Writer::Charmm,
+        }
+    }
+
+    fn to_byte(self) -> u8 {
+        match self {
+            Writer::Charmm => 0,
+            Writer::Timeless => 1,
+            Writer::Lammps(None) => 2,
+            Writer::Lammps(Some(units)) => 3 + units.code(),
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Writer> {
+        Some(match byte {
+            0 => Writer::Charmm,
+            1 => Writer::Timeless,
+            2 => Writer::Lammps(None),
+            _ => Writer::Lammps(Some(Units::from_code(byte - 3)?)),
+        })
+    }
 }
 
 impl Layout {
@@ -119,12 +169,62 @@ impl Layout {
 
     /// Time from one frame to the next, ps. NaN where the step length is not a finite number.
     pub fn dt(&self) -> f64 {
-        self.delta.unwrap_or(f64::NAN) * AKMA * f64::from(self.nsavc)
+        self.step_ps().unwrap_or(f64::NAN) * f64::from(self.nsavc)
     }
 
     /// Length of a step, ps.
     fn step_ps(&self) -> Option<f64> {
-        self.delta.map(|delta| delta * AKMA)
+        let unit = match self.writer {
+            Writer::Lammps(Some(units)) => units.time(),
+            // As MDAnalysis does, where it is not known.
+            _ => AKMA,
+        };
+        self.delta.map(|delta| delta * unit)
+    }
+
+    /// True for numbers of LAMMPS's that have no units.
+    pub(super) fn is_reduced(&self) -> bool {
+        matches!(self.writer, Writer::Lammps(Some(units)) if units.is_reduced())
+    }
+
+    /// Å in the file's unit of length.
+    pub(super) fn length(&self) -> f64 {
+        match self.writer {
+            Writer::Lammps(Some(units)) => units.factors()[0],
+            _ => 1.0,
+        }
+    }
+
+    /// Return what the header tells of times.
+    pub fn clock(&self) -> Clock {
+        match (self.writer, self.delta) {
+            (_, None) => Clock::Counted("the length of a step in its header is no number".into()),
+            (Writer::Charmm | Writer::Lammps(Some(_)), _) => Clock::Known,
+            (Writer::Timeless, Some(delta)) => Clock::Counted(format!(
+                "its header has steps of {delta:.1}, which programs write that know no times, such \
+                 as VMD"
+            )),
+            (Writer::Lammps(None), _) => Clock::Unscaled(
+                "LAMMPS wrote it, and its header has steps in the units of the simulation, which it \
+                 does not state: say for instance units=\"real\" (--units real)"
+                    .into(),
+            ),
+        }
+    }
+
+    /// The same layout, of a file that LAMMPS wrote in these units.
+    ///
+    /// # Errors
+    /// Why that cannot be, in a sentence.
+    pub fn in_units(mut self, name: &str) -> Result<Layout, String> {
+        let Writer::Lammps(_) = self.writer else {
+            let what = "units= (--units) is for DCD files that LAMMPS wrote, and the title of this \
+                        one names another program: give dt= (--dt), the time between frames";
+            return Err(what.into());
+        };
+        let units = Units::named(name.as_bytes()).ok_or_else(|| Units::unknown(name))?;
+        self.writer = Writer::Lammps(Some(units));
+        Ok(self)
     }
 
     /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
@@ -142,6 +242,7 @@ impl Layout {
         bytes.extend(self.nsavc.to_le_bytes());
         bytes.extend(self.n_frames_claimed.to_le_bytes());
         bytes.extend(self.delta.unwrap_or(0.0).to_le_bytes());
+        bytes.push(self.writer.to_byte());
         for atom in self.free.iter().flatten() {
             bytes.extend(atom.to_le_bytes());
         }
@@ -165,6 +266,7 @@ impl Layout {
             nsavc: i32::from_le_bytes(take(&mut rest)?),
             n_frames_claimed: i32::from_le_bytes(take(&mut rest)?),
             delta: Some(f64::from_le_bytes(take(&mut rest)?)).filter(|_| has(4)),
+            writer: Writer::from_byte(take::<1>(&mut rest)?[0])?,
             free: None,
         };
         if has(3) {

@@ -136,6 +136,18 @@ impl DcdDecoder {
         }))
     }
 
+    /// Convert lengths to Å, where they are in another unit.
+    fn convert(&self, positions: &mut [f32], cell: &mut UnitCell) {
+        let factor = self.layout.length();
+        if factor == 1.0 {
+            return;
+        }
+        let lengths = positions.iter_mut().chain(&mut cell.dimensions[..3]);
+        lengths.for_each(|length| *length = (f64::from(*length) * factor) as f32);
+        let vectors = cell.vectors.as_flattened_mut();
+        vectors.iter_mut().for_each(|number| *number *= factor);
+    }
+
     /// The numbers of the cell record among the bytes of a plan's runs.
     fn cell(&self, plan: &Plan, bytes: &[u8]) -> Option<[f64; 6]> {
         let number = match self.layout.big_endian {
@@ -191,7 +203,9 @@ impl Decoder for DcdDecoder {
                 }
             }
         }
-        *out.cell = self.read(plan, bytes, out.positions)?.row();
+        let mut cell = self.read(plan, bytes, out.positions)?;
+        self.convert(out.positions, &mut cell);
+        *out.cell = cell.row();
         *out.fields = Fields::POSITIONS;
         *out.time = self.layout.time(frame);
         *out.step = self.layout.step(frame);

@@ -95,12 +95,12 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
         return Err(unknown(source.path(), &head, options.registry));
     };
     if options.units.is_some() && !format.abilities().has_units {
-        let others = options
-            .registry
-            .names(|abilities| abilities.has_units)
-            .join(" and ");
+        let mut others = options.registry.names(|abilities| abilities.has_units);
+        let last = others.pop().unwrap_or_default();
+        others.insert(0, "HDF5");
         let what = format!(
-            "units= (--units) is for HDF5 and {others} files, and this one is {}",
+            "units= (--units) is for {} and {last} files, and this one is {}",
+            others.join(", "),
             format.name()
         );
         return Err(unsupported(source.path(), what));
@@ -112,6 +112,7 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
         times: opened
             .times
             .take()
+            .map(|times| scaled(&opened.layout, times))
             .map_or_else(OnceLock::new, OnceLock::from),
         opened,
     })
@@ -141,6 +142,15 @@ fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
         path,
         format!("expected {known}, found a file that begins with \"{begin}\"{advice}"),
     )
+}
+
+/// Times in ps, of those that a scan gave.
+fn scaled(layout: &Layout, found: Times) -> Times {
+    let times = found.times.iter().map(|&time| layout.time_of(time));
+    Times {
+        times: times.collect(),
+        steps: found.steps,
+    }
 }
 
 impl Index {
@@ -228,7 +238,7 @@ impl Index {
         }
         let saved = |file| cache::read_times(file, fingerprint, frames.len());
         let times = match file.as_deref().and_then(saved) {
-            Some(times) => times,
+            Some(times) => scaled(layout, times),
             None => read()?,
         };
         Ok(self.times.get_or_init(|| times).clone())

@@ -9,7 +9,7 @@ use super::{ATOM_MIN, FrameHead, Ids, LammpsDecoder, Layout, Units};
 use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};
 use crate::format::{
-    self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times, unsupported,
+    self, Abilities, Clock, FileLayout, Format, Frames, OpenOptions, Opened, Times, unsupported,
 };
 use crate::index::fixed_size::read_head;
 use crate::index::header_scan::ScanProgress;
@@ -105,11 +105,10 @@ fn units_of(
 ) -> Result<(Option<Units>, Option<String>)> {
     let given = match options.units {
         None => None,
-        Some(name) => Some(Units::named(name.as_bytes()).ok_or_else(|| {
-            let expected = Units::names();
-            let what = format!("units= (--units) must be one of {expected}, not {name:?}");
-            unsupported(source.path(), what)
-        })?),
+        Some(name) => Some(
+            Units::named(name.as_bytes())
+                .ok_or_else(|| unsupported(source.path(), Units::unknown(name)))?,
+        ),
     };
     let units = given.or(layout.units);
     let note = match (units, given.and(layout.units)) {
@@ -119,11 +118,7 @@ fn units_of(
             units.name(),
             stated.name()
         )),
-        (Some(units), _) if units.is_reduced() => Some(
-            "numbers have no unit (units lj): they are left as they are, and named Å, Å/ps and \
-             kJ/(mol·Å)"
-                .into(),
-        ),
+        (Some(units), _) if units.is_reduced() => Some(Units::REDUCED.into()),
         _ => None,
     };
     Ok((units, note))
@@ -206,7 +201,20 @@ impl FileLayout for Layout {
     fn times(&self, source: &dyn Source, size: u64, frames: &Frames) -> Result<Times> {
         let watch = ScanProgress::new(&|_, _| ControlFlow::Continue(()), size);
         let found = scan_lines::<FrameLines>(source, self, 0, size, &watch)?;
-        times_of(source, found, frames)
+        let mut found = times_of(source, found, frames)?;
+        found
+            .times
+            .iter_mut()
+            .for_each(|time| *time = self.time(*time));
+        Ok(found)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock()
+    }
+
+    fn time_of(&self, found: f64) -> f64 {
+        self.time(found)
     }
 
     fn as_any(&self) -> &dyn Any {

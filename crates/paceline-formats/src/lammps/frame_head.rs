@@ -18,12 +18,12 @@
 
 use super::MAX_LINE;
 use super::columns::Columns;
-use super::units::Units;
 use crate::cell::triclinic_box;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
 use crate::frame::check_time;
 use crate::text_lines::{Lines, is_blank, quoted, words};
+use crate::unit_styles::Units;
 
 const UNITS: &str = "ITEM: UNITS";
 const TIME: &str = "ITEM: TIME";
@@ -37,6 +37,8 @@ pub(super) const ATOMS: &str = "ITEM: ATOMS";
 pub struct FrameHead {
     /// Those that stand before the first frame, if they are known ones.
     pub units: Option<Units>,
+    /// In LAMMPS's unit of time, where it is stated.
+    pub time: Option<f64>,
     /// Step of the simulation.
     pub step: i64,
     pub n_atoms: u64,
@@ -65,7 +67,7 @@ impl FrameHead {
     /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
     pub fn parse(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
         let mut lines = Lines::new(bytes, size).up_to(MAX_LINE);
-        let (mut n_before, mut units) = (0, None);
+        let (mut n_before, mut units, mut time) = (0, None, None);
         loop {
             let at = lines.at();
             let line = lines.next(TIMESTEP)?.trim_ascii_end();
@@ -74,9 +76,16 @@ impl FrameHead {
                 _ if n_before < 2 && is_before(line) => n_before += 1,
                 _ => return Err(Fault::bad(at, TIMESTEP, quoted(line))),
             }
+            let at = lines.at();
             let stated = lines.next("a line behind this item")?;
             if line == UNITS.as_bytes() {
                 units = Units::named(stated.trim_ascii());
+            } else {
+                let mut rest = stated;
+                time = take_real(&mut rest).filter(|time| time.is_finite() && is_blank(rest));
+                if time.is_none() {
+                    return Err(Fault::bad(at, "a time, a number", quoted(stated)));
+                }
             }
         }
         let at = lines.at();
@@ -93,6 +102,7 @@ impl FrameHead {
         let columns = Columns::parse(item(&mut lines, ATOMS)?);
         Ok(FrameHead {
             units,
+            time,
             step,
             n_atoms,
             cell,

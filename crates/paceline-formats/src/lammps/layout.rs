@@ -2,12 +2,14 @@
 
 use super::columns::N_CONVENTIONS;
 use super::frame_head::{ATOMS, begins_frame};
-use super::units::Units;
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
 use crate::Fields;
 use crate::error::Fault;
+use crate::format::Clock;
+use crate::frame::possible_time;
 use crate::index::line_scan::LineFrame;
 use crate::text_lines::words;
+use crate::unit_styles::Units;
 
 /// All that must be known of a file to decode its frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +24,8 @@ pub struct Layout {
     pub(super) units: Option<Units>,
     /// Corner of the first frame's cell, which positions of all frames count from.
     pub(super) corner: [f64; 3],
+    /// Frames state their times, and not their steps alone.
+    pub(super) has_times: bool,
 }
 
 /// Ids of the atoms of a file, which are the same in all frames.
@@ -49,6 +53,44 @@ impl Layout {
             fields: columns.fields(),
             units: head.units,
             corner: cell.origin,
+            has_times: head.time.is_some(),
+        })
+    }
+
+    /// The number from which the time of a frame is computed: its time in LAMMPS's unit, else its
+    /// step; NaN where a frame alone states no time.
+    pub(super) fn moment_of(&self, head: &FrameHead) -> f64 {
+        match self.has_times {
+            true => head.time.unwrap_or(f64::NAN),
+            false => head.step as f64,
+        }
+    }
+
+    /// Time of a frame, ps, of what [`Layout::moment_of`] gave. Steps have LAMMPS's usual length,
+    /// where units are known, and else 1 ps, as in MDAnalysis.
+    pub(super) fn time(&self, moment: f64) -> f64 {
+        let step = |units: Units| units.usual_step() * units.time();
+        possible_time(match (self.units, self.has_times) {
+            (None, _) => moment,
+            (Some(units), true) => moment * units.time(),
+            (Some(units), false) => moment * step(units),
+        })
+    }
+
+    /// Return what the file knows of times.
+    pub(super) fn clock(&self) -> Clock {
+        const STEPS: &str = "the file has numbers of steps only (dump_modify time yes writes times), \
+                             and a step counts as";
+        Clock::Unscaled(match (self.units, self.has_times) {
+            (Some(_), true) => return Clock::Known,
+            (None, true) => "they are in the units of the simulation, which the file does not \
+                             state: say for instance units=\"real\" (--units real)"
+                .into(),
+            (None, false) => format!("{STEPS} 1 ps"),
+            (Some(units), false) => {
+                let (step, unit, name) = (units.usual_step(), units.name_of_time(), units.name());
+                format!("{STEPS} {step} {unit}, which LAMMPS takes in units {name} by default")
+            }
         })
     }
 
@@ -86,6 +128,7 @@ impl Layout {
             Ids::Others(digest) => (2, digest),
         };
         let units = self.units.map_or(0, |units| 1 + units.code());
+        let kind = kind | u8::from(self.has_times) << 2;
         let mut bytes = vec![self.convention, self.fields.bits(), units, kind];
         bytes.extend(self.n_atoms.to_le_bytes());
         bytes.extend(digest.to_le_bytes());
@@ -106,7 +149,7 @@ impl Layout {
         let corner = [x, y, z].map(f64::from_le_bytes);
         let layout = Layout {
             n_atoms: u32::from_le_bytes(n_atoms),
-            ids: match kind {
+            ids: match kind & 3 {
                 0 => Ids::None,
                 1 => Ids::Dense,
                 _ => Ids::Others(digest),
@@ -115,6 +158,7 @@ impl Layout {
             fields: Fields::from_bits(fields),
             units: units.checked_sub(1).and_then(Units::from_code),
             corner,
+            has_times: kind & 4 != 0,
         };
         let is_sound = (1..=i32::MAX as u32).contains(&layout.n_atoms)
             && convention < N_CONVENTIONS
@@ -161,7 +205,9 @@ pub struct FrameLines {
     /// True where the name of the step's item is still to come.
     awaits_step: bool,
     state: State,
-    step: Option<i64>,
+    /// Those of this file state their times.
+    layout: Layout,
+    moment: Option<(f64, i64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +240,8 @@ impl LineFrame for FrameLines {
             state: State::Head {
                 n_atoms: u64::from(layout.n_atoms),
             },
-            step: None,
+            layout: *layout,
+            moment: None,
         };
         frame.add(line);
         frame
@@ -211,7 +258,8 @@ impl LineFrame for FrameLines {
                 if line.starts_with(ATOMS.as_bytes()) {
                     self.awaits_step = false;
                     let head = FrameHead::parse(&self.head, self.head.len() as u64);
-                    self.step = head.as_ref().ok().map(|head| head.step);
+                    let moment = |head| (self.layout.moment_of(head), head.step);
+                    self.moment = head.as_ref().ok().map(moment);
                     self.state = match head {
                         Ok(head) if head.n_atoms == n_atoms => State::Atoms {
                             missing: n_atoms as i64,
@@ -228,7 +276,7 @@ impl LineFrame for FrameLines {
     }
 
     fn moment(&self) -> Option<(f64, i64)> {
-        self.step.map(|step| (step as f64, step))
+        self.moment
     }
 
     fn ends_with(&self, line: &[u8]) -> bool {

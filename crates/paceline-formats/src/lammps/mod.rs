@@ -4,13 +4,12 @@
 //! the columns that the head names (`columns.rs`). Atoms carry ids and stand in any order: they are
 //! given in that of their ids. Positions count from the corner of the first frame's cell, so that atoms
 //! at rest stay where they are when the cell changes.
-//! Numbers are converted if their units are known (`units.rs`).
+//! Numbers are converted if their units are known (`unit_styles.rs`).
 
 mod columns;
 mod format;
 mod frame_head;
 mod layout;
-mod units;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,7 +24,7 @@ use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 pub use self::format::LammpsDump;
 pub use self::frame_head::FrameHead;
 pub use self::layout::{Ids, Layout};
-pub use self::units::Units;
+pub use crate::unit_styles::Units;
 
 /// Bytes of a line, which may have many columns.
 pub const MAX_LINE: usize = 16 << 10;
@@ -191,7 +190,7 @@ impl Decoder for LammpsDecoder {
             Ids::None | Ids::Dense => self.decode_by_place(lines, &frame, &mut out)?,
         }
         *out.cell = frame.unit_cell(&cell, self.layout.corner).row();
-        *out.time = head.step as f64;
+        *out.time = self.layout.time(self.layout.moment_of(&head));
         *out.step = head.step;
         *out.fields = self.layout.fields;
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable, attribute};
 use super::header::{Number, Scale};
-use super::layout::{self, Arrangement, Layout, Role};
+use super::layout::{self, Arrangement, Layout, Role, TimesState};
 use super::units;
 use crate::error::Fault;
 
@@ -27,10 +27,25 @@ impl Layout {
     /// where this is no NetCDF file. The inner error is a sentence about a NetCDF file that is not
     /// one of Amber's, or that uses what we do not read.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Result<Layout, String>, Fault> {
+        let found = Layout::parse_noting(head, file_size)?;
+        Ok(found.map(|(layout, _)| layout))
+    }
+
+    /// Parse it, and note which variables are left out because they cannot be read.
+    ///
+    /// # Errors
+    /// As [`Layout::parse`].
+    pub fn parse_noting(
+        head: &[u8],
+        file_size: u64,
+    ) -> Result<Result<(Layout, Vec<String>), String>, Fault> {
         let header = Header::parse(head, file_size)?;
         Ok(Reading::new(&header).and_then(|reading| reading.layout(file_size)))
     }
 }
+
+/// One for each [`Role`].
+type Variables<'h> = [Option<&'h Variable<'h>>; Role::ALL.len()];
 
 /// A header that is read by the conventions.
 struct Reading<'h> {
@@ -63,11 +78,8 @@ impl<'h> Reading<'h> {
         })
     }
 
-    fn layout(&self, file_size: u64) -> Result<Layout, String> {
-        let mut found = [None; Role::ALL.len()];
-        for role in Role::ALL {
-            found[role as usize] = self.variable(role, file_size)?;
-        }
+    fn layout(&self, file_size: u64) -> Result<(Layout, Vec<String>), String> {
+        let (found, left_out) = self.variables(file_size)?;
         let Some(first) = found[..3].iter().flatten().next() else {
             let expected = "expected the variable \"coordinates\", \"velocities\" or \"forces\"";
             return Err(format!("{expected}, found none of them"));
@@ -95,6 +107,11 @@ impl<'h> Reading<'h> {
             frames: place.frames,
             lost_from: None,
             variables,
+            times: match (time, self.header.variable(convention(Role::Time).0)) {
+                (Some(_), _) => TimesState::Stated,
+                (None, None) => TimesState::Absent,
+                (None, Some(_)) => TimesState::Unreadable,
+            },
         };
         let is_empty = match place.frames {
             // Some writers leave the places of the variables open until there is a record.
@@ -107,7 +124,36 @@ impl<'h> Reading<'h> {
         if !layout.is_sound() {
             return Err("its variables overlap or lie outside of their record".into());
         }
-        Ok(layout)
+        Ok((layout, left_out))
+    }
+
+    /// The variables that we read, and why others that the file has are left out.
+    ///
+    /// Times that cannot be read are no reason to refuse a file, nor are velocities or forces beside
+    /// other numbers of its atoms.
+    fn variables(&self, file_size: u64) -> Result<(Variables<'h>, Vec<String>), String> {
+        let (mut found, mut left_out) = ([None; Role::ALL.len()], Vec::new());
+        for role in Role::ALL {
+            let readable = self.variable(role, file_size).and_then(|variable| {
+                variable.map_or(Ok(()), |variable| Coding::of(role, variable).map(drop))?;
+                Ok(variable)
+            });
+            let others = &found[..role as usize];
+            let is_spare = match role {
+                Role::Velocities | Role::Forces => others.iter().any(Option::is_some),
+                Role::Time => true,
+                Role::Positions | Role::Lengths | Role::Angles => false,
+            };
+            match readable {
+                Ok(variable) => found[role as usize] = variable,
+                Err(why) if is_spare => {
+                    let (name, _) = convention(role);
+                    left_out.push(format!("\"{name}\" cannot be read, and is left out: {why}"));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Ok((found, left_out))
     }
 
     /// Records that no variable has are a sign that a dimension's length is damaged.
@@ -245,6 +291,29 @@ struct Place {
 impl Place {
     /// Return the place of a variable in a frame, and how it is coded.
     fn part(&self, role: Role, variable: &Variable<'_>) -> Result<layout::Variable, String> {
+        let Coding { number, factor } = Coding::of(role, variable)?;
+        Ok(layout::Variable {
+            // No less than `start`, the least of all.
+            at: variable.begin.saturating_sub(self.start),
+            step: match self.frames {
+                Arrangement::Records { .. } => 0,
+                Arrangement::Arrays { n_claimed, .. } => variable.size / n_claimed.max(1),
+            },
+            number,
+            factor,
+        })
+    }
+}
+
+/// How the numbers of a variable are coded.
+struct Coding {
+    number: Number,
+    factor: f64,
+}
+
+impl Coding {
+    /// The coding of a variable; the error says why it is not read.
+    fn of(role: Role, variable: &Variable<'_>) -> Result<Coding, String> {
         let name = variable.name.escape_ascii();
         let double = match variable.kind {
             FLOAT => false,
@@ -260,13 +329,7 @@ impl Place {
                 "expected one finite float or double as scale_factor of \"{name}\", found another"
             ));
         };
-        Ok(layout::Variable {
-            // No less than `start`, the least of all.
-            at: variable.begin.saturating_sub(self.start),
-            step: match self.frames {
-                Arrangement::Records { .. } => 0,
-                Arrangement::Arrays { n_claimed, .. } => variable.size / n_claimed.max(1),
-            },
+        Ok(Coding {
             number: Number { double, scale },
             factor: factor(role, variable)?,
         })

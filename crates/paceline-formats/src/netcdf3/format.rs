@@ -9,8 +9,8 @@ use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder};
 use crate::atom_set::Atoms;
 use crate::error::Result;
 use crate::format::{
-    self, Abilities, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened, Times,
-    unsupported,
+    self, Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened,
+    Times, unsupported,
 };
 use crate::index::fixed_size::{count, cut, miscounted, read_each, read_head};
 use crate::source::Source;
@@ -69,10 +69,13 @@ impl Format for Netcdf3 {
     fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
         let parse = |head: &[u8], size| {
             let claimed = Header::parse(head, size)?.file_size();
-            Ok(Layout::parse(head, size)?.map(|layout| (layout, claimed)))
+            Ok(Layout::parse_noting(head, size)?.map(|found| (found, claimed)))
         };
-        let (mut layout, size_claimed) =
+        let ((mut layout, left_out), size_claimed) =
             read_head(source, size, parse)?.map_err(|what| unsupported(source.path(), what))?;
+        if lacks_times(source, &layout, size)? {
+            layout = layout.without_times();
+        }
         let (frames, mut notes) = match layout.arrangement() {
             Arrangement::Records { n_claimed } => records(source, &mut layout, size, n_claimed)?,
             Arrangement::Arrays { n, n_claimed } => {
@@ -83,12 +86,7 @@ impl Format for Netcdf3 {
                 (Frames::Shared { start, size, n }, notes)
             }
         };
-        if let Some(dt) = layout.dt() {
-            notes.push(format!(
-            "the file holds no times; its frames count as {dt} ps apart; give dt= (--dt) to say \
-             better"
-        ));
-        }
+        notes.extend(left_out);
         let found = (format::Layout::new(layout), frames, notes);
         Opened::computed(source, size, options, found)
     }
@@ -108,6 +106,28 @@ impl Format for Netcdf3 {
             _ => encoder,
         }))
     }
+}
+
+/// True if there is room for times, and the first frame has numbers of atoms and none for its time.
+fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
+    let is_unwritten = |role| -> Result<bool> {
+        let Some(variable) = layout.variable(role) else {
+            return Ok(false);
+        };
+        let (start, width) = (layout.start() + variable.at, variable.number.width());
+        let mut bytes = [0; 8];
+        let bytes = &mut bytes[..width as usize];
+        if start + width > size {
+            return Ok(false);
+        }
+        source.read_at(start, bytes)?;
+        Ok(variable.is_unwritten(bytes))
+    };
+    // Of a frame that was never written, nothing can be read.
+    let of_atoms = Role::ALL
+        .into_iter()
+        .find(|&role| layout.variable(role).is_some());
+    Ok(is_unwritten(Role::Time)? && !is_unwritten(of_atoms.unwrap_or(Role::Positions))?)
 }
 
 /// The frames of a file whose frames are records, and what to say of its size.
@@ -231,6 +251,10 @@ impl FileLayout for Layout {
 
     fn dt(&self) -> Option<f64> {
         self.dt()
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,7 +1,9 @@
 //! Places of the numbers of a frame, and how they are coded.
 
+use super::FILL;
 use super::header::{Number, Scale};
 use crate::Fields;
+use crate::format::Clock;
 use crate::frame::possible_time;
 
 /// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.
@@ -21,6 +23,27 @@ pub struct Layout {
     pub(super) lost_from: Option<u64>,
     /// One for each [`Role`].
     pub(super) variables: [Option<Variable>; Role::ALL.len()],
+    pub(super) times: TimesState,
+}
+
+/// State of the times of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TimesState {
+    Stated,
+    Absent,
+    /// They are in units, or numbers, that we do not read.
+    Unreadable,
+    /// There is room for them, and no number was written.
+    Unwritten,
+}
+
+impl TimesState {
+    const ALL: [TimesState; 4] = [
+        TimesState::Stated,
+        TimesState::Absent,
+        TimesState::Unreadable,
+        TimesState::Unwritten,
+    ];
 }
 
 /// How the frames lie in the file.
@@ -124,6 +147,26 @@ impl Layout {
         }
     }
 
+    /// Return what the file knows of times.
+    pub fn clock(&self) -> Clock {
+        const COUNTED: &str = "its frames count as 1 ps apart";
+        Clock::Counted(match self.times {
+            TimesState::Stated => return Clock::Known,
+            TimesState::Absent => format!("the file holds no times; {COUNTED}"),
+            TimesState::Unreadable => format!("those of the file cannot be read; {COUNTED}"),
+            TimesState::Unwritten => {
+                format!("the file has room for times, but no number was written; {COUNTED}")
+            }
+        })
+    }
+
+    /// The same file without its times, which were never written.
+    pub(super) fn without_times(mut self) -> Layout {
+        self.variables[Role::Time as usize] = None;
+        self.times = TimesState::Unwritten;
+        self
+    }
+
     /// Number of a frame: the format knows no steps of the simulation.
     pub fn step(&self, frame: u64) -> i64 {
         i64::try_from(frame).unwrap_or(i64::MAX)
@@ -136,7 +179,8 @@ impl Layout {
             Arrangement::Arrays { n, n_claimed } => (true, n, Some(n_claimed)),
         };
         let flags = [in_arrays, n_claimed.is_some(), self.lost_from.is_some()];
-        let mut bytes = vec![(0..3).map(|bit| u8::from(flags[bit]) << bit).sum()];
+        let flags: u8 = (0..3).map(|bit| u8::from(flags[bit]) << bit).sum();
+        let mut bytes = vec![flags | (self.times as u8) << 3];
         for number in [
             self.n_atoms,
             self.start,
@@ -183,6 +227,7 @@ impl Layout {
             frames,
             lost_from: (flags & 4 != 0).then_some(lost_from),
             variables,
+            times: *TimesState::ALL.get(usize::from(flags >> 3))?,
         };
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
@@ -208,7 +253,8 @@ impl Layout {
         let one_extent = self.start.checked_add(self.size).is_some();
         let has = |role| self.variable(role).is_some();
         let whole_cell = has(Role::Lengths) == has(Role::Angles);
-        disjoint && within && has_atoms && one_extent && whole_cell
+        let times_stated = has(Role::Time) == (self.times == TimesState::Stated);
+        times_stated && disjoint && within && has_atoms && one_extent && whole_cell
     }
 }
 
@@ -238,6 +284,17 @@ impl Role {
 }
 
 impl Variable {
+    /// True where `bytes` begin with the library's mark for what was never written, or NaN.
+    pub(super) fn is_unwritten(self, bytes: &[u8]) -> bool {
+        let scale = Scale::None;
+        let value = Number {
+            scale,
+            ..self.number
+        }
+        .value(bytes);
+        value.is_nan() || value as f32 == FILL
+    }
+
     /// True if its numbers can be converted.
     fn is_sound(self) -> bool {
         self.number.scale.is_sound() && self.factor.is_finite() && self.factor > 0.0

@@ -125,6 +125,13 @@ fn parse(unit: &str) -> Option<(Size, Powers)> {
             (rest, sign) = (behind, -1);
             continue;
         }
+        if let Some((inner, behind)) = in_parentheses(rest) {
+            let (power, behind) = power(behind)?;
+            let (one, powers) = parse(inner)?;
+            multiply(&mut product, one, powers, sign * power)?;
+            (rest, sign, is_empty) = (behind, 1, false);
+            continue;
+        }
         let n = rest.find(|c: char| !is_letter(c)).unwrap_or(rest.len());
         let (name, behind) = rest.split_at(n);
         if name.eq_ignore_ascii_case("per") {
@@ -137,6 +144,14 @@ fn parse(unit: &str) -> Option<(Size, Powers)> {
         (rest, sign, is_empty) = (behind, 1, false);
     }
     (sign == 1 && !is_empty).then_some(product)
+}
+
+/// The text between the parenthesis that a text begins with and the next one, and what stands
+/// behind. None stands within another, so that no text of a file leads deep.
+fn in_parentheses(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix('(')?;
+    let (inner, behind) = inner.split_once(')')?;
+    (!inner.contains('(')).then_some((inner, behind))
 }
 
 fn is_letter(c: char) -> bool {
@@ -261,6 +276,11 @@ mod tests {
             ("kJ/mol/nm", FORCE, 0.1),
             ("kilojoule mole-1 nanometer-1", FORCE, 0.1),
             ("KJ/MOL/NM", FORCE, 0.1),
+            ("(Kcal/mol)/angstrom", FORCE, 4.184),
+            ("kcal/(mol angstrom)", FORCE, 4.184),
+            ("kJ/(mol)/(nm)", FORCE, 0.1),
+            ("(nm)/(ps)", VELOCITY, 10.0),
+            ("(nm2)^-1 (nm)3", "angstrom", 10.0),
             ("pN", FORCE, 0.060_221_412_9),
             ("Newtons", FORCE, 6.022_141_29e10),
         ] {
@@ -288,6 +308,11 @@ mod tests {
             "nm9",
             "kangstroms per",
             "1",
+            "()",
+            "(nm",
+            "nm)",
+            "((nm))",
+            "nm/()",
             "é",
             "degrees",
         ] {

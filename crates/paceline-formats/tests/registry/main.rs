@@ -304,8 +304,10 @@ fn no_format_is_named_outside_its_folder_and_the_registry() {
                     let declares = top == "lib.rs" && line == format!("pub mod {home};");
                     let at_home = top == *home;
                     n_at_home += usize::from(word == *name && at_home);
+                    // A program that writes both, whose units are its own.
+                    let is_program = top == "dcd" && *name == "lammps";
                     assert!(
-                        word != *name || at_home || declares,
+                        word != *name || at_home || declares || is_program,
                         "{} names {name}: {line}",
                         inside.display()
                     );

@@ -1,0 +1,120 @@
+//! LAMMPS's styles of units (`units real` in its input), and what converts their numbers.
+
+/// kJ/(mol·Å) in a newton, and kJ/mol in an electronvolt: CODATA 2010, as MDAnalysis has them.
+const NEWTON: f64 = 6.02214129e10;
+const ELECTRONVOLT: f64 = 6.02214129e20 * 1.602176565e-19;
+/// Å in a bohr, and kJ/mol in a hartree: CODATA 2010.
+const BOHR: f64 = 0.52917721092;
+const HARTREE: f64 = 27.21138505 * ELECTRONVOLT;
+
+/// What a style's numbers are in.
+struct Style {
+    name: &'static str,
+    /// Å of its length, Å/ps of its velocity, kJ/(mol·Å) of its force.
+    factors: [f64; 3],
+    /// ps of its time.
+    time: f64,
+    /// Its step, unless the input says another: LAMMPS's own default, in its time.
+    step: f64,
+}
+
+const fn style(name: &'static str, factors: [f64; 3], time: f64, step: f64) -> Style {
+    Style {
+        name,
+        factors,
+        time,
+        step,
+    }
+}
+
+/// All styles (LAMMPS's manual, "units command").
+///
+/// Velocities of `electron` are those that LAMMPS integrates over its time, fs: bohr/fs. Its manual
+/// names another unit of time, of 1.03275 fs.
+const STYLES: [Style; 8] = [
+    style("lj", [1.0; 3], 1.0, 0.005),
+    style("real", [1.0, 1e3, 4.184], 1e-3, 1.0),
+    style("metal", [1.0, 1.0, ELECTRONVOLT], 1.0, 0.001),
+    style("si", [1e10, 1e-2, NEWTON], 1e12, 1e-8),
+    style("cgs", [1e8, 1e-4, 1e-5 * NEWTON], 1e12, 1e-8),
+    style("electron", [BOHR, 1e3 * BOHR, HARTREE / BOHR], 1e-3, 0.001),
+    style("micro", [1e4, 1e-2, 1e-9 * NEWTON], 1e6, 2.0),
+    style("nano", [10.0, 1e-2, 1e-12 * NEWTON], 1e3, 0.00045),
+];
+
+/// A style of units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Units(u8);
+
+impl Units {
+    /// What a user should be told of numbers without units.
+    pub const REDUCED: &str = "numbers have no unit (units lj): they are left as they are, and named \
+                               Å, ps, Å/ps and kJ/(mol·Å)";
+
+    pub fn named(name: &[u8]) -> Option<Units> {
+        let place = STYLES
+            .iter()
+            .position(|style| style.name.as_bytes() == name);
+        place.and_then(|place| Units::from_code(place as u8))
+    }
+
+    /// The sentence for a name that is none of a style.
+    pub fn unknown(name: &str) -> String {
+        let expected = Units::names();
+        format!("units= (--units) must be one of {expected}, not {name:?}")
+    }
+
+    /// The style of a number that [`Units::code`] gave.
+    pub fn from_code(code: u8) -> Option<Units> {
+        STYLES.get(usize::from(code)).map(|_| Units(code))
+    }
+
+    pub fn code(self) -> u8 {
+        self.0
+    }
+
+    fn style(self) -> &'static Style {
+        &STYLES[usize::from(self.0)]
+    }
+
+    pub fn name(self) -> &'static str {
+        self.style().name
+    }
+
+    /// True for numbers without units, which stay as they are.
+    pub fn is_reduced(self) -> bool {
+        self.name() == "lj"
+    }
+
+    /// Factors of lengths, velocities and forces: to Å, Å/ps and kJ/(mol·Å).
+    pub fn factors(self) -> [f64; 3] {
+        self.style().factors
+    }
+
+    /// Picoseconds in the unit of time; of reduced units 1.
+    pub fn time(self) -> f64 {
+        self.style().time
+    }
+
+    /// The step that LAMMPS takes unless its input says another, in its unit of time.
+    pub fn usual_step(self) -> f64 {
+        self.style().step
+    }
+
+    /// The unit of time.
+    pub fn name_of_time(self) -> &'static str {
+        match self.name() {
+            "lj" => "\u{3c4}",
+            "real" | "electron" => "fs",
+            "metal" => "ps",
+            "micro" => "\u{b5}s",
+            "nano" => "ns",
+            _ => "s",
+        }
+    }
+
+    /// Names of all styles.
+    pub fn names() -> String {
+        STYLES.each_ref().map(|style| style.name).join(", ")
+    }
+}
