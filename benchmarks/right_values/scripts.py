@@ -1,0 +1,69 @@
+"""Cases of scripts and commands: what they set, name and ask for."""
+
+from pathlib import Path
+
+import MDAnalysis as mda
+import numpy as np
+from MDAnalysis.analysis.rdf import InterRDF as MDAnalysisRDF
+from MDAnalysisTests.datafiles import GRO, XTC
+
+import paceline
+from benchmarks.right_values.case import Found, RightValue
+from paceline.analysis.rdf import InterRDF
+
+#: Edge of the cell of all made files, Å.
+EDGE = 20.0
+
+
+def _lattice_without_cell(folder: Path) -> str:
+    """Write a NetCDF file of a cubic lattice of 5 Å that fills the cell, without that cell."""
+    positions = np.stack(np.meshgrid(*3 * [np.arange(0, EDGE, 5.0)]), axis=-1).reshape(1, -1, 3)
+    universe = mda.Universe.empty(positions.shape[1], trajectory=True)
+    universe.load_new(np.repeat(positions, 4, axis=0))
+    name = str(folder / "lattice.nc")
+    with mda.Writer(name, len(universe.atoms)) as writer:
+        for _ in universe.trajectory:
+            writer.write(universe)
+    return name
+
+
+def _neighbours(folder: Path) -> Found:
+    """Count the nearest neighbours of a lattice in a cell that a script sets once."""
+    name = _lattice_without_cell(folder)
+    found = []
+    for reader, rdf in ((paceline.Universe, InterRDF), (mda.Universe, MDAnalysisRDF)):
+        universe = reader.empty(int(EDGE / 5) ** 3, trajectory=True).load_new(name)
+        universe.dimensions = [EDGE, EDGE, EDGE, 90, 90, 90]
+        counts = rdf(universe.atoms, universe.atoms, nbins=1, range=(4.9, 5.1)).run()
+        found.append(counts.results.count.sum() / len(universe.atoms) / 4)
+    return Found(*found)
+
+
+def _native_length(_: Path) -> Found:
+    """Convert a length to the unit of an XTC file."""
+    one = np.ones(1)
+    ours, theirs = (
+        made(GRO, XTC).trajectory.convert_pos_to_native(one, inplace=False)[0]
+        for made in (paceline.Universe, mda.Universe)
+    )
+    return Found(float(ours), float(theirs))
+
+
+CASES = [
+    RightValue(
+        "cell set once by a script: neighbours of a lattice",
+        "",
+        6.0,
+        "each point of a cubic lattice has six, over the borders of the cell, too",
+        _neighbours,
+        1e-9,
+    ),
+    RightValue(
+        "convert_pos_to_native of 1 Å, XTC",
+        "nm",
+        0.1,
+        "XTC is in nm",
+        _native_length,
+        1e-12,
+    ),
+]
