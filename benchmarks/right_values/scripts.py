@@ -1,5 +1,7 @@
 """Cases of scripts and commands: what they set, name and ask for."""
 
+import contextlib
+import io
 from pathlib import Path
 
 import MDAnalysis as mda
@@ -10,6 +12,7 @@ from MDAnalysisTests.datafiles import GRO, XTC
 import paceline
 from benchmarks.right_values.case import Found, RightValue
 from paceline.analysis.rdf import InterRDF
+from paceline.cli import main
 
 #: Edge of the cell of all made files, Å.
 EDGE = 20.0
@@ -49,6 +52,14 @@ def _native_length(_: Path) -> Found:
     return Found(float(ours), float(theirs))
 
 
+def _answer(*arguments: str) -> Found:
+    """Run a command, which ends with a sentence."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+        main(arguments)
+    return Found(said.getvalue().strip())
+
+
 CASES = [
     RightValue(
         "cell set once by a script: neighbours of a lattice",
@@ -65,5 +76,19 @@ CASES = [
         "XTC is in nm",
         _native_length,
         1e-12,
+    ),
+    RightValue(
+        "option before the command",
+        "",
+        "--step=10 stands before the command",
+        "it would be lost, and all frames read",
+        lambda _: _answer("--step=10", "rmsd", GRO, XTC),
+    ),
+    RightValue(
+        "URL in the place of a file",
+        "",
+        "s3://bucket/md.xtc: expected a file of this machine, found a URL",
+        "no file of that path was named",
+        lambda _: _answer("info", "s3://bucket/md.xtc"),
     ),
 ]
