@@ -7,12 +7,14 @@ from pathlib import Path
 import MDAnalysis as mda
 import numpy as np
 from MDAnalysis.analysis.rdf import InterRDF as MDAnalysisRDF
-from MDAnalysisTests.datafiles import GRO, XTC
+from MDAnalysisTests.datafiles import DCD, GRO, PSF, XTC
 
 import paceline
 from benchmarks.right_values.case import Found, RightValue
+from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.cli import main
+from paceline.report import report_of
 
 #: Edge of the cell of all made files, Å.
 EDGE = 20.0
@@ -60,6 +62,15 @@ def _answer(*arguments: str) -> Found:
     return Found(said.getvalue().strip())
 
 
+def _frames_of_two_passes(_: Path) -> Found:
+    """Name frames and workers of an analysis that passes over the frames twice."""
+    ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    run = PCA(ca, n_projected=2).run(backend="threads", n_workers=2, block_frames=16)
+    report = report_of(run.timings)
+    most = "at most 2" if report.n_workers <= 2 else f"{report.n_workers}"
+    return Found(f"{report.n_frames} frames on {most} workers")
+
+
 CASES = [
     RightValue(
         "cell set once by a script: neighbours of a lattice",
@@ -76,6 +87,13 @@ CASES = [
         "XTC is in nm",
         _native_length,
         1e-12,
+    ),
+    RightValue(
+        "timings of two passes over 98 frames, two threads",
+        "",
+        "98 frames on at most 2 workers",
+        "the file has 98 frames",
+        _frames_of_two_passes,
     ),
     RightValue(
         "option before the command",
