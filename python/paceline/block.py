@@ -376,7 +376,7 @@ class FrameBuffer:
         self.fields[row] = 0
 
     def set_cell(self, cell: np.ndarray) -> None:
-        """Give a cell (Å and degrees) to all frames that have none, but for those left out (NaN)."""
+        """Give a cell, Å and degrees, to frames that have none, but for those left out (NaN)."""
         lacking = ~self.cells[:, _DIMENSIONS].any(axis=1)
         self.cells[lacking] = _core.cells_of_dimensions(np.array([cell], dtype=np.float32))
 
