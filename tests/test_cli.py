@@ -426,6 +426,73 @@ def test_missing_files_end_with_status_2(adk, run):
         assert "No such file" in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rmsd", "{top}", "{trj}", "--checkpoint", "{folder}"], "is a folder"),
+        (["rmsd", "{top}", "{trj}", "-o", "{top}/a.csv"], "there is no folder"),
+        (["convert", "{trj}", "{folder}"], "is a folder"),
+        (["report", "{folder}"], "Is a directory"),
+        (["rmsd", "{other}", "{trj}"], "the topology has 47681 atoms, the trajectory 3341"),
+        (["convert", "{trj}", "a.xtc", "--precision", "0"], "expected a number above 0, found 0"),
+        (["convert", "{trj}", "a.h5md", "--precision", "x"], "expected a number, found 'x'"),
+    ],
+)
+def test_arguments_known_to_be_wrong_end_with_status_2(
+    arguments, words, adk, adk_in_water, tmp_path, run
+):
+    names = {"top": adk.topology, "trj": adk.trajectory, "other": adk_in_water.topology}
+    given = [one.format(folder=tmp_path, **names) for one in arguments]
+    status, out, err = run(*given)
+    assert (status, out) == (2, "")
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info", "s3://bucket/md.xtc"],
+        ["info", "https://example.org/md.xtc?part=1"],
+        ["info", "-s", "s3://bucket/md.gro"],
+        ["rmsd", "gs://bucket/md.gro", "md.xtc"],
+        ["rmsd", "md.gro", "ftp://host/md.xtc", "other.xtc"],
+        ["rmsd", "md.gro", "-f", "other.xtc", "ftp://host/md.xtc"],
+        ["rmsd", "md.gro", "md.xtc", "--ref", "https://example.org/1ake.pdb"],
+        ["rmsd", "md.gro", "md.xtc", "-n", "s3://bucket/index.ndx"],
+        ["rmsd", "md.gro", "md.xtc", "-o", "s3://bucket/rmsd.csv"],
+        ["rmsd", "md.gro", "md.xtc", "--plot", "s3://bucket/rmsd.png"],
+        ["rmsd", "md.gro", "md.xtc", "--checkpoint", "s3://bucket/kept"],
+        ["convert", "md.xtc", "s3://bucket/md.h5md"],
+        *([name, "https://example.org/md.xtc"] for name in ("validate", "index")),
+        ["split", "https://example.org/md.xtc", "-n", "2"],
+        ["report", "https://example.org/run.csv"],
+        ["surface", "s3://bucket/a.csv", "b.csv"],
+        ["run", "s3://bucket/battery.toml"],
+        ["bench", "scaling", "rmsd", "md.gro", "s3://bucket/md.xtc"],
+    ],
+)
+def test_a_url_is_refused_with_a_sentence(arguments, run):
+    status, out, err = run(*arguments)
+    (url,) = (one for one in arguments if "://" in one)
+    words = "expected a file of this machine, found a URL: copy it to a disk first"
+    assert (status, out, err) == (2, "", f"paceline: error: {url}: {words}\n")
+
+
+def test_a_url_of_a_file_here_names_its_path(run):
+    err = run("info", "file:///data/md.xtc")[2]
+    assert err.endswith(
+        "file:///data/md.xtc: expected a file of this machine, found a URL: give its "
+        "path, /data/md.xtc\n"
+    )
+
+
+def test_a_folder_may_be_named_as_a_url(adk, tmp_path, run, monkeypatch):
+    (tmp_path / "s3:" / "bucket").mkdir(parents=True)
+    shutil.copy(adk.trajectory, tmp_path / "s3:" / "bucket" / "md.dcd")
+    monkeypatch.chdir(tmp_path)
+    assert run("info", "s3://bucket/md.dcd")[0] == 0
+
+
 def test_damaged_files_end_with_status_1(damaged, run):
     system, frames = damaged
     status, out, err = run("rmsd", *system)
@@ -732,6 +799,19 @@ def test_swapped_files_are_known_by_their_content(adk, tmp_path, run):
         (["rdf", "--nbins", "1.5"], "--nbins: expected a whole number, found '1.5' ("),
         (["rdf", "--nbins", "0"], "--nbins: expected at least 1, found 0 ("),
         (["rmsd", "a.psf", "a.dcd", "--json"], "no option --json (paceline rmsd --help explains)"),
+        (["--step=10", "rmsd", "a.psf", "a.dcd"], 'as in "paceline rmsd --step=10"'),
+        (["--step", "10", "rmsd", "a.psf", "a.dcd"], "--step stands before the command: its opt"),
+        (["--select=name CA", "rmsd"], "as in \"paceline rmsd '--select=name CA'\""),
+        (["--unwrap", "rmsd", "a.psf", "a.dcd"], "--unwrap stands before the command"),
+        (["--foo", "rmsd", "a.psf", "a.dcd"], "--foo stands before the command"),
+        (["-n2", "rmsd", "a.psf", "a.dcd"], "-n2 stands before the command"),
+        (["--foo"], "no option --foo (paceline --help"),
+        (["bench", "--step=10", "scaling", "rmsd"], 'as in "paceline bench scaling --step=10"'),
+        (["bench", "scaling", "--unwrap", "rmsd"], 'as in "paceline bench scaling rmsd --unwrap"'),
+        (
+            ["bench", "scaling", "--repeats", "1", "--step=10", "rmsd", "a.psf", "a.dcd"],
+            "--step=10 stands before the analysis",
+        ),
         (["predict", "a.xtc", "--frames", "1", "--bytes", "1kB"], "unexpected argument 'a.xtc'"),
     ],
 )

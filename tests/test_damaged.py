@@ -932,3 +932,16 @@ def test_a_file_that_changes_while_it_is_indexed_is_noticed(files, tmp_path):
     with pytest.raises(FileChangedError, match="other bytes among the first"):
         _core.Trajectory(path, progress=lambda done, total: overwrite(path, other))
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_last_small_index_has_no_small_distances(tmp_path):
+    """It is a legal one, and small distances that follow it are not."""
+    universe, path = MDAnalysis.Universe.empty(60, trajectory=True), tmp_path / "damaged.xtc"
+    universe.atoms.positions = np.outer(np.arange(60), [1, 0.7, 0.2])
+    universe.atoms.write(str(path))
+    content = bytearray(path.read_bytes())
+    content[84:88] = big(73)
+    path.write_bytes(content)
+    with pytest.raises(DamagedFileError) as caught:
+        paceline.open(path).positions(frames=[0])
+    assert "expected a small index from 9 to 72 for small distances, found 73" in str(caught.value)

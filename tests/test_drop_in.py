@@ -10,8 +10,10 @@ import joblib
 import MDAnalysis as mda
 import numpy as np
 import pytest
+from helpers import lammps_files
 from MDAnalysis.analysis import align, rms
 from MDAnalysis.analysis.base import AnalysisBase, AnalysisFromFunction
+from MDAnalysis.analysis.rdf import InterRDF as MDAnalysisRDF
 from MDAnalysis.analysis.results import ResultsGroup
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysisTests.datafiles import (
@@ -21,12 +23,18 @@ from MDAnalysisTests.datafiles import (
     AUX_XVG,
     DCD,
     GRO,
+    NCDF,
     PSF,
     TRR,
     XTC,
+    H5MD_xvf,
+    PRMncdf,
+    TPR_xvf,
+    TRR_xvf,
 )
 
 import paceline
+from paceline.analysis.rdf import InterRDF
 from paceline.backends import processes
 from paceline.errors import AnalysisError
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -459,3 +467,159 @@ def test_an_alignment_moves_only_its_own_atoms(tmp_path: Path, monkeypatch) -> N
         assert mda.Universe(PSF, "aligned.dcd").trajectory.n_frames == 5
     np.testing.assert_array_equal(reference.atoms.positions, at)
     np.testing.assert_array_equal(universe.atoms.positions, at)
+
+
+#: Formats of MDAnalysis's writers, and what it takes to have no velocities and forces in them.
+WRITTEN = {
+    "xtc": {},
+    "trr": {},
+    "dcd": {},
+    "nc": {},
+    "h5md": {
+        "velocities": False,
+        "forces": False,
+        "timeunit": "ps",
+        "lengthunit": "nm",
+        "convert_units": True,
+    },
+}
+CELL = [20, 22, 24, 90, 90, 90]
+
+
+@pytest.fixture(params=[*WRITTEN, "history"])
+def bare(request, tmp_path: Path) -> tuple[str, str]:
+    """Three frames without a cell, velocities and forces, and MDAnalysis's name of the format."""
+    ending, path = request.param, tmp_path / f"bare.{request.param}"
+    positions = np.random.default_rng(3).uniform(0, 20, (3, 40, 3))
+    if ending == "history":
+        lines = ["made by a test", "0 0 40"]
+        for k, frame in enumerate(positions):
+            lines.append(f"timestep {k + 1} 40 0 0 0.001")
+            for atom, (x, y, z) in enumerate(frame, start=1):
+                lines += [f"C {atom} 12.0 0.0", f"{x:.6f} {y:.6f} {z:.6f}"]
+        path.write_text("\n".join(lines) + "\n")
+    else:
+        universe = mda.Universe.empty(40, trajectory=True).load_new(positions)
+        with mda.Writer(str(path), 40, **WRITTEN[ending]) as writer:
+            for _ in universe.trajectory:
+                writer.write(universe)
+        del writer  # that of H5MD closes its file only then
+    return str(path), "NCDF" if ending == "nc" else ending.upper()
+
+
+def both_of(name: str, format: str) -> list[mda.Universe]:
+    """The file in a Universe of MDAnalysis and in one of ours."""
+    theirs = mda.Universe.empty(40).load_new(name, format=format)
+    return [theirs, paceline.Universe.empty(40).load_new(name)]
+
+
+def test_what_is_set_where_the_file_has_nothing(bare) -> None:
+    seen = []
+    for universe in both_of(*bare):
+        universe.dimensions = CELL
+        universe.trajectory.ts.velocities = np.full((40, 3), 2.0)
+        universe.trajectory.ts.forces = np.full((40, 3), 3.0)
+        visited = [universe.trajectory[1], *universe.trajectory, universe.copy().trajectory[2]]
+        seen.append(
+            [
+                (
+                    None if ts.dimensions is None else ts.dimensions.tolist(),
+                    ts.has_velocities and ts.velocities[0, 0],
+                    ts.has_forces and ts.forces[0, 0],
+                )
+                for ts in visited
+            ]
+        )
+    assert seen[1] == seen[0]
+
+
+def test_a_frame_of_a_file_that_has_cells_or_velocities_is_its_own(tmp_path: Path) -> None:
+    universe = mda.Universe(GRO, TRR)
+    atoms, name = universe.atoms[:40], str(tmp_path / "some.trr")
+    with mda.Writer(name, 40) as writer:
+        for ts in universe.trajectory[:4]:
+            ts.dimensions = CELL if ts.frame == 1 else None
+            ts.has_velocities = ts.frame == 2
+            writer.write(atoms)
+    ours = paceline.Universe.empty(40).load_new(name)
+    found = [(ts.dimensions is not None, ts.has_velocities) for ts in ours.trajectory]
+    assert found == [(False, False), (True, False), (False, True), (False, False)]
+
+
+@pytest.mark.parametrize("reader", [mda.Universe, paceline.Universe])
+def test_analyses_have_the_cell_that_was_set(reader, tmp_path: Path) -> None:
+    positions = np.random.default_rng(5).uniform(0, 20, (6, 200, 3))
+    universe = mda.Universe.empty(200, trajectory=True).load_new(positions)
+    name = str(tmp_path / "bare.nc")
+    with mda.Writer(name, 200) as writer:
+        for _ in universe.trajectory:
+            writer.write(universe)
+    set_once = reader.empty(200, trajectory=True).load_new(name)
+    how = {"nbins": 20, "range": (0.0, 9.0), "exclusion_block": (1, 1)}
+    with pytest.raises(paceline.errors.PacelineError, match="cell"):
+        InterRDF(set_once.atoms, set_once.atoms, **how).run()
+    set_once.dimensions = CELL
+    analysis = InterRDF(set_once.atoms, set_once.atoms, **how).run()
+    # Of numbers that are equally likely everywhere in the cell.
+    deltas = positions[:, :, None] - positions[:, None]
+    deltas -= CELL[:3] * np.round(deltas / CELL[:3])
+    distances = np.linalg.norm(deltas, axis=-1)
+    counts, _ = np.histogram(distances[distances > 0], bins=20, range=(0.0, 9.0))
+    np.testing.assert_allclose(analysis.results.count, counts, rtol=0, atol=2)
+    assert "20 22 24 90 90 90" in analysis.results.provenance["cell"]
+    theirs = mda.Universe.empty(200).load_new(name)
+    theirs.dimensions = CELL
+    expected = MDAnalysisRDF(theirs.atoms, theirs.atoms, **how).run().results.rdf
+    np.testing.assert_allclose(analysis.results.rdf, expected, rtol=1e-6, atol=1e-3)
+    # Other ways to the same frames.
+    block = paceline.TimeSeries(lambda block: block.dimensions, set_once.atoms)
+    for backend, n_workers in (("serial", 1), ("processes", 2)):
+        found = block.run(backend=backend, n_workers=n_workers).results.timeseries
+        np.testing.assert_array_equal(found, np.tile(np.float32(CELL), (6, 1)))
+
+
+def fail_late(block):
+    if block.frames[-1] == 99:
+        raise RuntimeError("enough")
+    return block.dimensions
+
+
+def test_another_cell_that_was_set_is_another_run(tmp_path: Path) -> None:
+    universe = mda.Universe.empty(40, trajectory=True).load_new(np.ones((100, 40, 3)))
+    name = str(tmp_path / "bare.nc")
+    with mda.Writer(name, 40) as writer:
+        for _ in universe.trajectory:
+            writer.write(universe)
+    for cell, reason in ((CELL, "enough"), (CELL, "enough"), (None, "cell 20 22 24 90 90 90")):
+        ours = paceline.Universe.empty(40).load_new(name)
+        ours.dimensions = cell
+        with pytest.raises(paceline.errors.PacelineError, match=reason):
+            paceline.TimeSeries(fail_late, ours.atoms).run(
+                backend="serial", block_frames=1, checkpoint=tmp_path / "kept"
+            )
+
+
+def test_units_are_those_of_the_format(bare) -> None:
+    theirs, ours = (universe.trajectory for universe in both_of(*bare))
+    assert ours.units == theirs.units
+    given = np.random.default_rng(1).uniform(1, 9, (4, 3)).astype(np.float32)
+    for kind, unit in (("pos", "length"), ("velocities", "velocity"), ("forces", "force")):
+        if theirs.units.get(unit):
+            for way in ("to", "from"):
+                convert = f"convert_{kind}_{way}_native"
+                found, expected = (
+                    getattr(one, convert)(given, inplace=False) for one in (ours, theirs)
+                )
+                np.testing.assert_array_equal(found, expected)
+    assert ours.convert_time_to_native(3.0) == theirs.convert_time_to_native(3.0)
+
+
+def test_units_of_files_that_were_not_made_here(tmp_path: Path) -> None:
+    for topology, trajectory in ((TPR_xvf, H5MD_xvf), (TPR_xvf, TRR_xvf), (PRMncdf, NCDF)):
+        theirs, ours = (
+            made(topology, trajectory).trajectory for made in (mda.Universe, paceline.Universe)
+        )
+        assert ours.units == theirs.units
+    made = lammps_files.write(tmp_path / "made.lammpsdump", lammps_files.dump())
+    dump = paceline.Universe.empty(lammps_files.N_ATOMS).load_new(made).trajectory
+    assert dump.convert_pos_to_native(np.ones(3), inplace=False).tolist() == [1, 1, 1]

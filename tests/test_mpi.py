@@ -28,6 +28,7 @@ from paceline.errors import AnalysisError, UnsupportedError
 from paceline.schedule.plan import Leaves
 from paceline.schedule.scheduler import StealingPartition
 from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
+from paceline.schedule.worker import ThreadNames
 
 pytest.importorskip("mpi4py")
 
@@ -316,7 +317,7 @@ def test_a_batch_is_of_one_job():
 class Slow:
     """A worker whose blocks take 5 ms."""
 
-    def __init__(self, job_of):
+    def __init__(self, job_of, name):
         self.name = str(id(self))
 
     def run(self, work):
@@ -328,7 +329,7 @@ class Slow:
 
 def test_a_batch_lasts_as_long_however_late_outcomes_are_noted(monkeypatch):
     monkeypatch.setattr(mpi_worker, "Worker", Slow)
-    threads = mpi_worker.ComputeThreads(1, None)
+    threads = mpi_worker.ComputeThreads(1, ThreadNames(), None)
     threads.give(0, blocks(5))
     while threads._done.qsize() < 5:
         time.sleep(0.01)
@@ -352,7 +353,7 @@ class ReadAhead(Slow):
 
 def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
     monkeypatch.setattr(mpi_worker, "Worker", ReadAhead)
-    threads = mpi_worker.ComputeThreads(1, None)
+    threads = mpi_worker.ComputeThreads(1, ThreadNames(), None)
     threads.give(0, blocks(4))
     n_done = 0
     while n_done < 4:

@@ -11,6 +11,7 @@ import pytest
 from helpers.waiting import PATIENCE, until
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import start_new_kernel
+from MDAnalysisTests import datafiles
 
 import paceline
 import paceline.__main__ as command
@@ -60,6 +61,17 @@ class TestRepresentations:
         path.write_bytes(Path(adk_xtc.trajectory).read_bytes())
         html = paceline.Universe(adk_xtc.topology, path)._repr_html_()
         assert "a&lt;b&gt;&amp;c.xtc" in html
+
+
+def test_adenylate_kinase_opens_as_the_first_steps_say(adk):
+    text = (ROOT / "docs" / "notebooks" / "first-steps.ipynb").read_text(encoding="utf-8")
+    assert "adenylate kinase opening, 98 frames" in text
+    reference = paceline.Universe(datafiles.PDB_closed).select_atoms("name CA")
+    atoms = paceline.Universe(*adk).select_atoms("name CA")
+    from_closed = RMSD(atoms, reference).run().results.rmsd[:, 2]
+    assert len(from_closed) == 98
+    assert from_closed[0] < 0.5
+    assert from_closed[-1] > 6.5
 
 
 @pytest.fixture(scope="class")

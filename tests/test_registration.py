@@ -40,7 +40,6 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline.__main__ import main
 from paceline._util.launcher import run_script
 from paceline.analysis.gnm import GNMAnalysis
 from paceline.backends import processes
@@ -599,12 +598,28 @@ def test_whole_script(script: Path, tmp_path: Path) -> None:
     assert done.stdout == "Reader (98, 3)\n"
 
 
+def test_a_command_in_place_of_a_script(tmp_path: Path) -> None:
+    done = run(*PYTHON, "info", DCD, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "98" in done.stdout
+    done = run(*PYTHON, "rmsd", PSF, DCD, "--step", "0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--step: expected at least 1, found 0" in done.stderr
+    # A script of that name is what was always meant.
+    (tmp_path / "info").write_text("print('a script')\n")
+    assert run(*PYTHON, "-q", "info", DCD, cwd=tmp_path).stdout == "a script\n"
+
+
 def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     done = run(*PYTHON, "missing.py", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "paceline: error: missing.py: there is no such script\n"
-    done = run(*PYTHON, "rmsd-matrix", cwd=tmp_path)
-    assert 'typed without python -m: "paceline rmsd-matrix …"' in done.stderr
+    done = run(*PYTHON, "rsmd", cwd=tmp_path)
+    words = "rsmd: there is no such script, and no command of this name\n"
+    assert (done.returncode, done.stderr) == (2, f"paceline: error: {words}")
+    done = run(*PYTHON, "-j", "4", "info", DCD, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "info: there is no such script: -j is for scripts, and options of a" in done.stderr
     assert run(*PYTHON, cwd=tmp_path).returncode == 2
     assert run(*PYTHON, "--unknown", script, cwd=tmp_path).returncode == 2
     assert "-j" in run(*PYTHON, "-j", "0", script, cwd=tmp_path).stderr
@@ -613,11 +628,6 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert "runpy" not in done.stderr
-
-
-def test_a_command_in_the_place_of_a_script_is_answered(capsys) -> None:
-    assert main(["rmsd", "md.tpr", "md.xtc"]) == 2
-    assert 'typed without python -m: "paceline rmsd …"' in capsys.readouterr().err
 
 
 def test_example_prints_the_same(capsys, monkeypatch) -> None:

@@ -61,7 +61,9 @@ def test_results_are_those_of_each_battery(replicas, systems):
         for title, column in analysis.results.table.columns.items():
             np.testing.assert_array_equal(together.columns[title], column)
     # One run of all, in the stages that they need.
-    assert replicas.timings.n_frames == 2 * 2 * (21 + 22 + 23)
+    timings, n_frames = replicas.timings, 2 * (21 + 22 + 23)
+    assert timings.n_frames == n_frames
+    assert sum(block.n_frames for block in timings.blocks) == 2 * n_frames
 
 
 def test_each_replica_counts_once(replicas):

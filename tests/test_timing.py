@@ -1,6 +1,7 @@
 """Timings add up, can be read elsewhere, and name who was slow."""
 
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ import pandas
 import pytest
 
 import paceline
+from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
 from paceline.backends import Threads
 from paceline.errors import TimingsError
+from paceline.schedule.worker import ThreadNames, thread_name
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
 PARTS = (
@@ -49,6 +52,41 @@ def test_every_frame_is_counted_once(timings):
     firsts = sorted((block.first_frame, block.n_frames) for block in timings.blocks)
     assert firsts == [(first, min(16, 98 - first)) for first in range(0, 98, 16)]
     assert all(block.bytes > 0 and block.calls > 0 for block in timings.blocks)
+
+
+@pytest.mark.parametrize("make", [lambda ca: PCA(ca, n_projected=2), RMSD])
+def test_several_passes_have_the_same_workers_and_frames(make, universe, tmp_path):
+    """Threads are started for each pass: two of 98 frames were 196 frames on four workers."""
+    analysis = make(universe.select_atoms("name CA"))
+    timings = analysis.run(backend="threads", n_workers=2, block_frames=16).timings
+    assert sum(block.n_frames for block in timings.blocks) == analysis.stages * 98
+    workers = timings.workers()
+    assert 1 <= len(workers) <= 2
+    assert all(min(getattr(one, part) for part in PARTS) >= 0 for one in workers)
+    timings.to_csv(tmp_path / "run.csv")
+    timings.report(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert re.search(r"98 frames in [^<]* on [12] workers?<", page)
+    assert ("Frames count once in each pass" in page) == (analysis.stages > 1)
+    again = Timings.from_csv(tmp_path / "run.csv")
+    assert (again.n_frames, again.n_chosen) == (98, 98)
+    # Files of earlier versions do not say how many were chosen.
+    lines = (tmp_path / "run.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "old.csv").write_text("".join(one for one in lines if "n_chosen" not in one))
+    assert Timings.from_csv(tmp_path / "old.csv").n_frames == analysis.stages * 98
+
+
+def test_a_thread_that_hangs_is_another_worker(monkeypatch):
+    names = ThreadNames()
+    first = names.of(0)
+    assert (first, names.of(0)) == (thread_name(), first)
+    monkeypatch.setattr("paceline.schedule.worker.thread_name", lambda: "host:1:2")
+    assert names.of(0) == first
+    monkeypatch.setattr("paceline.schedule.worker._at_work", {first})
+    assert names.of(0) == "host:1:2"
+    assert names.of(1) == "host:1:2"
+    # The system has given the id of a thread that has ended to another one.
+    assert names.of(2) == "host:1:2.2"
 
 
 def test_csv_has_a_line_a_block_and_is_read_back_exactly(timings, tmp_path):
@@ -143,7 +181,7 @@ def saved(tmp_path_factory):
         ('"came": false', '"game": false', "expected an attempt with its timing"),
         ('"calls": 0', '"balls": 0', "expected an attempt with its timing"),
         ("job,block", "job,blocks", "expected the names of the columns"),
-        ("0,1,100,100,node1:1:1,1,2,", "0,1,100,", "line 20: expected 16 columns, found .0,1,100,"),
+        ("0,1,100,100,node1:1:1,1,2,", "0,1,100,", "line 21: expected 16 columns, found .0,1,100,"),
         ("0,1,100,100,node1:1:1,1,2,", "7,0,1,100,100,node1:1:1,1,2,", "expected 16 columns"),
         ("0,1,100,100,node1:1:1,1,2,", "0,1,100,100,node1:1:1,1,1e9,", "a whole number as end"),
         ("0,1,100,100,node1:1:1,1,2,", "0,1,100,100,node1:1:1,3,2,", "an end after the start 3"),

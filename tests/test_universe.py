@@ -16,6 +16,7 @@ from MDAnalysisTests import datafiles
 import paceline
 import paceline.trajectory.open
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.convert import Write
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -589,3 +590,22 @@ def test_native_units_are_refused_or_read_by_mdanalysis(adk_in_water):
         result = RMSD(ordinary, select="name CA").run().results.rmsd
     expected = rms.RMSD(ordinary, select="name CA").run().results.rmsd
     np.testing.assert_allclose(result, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda url, adk: paceline.open(url),
+        lambda url, adk: paceline.Universe(adk.topology, url),
+        lambda url, adk: paceline.Universe(url, adk.trajectory),
+        lambda url, adk: paceline.Universe(adk.topology).load_new([adk.trajectory, url]),
+        lambda url, adk: paceline.open(Path(url)),
+        lambda url, adk: Write(paceline.Universe(*adk).atoms, url),
+        lambda url, adk: RMSD(paceline.Universe(*adk)).run(stop=2, checkpoint=url),
+    ],
+)
+def test_a_url_is_no_file(take, adk):
+    with pytest.raises(
+        UnsupportedError, match=r"s3://bucket/md\.xtc: expected a file of this mach"
+    ):
+        take("s3://bucket/md.xtc", adk)

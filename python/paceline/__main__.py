@@ -3,6 +3,7 @@
     python -m paceline script.py [its arguments]
     python -m paceline -m module [its arguments]
     python -m paceline -m jupyter nbconvert --to notebook --execute notebook.ipynb
+    python -m paceline info md.xtc            # a command, as `paceline info md.xtc`
     mpirun -n 64 python -m paceline script.py
 
 The script is not changed: `paceline.register` is in force while it runs. Under ``mpirun`` the first
@@ -45,12 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("paceline: error: expected a script, or -m and a module", file=sys.stderr)
         return BAD_ARGUMENTS
     if not module and not os.path.exists(script[0]):
-        is_word = script[0].replace("-", "_").isidentifier()
-        hint = (
-            f'; a command is typed without python -m: "paceline {script[0]} …"' if is_word else ""
-        )
-        print(f"paceline: error: {script[0]}: there is no such script{hint}", file=sys.stderr)
-        return BAD_ARGUMENTS
+        return _run_command(ours, script)
     if not module:
         # Functions of modules beside the script are imported where they are called.
         sys.path[0] = os.path.dirname(os.path.abspath(script[0]))
@@ -67,6 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     from paceline.backends.mpi import run_on_first_rank
 
     return run_on_first_rank(lambda: _run(script, module, options))
+
+
+def _run_command(ours: list[str], argv: list[str]) -> int:
+    """Run a command of `paceline`, if there is no script of its name; return the exit status."""
+    name, hint = argv[0], ""
+    if name.replace("-", "_").isidentifier():
+        from paceline.cli.command_line import command_names
+        from paceline.cli.command_line import main as run
+
+        if name not in command_names():
+            hint = ", and no command of this name"
+        elif not ours:
+            return run(argv)
+        else:
+            hint = f": {ours[0]} is for scripts, and options of a command come after its name"
+    print(f"paceline: error: {name}: there is no such script{hint}", file=sys.stderr)
+    return BAD_ARGUMENTS
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str], bool]:

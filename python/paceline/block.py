@@ -375,6 +375,11 @@ class FrameBuffer:
         self.steps[row] = DAMAGED_STEP
         self.fields[row] = 0
 
+    def set_cell(self, cell: np.ndarray) -> None:
+        """Give a cell, Å and degrees, to frames that have none, but for those left out (NaN)."""
+        lacking = ~self.cells[:, _DIMENSIONS].any(axis=1)
+        self.cells[lacking] = _core.cells_of_dimensions(np.array([cell], dtype=np.float32))
+
     def seal(self) -> None:
         """Make all arrays read-only: all analyses of a run share them."""
         for array in self._arrays():

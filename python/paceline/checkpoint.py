@@ -440,7 +440,9 @@ def _fact(what: str, shown: str, *compared: Any) -> Fact:
 
 def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     provenance, source = one.trajectory.provenance(), one.job.source
-    yield _fact("trajectory", str(provenance["trajectory"]), provenance["fingerprint"])
+    cell = [f"cell {provenance['cell']}"] if "cell" in provenance else []
+    shown = ", ".join([str(provenance["trajectory"]), *cell])
+    yield _fact("trajectory", shown, provenance["fingerprint"], *cell)
     yield _fact("times", f"{source.time_axis}", vars(source.time_axis))
     yield _fact("frames", _describe(one.plan), one.plan.frames)
     yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import check_output
+from paceline._util.files import check_output, local_path
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.interfaces import PerBlock, Receiver
@@ -132,7 +132,7 @@ class Write(AnalysisBase):
         overwrite: bool = False,
     ):
         super().__init__(atomgroup)
-        self._path = os.path.abspath(path)
+        self._path = local_path(path)
         check_output(self._path, overwrite=overwrite)
         if len(self.atomgroup) == 0:
             raise SelectionError(f"{path}: the group of atoms to write is empty")

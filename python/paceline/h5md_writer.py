@@ -5,7 +5,6 @@ register it for everybody who merely imports this module.
 """
 
 import contextlib
-import os
 import weakref
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from MDAnalysis.units import get_conversion_factor
 
 from paceline import _core
 from paceline._core import __version__
-from paceline._util.files import check_output
+from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
 from paceline.analysis.base import describe_atoms
 from paceline.block import vectors_of
@@ -175,7 +174,7 @@ class H5MDWriter(WriterBase):
         comm: Any = None,
         convert_units: bool = True,
     ):
-        self.filename = os.path.abspath(filename)
+        self.filename = local_path(filename)
         _check_one_process(driver, comm)
         if not convert_units:
             raise UnsupportedError(

@@ -265,6 +265,7 @@ def _run(
             break  # one is enough, of replicas, too
     runs = [_first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
+    timings.n_chosen = sum(len(one.plan.frames) for one in planned)
     n_stages = max(each.planned.n_stages + (each is not each.planned) for each in runs)
     stages: list[list[FramePass | PartsRun]] = []
     n_frames = sum(each.n_frames_here for each in runs)

@@ -8,6 +8,7 @@ from typing import Any
 import MDAnalysis
 
 from paceline import _core, topology_cache
+from paceline._util.files import check_local
 from paceline.errors import (
     AtomCountError,
     PacelineError,
@@ -64,7 +65,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     FileNotFoundError
         A trajectory is missing, or no file matches a pattern.
     UnsupportedError
-        A compressed HISTORY is given as the topology.
+        A compressed HISTORY is given as the topology, or a URL as a file.
 
     Examples
     --------
@@ -76,6 +77,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
+        if is_name(topology):
+            check_local(topology)
         self._topology_file = os.fspath(topology) if is_name(topology) else None
         if style := _atom_style_of_lammps(topology, kwargs):
             kwargs["atom_style"] = style
@@ -252,7 +255,7 @@ def _one_by_one(filename: Any) -> list[Any]:
     files: list[Any] = []
     for given in filename if isinstance(filename, list | tuple) else [filename]:
         name, format = _name_and_format(given, None)
-        if not is_name(name):
+        if not is_name(name) or os.fspath(name).startswith("imd://"):  # a stream of MDAnalysis's
             files.append(given)
         elif format is None:
             files.extend(files_named(name))

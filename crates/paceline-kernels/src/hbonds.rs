@@ -5,15 +5,19 @@
 
 use std::f64::consts::PI;
 
-use super::cell::{dot, square};
+use super::cell::{Cell, dot, square};
 use super::check_len;
 use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
+use super::rdf::FEW;
 use super::rows::Frames;
 use super::transform::Refused;
 use paceline_formats::error::{self, Error};
 
 /// Atoms that are nearer than this are no donor and acceptor of a bond, Å.
 const LEAST: f64 = 1.0;
+
+/// Donors whose hydrogens are found though no acceptor is near.
+const SOME: usize = 4 * FEW;
 
 /// Criterion of a hydrogen bond: distances in Å, angles in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,6 +77,9 @@ pub struct HydrogenBonds {
     criterion: Criterion,
     /// None where it is made anew for each frame.
     probes: Option<Probes>,
+    /// Where it is, and acceptors are searched from donors: places of donors and of acceptors between
+    /// which bonds may be.
+    searches: Option<Vec<[Vec<u32>; 2]>>,
 }
 
 /// The atoms from which acceptors are searched, donors or hydrogens, each once.
@@ -121,7 +128,14 @@ impl HydrogenBonds {
             parts,
             criterion,
             probes: None,
+            searches: None,
         };
+        if task.donors.within.is_some() && !criterion.reach().1 {
+            let of_donors = task.parts.as_ref().map(|parts| parts.donors.clone());
+            let n_donors = task.donors.donors.len();
+            let of_donors = of_donors.unwrap_or_else(|| vec![0; n_donors]);
+            task.searches = Some(task.searches_from(&of_donors));
+        }
         if task.donors.within.is_none() {
             let pairs: Vec<_> = (0..task.donors.donors.len() as u32)
                 .map(|k| [k, k])
@@ -168,44 +182,156 @@ impl HydrogenBonds {
         scratch: &mut Scratch,
         bonds: &mut Vec<Bond>,
     ) -> Result<(), String> {
-        let (reach, from_hydrogens) = self.criterion.reach();
+        let (reach, _) = self.criterion.reach();
         let most = self.donors.within.map_or(reach, |within| reach.max(within));
         let cell = cell_for(dimensions, most, "the search for hydrogen bonds")?;
+        // What it cannot search is refused by the other way.
+        let measure = match self.acceptors_first(frame, cell, scratch) {
+            Ok(Some(measure)) => measure,
+            _ => self.hydrogens_first(frame, cell, scratch)?,
+        };
+        self.bonds_of(frame, &measure, scratch, bonds)
+    }
+
+    /// Find acceptors near donors, and then the hydrogens of these donors alone. None where it is not
+    /// known how MDAnalysis rounds distances without the number of all pairs of donors and hydrogens.
+    fn acceptors_first(
+        &self,
+        frame: &[Point],
+        cell: Option<Cell>,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Measure>, String> {
+        let (Some(searches), Some(cutoff), true) =
+            (&self.searches, self.donors.within, cell.is_some())
+        else {
+            return Ok(None);
+        };
+        let (reach, _) = self.criterion.reach();
+        let donors = &self.donors.donors;
+        let n_most = donors.len().saturating_mul(self.donors.hydrogens.len());
+        let measure_of = |n_pairs| {
+            let sizes = [n_pairs, self.acceptors.len()];
+            Measure::new(cell, sizes, reach, Default::default)
+        };
+        let measure = measure_of(FEW);
+        if n_most < FEW || measure.is_by_lists() != measure_of(n_most).is_by_lists() {
+            return Ok(None);
+        }
+        scratch.found.clear();
+        let columns = [&donors[..], &self.acceptors[..]];
+        for [from, to] in searches {
+            let (search, found) = (&mut scratch.search, &mut scratch.found);
+            search.find(frame, &measure, Some(LEAST), columns, [from, to], found)?;
+        }
+        // Some others, too, so that there are as many pairs as decide about the rounding.
+        let mut chosen = vec![false; donors.len()];
+        chosen.iter_mut().take(SOME).for_each(|one| *one = true);
+        for pair in &scratch.found {
+            chosen[pair.i as usize] = true;
+        }
+        let some = (0..).zip(&chosen).filter(|(_, chosen)| **chosen);
+        let some: Vec<u32> = some.map(|(place, _)| place).collect();
+        self.pair_up(frame, cell, cutoff, &some, scratch)?;
+        // By the places of donors.
+        let mut probes = Probes {
+            pairs: (0..scratch.pairs.len() as u32).collect(),
+            begins: vec![0; donors.len() + 1],
+            ..Probes::default()
+        };
+        for &[donor, _] in &scratch.pairs {
+            probes.begins[donor as usize + 1] += 1;
+        }
+        for place in 0..donors.len() {
+            probes.begins[place + 1] += probes.begins[place];
+        }
+        scratch.probes = probes;
+        Ok((scratch.pairs.len() >= FEW).then_some(measure))
+    }
+
+    /// Find the hydrogens of all donors, and then acceptors near what has one.
+    fn hydrogens_first(
+        &self,
+        frame: &[Point],
+        cell: Option<Cell>,
+        scratch: &mut Scratch,
+    ) -> Result<Measure, String> {
+        let (reach, from_hydrogens) = self.criterion.reach();
+        if let Some(cutoff) = self.donors.within {
+            let all: Vec<_> = (0..self.donors.donors.len() as u32).collect();
+            self.pair_up(frame, cell, cutoff, &all, scratch)?;
+            scratch.probes = self.probes_of(&scratch.pairs);
+        }
+        let probes = self.probes.as_ref().unwrap_or(&scratch.probes);
+        let sizes = [probes.pairs.len(), self.acceptors.len()];
+        let lists = [&probes.atoms[..], &self.acceptors];
+        let measure = Measure::new(cell, sizes, reach, || extent(frame, lists));
+        scratch.found.clear();
+        let least = (!from_hydrogens).then_some(LEAST);
+        for [from, to] in &probes.searches {
+            let (search, found) = (&mut scratch.search, &mut scratch.found);
+            search.find(frame, &measure, least, lists, [from, to], found)?;
+        }
+        Ok(measure)
+    }
+
+    /// Find the hydrogens within `cutoff` (Å) of some donors, in the order of MDAnalysis.
+    fn pair_up(
+        &self,
+        frame: &[Point],
+        cell: Option<Cell>,
+        cutoff: f64,
+        some: &[u32],
+        scratch: &mut Scratch,
+    ) -> Result<(), String> {
+        let columns = [&self.donors.donors[..], &self.donors.hydrogens];
+        // That of all donors, which decide about the rounding.
+        let measure = Measure::new(cell, columns.map(<[u32]>::len), cutoff, || {
+            extent(frame, columns)
+        });
+        let Scratch {
+            search,
+            near,
+            pairs,
+            places,
+            all_hydrogens,
+            ..
+        } = scratch;
+        all_hydrogens.clear();
+        all_hydrogens.extend(0..columns[1].len() as u32);
+        near.clear();
+        pairs.clear();
+        search.find(frame, &measure, None, columns, [some, all_hydrogens], near)?;
+        let at = |list: &[u32], place: u32| frame[list[place as usize] as usize];
+        in_order(near, places, |i, places| {
+            measure.sort(at(columns[0], i), places, |j| at(columns[1], j))?;
+            pairs.extend(places.iter().map(|&(j, _)| [i, j]));
+            Ok(())
+        })
+    }
+
+    /// Measure what was found, and put bonds in the order of MDAnalysis.
+    fn bonds_of(
+        &self,
+        frame: &[Point],
+        measure: &Measure,
+        scratch: &mut Scratch,
+        bonds: &mut Vec<Bond>,
+    ) -> Result<(), String> {
+        let (_, from_hydrogens) = self.criterion.reach();
         let Donors {
             donors,
             hydrogens,
             within,
         } = &self.donors;
         let Scratch {
-            search,
             found,
             pairs,
+            probes,
             hits,
             places,
+            ..
         } = scratch;
-        pairs.clear();
-        let own = match *within {
-            None => None,
-            Some(cutoff) => {
-                let sizes = [donors.len(), hydrogens.len()];
-                let measure =
-                    Measure::new(cell, sizes, cutoff, || extent(frame, [donors, hydrogens]));
-                let all =
-                    [donors, hydrogens].map(|list| (0..list.len() as u32).collect::<Vec<_>>());
-                found.clear();
-                let some = [&all[0][..], &all[1][..]];
-                search.find(frame, &measure, None, [donors, hydrogens], some, found)?;
-                let at = |list: &[u32], place: u32| frame[list[place as usize] as usize];
-                in_order(found, places, |i, places| {
-                    measure.sort(at(donors, i), places, |j| at(hydrogens, j))?;
-                    pairs.extend(places.iter().map(|&(j, _)| [i, j]));
-                    Ok(())
-                })?;
-                Some(self.probes_of(pairs))
-            }
-        };
-        let probes = own.as_ref().or(self.probes.as_ref());
-        let probes = probes.ok_or("no donors are known")?;
+        let probes = self.probes.as_ref().unwrap_or(probes);
         let pair_of = |pair: u32| match within {
             None => [donors[pair as usize], hydrogens[pair as usize]],
             Some(_) => {
@@ -213,17 +339,8 @@ impl HydrogenBonds {
                 [donors[i as usize], hydrogens[j as usize]]
             }
         };
-        let sizes = [probes.pairs.len(), self.acceptors.len()];
-        let lists = [&probes.atoms[..], &self.acceptors];
-        let measure = Measure::new(cell, sizes, reach, || extent(frame, lists));
-        found.clear();
-        let least = (!from_hydrogens).then_some(LEAST);
-        for [from, to] in &probes.searches {
-            let columns = [&probes.atoms[..], &self.acceptors[..]];
-            search.find(frame, &measure, least, columns, [from, to], found)?;
-        }
         hits.clear();
-        let rule = Rule::new(self.criterion, &measure);
+        let rule = Rule::new(self.criterion, measure);
         // The search has looked at the probes, and not at what is bonded to them.
         let other = usize::from(!from_hydrogens);
         for &Pair { i, j, distance } in found.iter() {
@@ -239,7 +356,7 @@ impl HydrogenBonds {
                 if rule.excludes(atoms) {
                     continue;
                 }
-                if let Some((distance, angle)) = rule.apply(&measure, atoms, distance)? {
+                if let Some((distance, angle)) = rule.apply(measure, atoms, distance)? {
                     hits.push((pair, j, distance, angle));
                 }
             }
@@ -299,18 +416,23 @@ impl HydrogenBonds {
             probes.pairs.push(pair);
         }
         probes.begins.push(probes.pairs.len() as u32);
+        probes.searches = self.searches_from(&parts);
+        probes
+    }
+
+    /// Places among atoms of such parts, and among acceptors, between which bonds are searched.
+    fn searches_from(&self, parts: &[u32]) -> Vec<[Vec<u32>; 2]> {
         let n_acceptors = self.acceptors.len() as u32;
         let Some(rules) = &self.parts else {
-            let all = [
-                (0..probes.atoms.len() as u32).collect(),
+            return vec![[
+                (0..parts.len() as u32).collect(),
                 (0..n_acceptors).collect(),
-            ];
-            probes.searches.push(all);
-            return probes;
+            ]];
         };
+        let mut searches = Vec::new();
         for (part, allowed) in (0..).zip(rules.allowed.chunks(rules.n_acceptors.max(1))) {
             let from: Vec<u32> = (0..)
-                .zip(&parts)
+                .zip(parts)
                 .filter(|(_, of)| **of == part)
                 .map(|(k, _)| k)
                 .collect();
@@ -320,18 +442,24 @@ impl HydrogenBonds {
                 .map(|(k, _)| k)
                 .collect();
             if !from.is_empty() && !to.is_empty() {
-                probes.searches.push([from, to]);
+                searches.push([from, to]);
             }
         }
-        probes
+        searches
     }
 }
 
 #[derive(Debug, Default)]
 struct Scratch {
     search: Search,
+    /// Places of probes, or of donors, and of acceptors near them.
     found: Vec<Pair>,
+    /// Places of donors and of hydrogens near them.
+    near: Vec<Pair>,
     pairs: Vec<[u32; 2]>,
+    /// Of this frame, where pairs are found anew.
+    probes: Probes,
+    all_hydrogens: Vec<u32>,
     /// Number of the pair, place of the acceptor, Å, degrees.
     hits: Vec<(u32, u32, f64, f64)>,
     places: Vec<(u32, f64)>,
@@ -461,7 +589,6 @@ fn degrees(a: [f64; 3], b: [f64; 3]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::Cell;
     use crate::tests::Random;
 
     const NONE: [f32; 6] = [0.0; 6];
@@ -600,6 +727,96 @@ mod tests {
             [[2, 3, 4]]
         );
         assert!(names(Some(parts(vec![false; 4]))).is_empty());
+    }
+
+    /// Molecules of a donor with two hydrogens, in the cell and some cells away.
+    fn molecules(random: &mut Random, n: usize, cell: [f32; 6]) -> Vec<f32> {
+        let cell = Cell::new(cell).ok();
+        let mut frame = Vec::new();
+        for _ in 0..n {
+            let at = random.vector::<3>().map(|x| 15.0 * (x + 1.0));
+            let images = random.vector::<3>().map(|x| (1.4 * x).round());
+            let at = cell.map_or(at, |cell| cell.shifted(at, images));
+            let bonds = [[0.0; 3], random.vector(), random.vector()];
+            for bond in bonds {
+                frame.extend((0..3).map(|k| (at[k] + 0.7 * bond[k]) as f32));
+            }
+        }
+        frame
+    }
+
+    #[test]
+    fn either_order_of_searches_finds_the_same_to_the_bit() {
+        let mut random = Random(76);
+        let gromacs = Criterion::AtDonor {
+            distance: 3.5,
+            angle: 60.0,
+        };
+        let cone = Criterion::Cone {
+            distance: 4.0,
+            slope: 0.0004,
+        };
+        let mut n_found = 0;
+        for cell in [
+            [30.0, 30.0, 30.0, 90.0, 90.0, 90.0],
+            // In which all pairs are compared, if there are not very many.
+            [9.0, 30.0, 30.0, 90.0, 90.0, 90.0],
+            [30.0, 30.0, 30.0, 60.0, 60.0, 90.0],
+            [31.0, 28.0, 27.0, 80.0, 100.0, 115.0],
+            NONE,
+        ] {
+            for (n, with_parts) in [(400, true), (400, false), (8, false), (2, true), (40, true)] {
+                let frame = molecules(&mut random, n, cell);
+                // The last donor is given twice; most have two hydrogens, and some none or more.
+                let mut donors: Vec<u32> = (0..n as u32).map(|k| 3 * k).rev().collect();
+                donors.push(donors[n - 1]);
+                let hydrogens = (0..3 * n as u32).filter(|k| k % 3 > 0).collect();
+                let acceptors: Vec<u32> = (0..n as u32).map(|k| 3 * k).collect();
+                // Bonds between the first tenth of molecules and others.
+                let part = |atoms: &[u32]| -> Vec<u32> {
+                    let is_other = |&atom: &u32| u32::from(10 * atom >= 3 * n as u32);
+                    atoms.iter().map(is_other).collect()
+                };
+                let parts = with_parts.then(|| Parts {
+                    donors: part(&donors),
+                    acceptors: part(&acceptors),
+                    allowed: vec![false, true, true, false],
+                    n_acceptors: 2,
+                });
+                let donors = Donors {
+                    donors,
+                    hydrogens,
+                    within: Some(1.1),
+                };
+                for criterion in [MDANALYSIS, gromacs, cone] {
+                    let task = HydrogenBonds::new(
+                        donors.clone(),
+                        acceptors.clone(),
+                        parts.clone(),
+                        criterion,
+                    );
+                    let task = task.expect("atoms");
+                    let other_way = HydrogenBonds {
+                        searches: None,
+                        ..task.clone()
+                    };
+                    let [bonds, wanted] =
+                        [&task, &other_way].map(|task| found(task, &frame, cell).expect("a cell"));
+                    n_found += wanted.len();
+                    let bits = |bonds: &[Bond]| -> Vec<_> {
+                        let bits = |&(atoms, x, y): &Bond| (atoms, x.to_bits(), y.to_bits());
+                        bonds.iter().map(bits).collect()
+                    };
+                    assert_eq!(bits(&bonds), bits(&wanted), "{cell:?} {n} {criterion:?}");
+                    let mut lost = frame.clone();
+                    lost[3 * (3 * n - 1)] = f32::NAN;
+                    let reasons = [&task, &other_way].map(|task| found(task, &lost, cell));
+                    assert_eq!(reasons[0], reasons[1]);
+                    assert!(reasons[0].is_err());
+                }
+            }
+        }
+        assert!(n_found > 1000, "{n_found}");
     }
 
     #[test]

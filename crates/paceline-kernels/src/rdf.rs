@@ -18,7 +18,7 @@ use crate::cell_list::Points;
 use paceline_formats::error::{self, Error};
 
 /// Groups with fewer atoms are compared atom by atom.
-const FEW: usize = 10;
+pub(crate) const FEW: usize = 10;
 /// So many pairs never are, as long as the distances are less than half the cell.
 const MANY: usize = 100_000_000;
 /// Nor are others, as long as the distances are within this part of each edge.

@@ -25,6 +25,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
 #: Way to write what is no UTF-8: as Python writes it to standard error.
 _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
+#: A scheme, of two letters or more: one is a drive of Windows.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Bytes of a name from which on there is no room for more in it.
 _LONG_NAME = 200
 
@@ -287,6 +289,33 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
         raise UnwritableError(f"{os.fspath(path)}: {error}") from None
 
 
+def check_local(path: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` for a URL, which would be taken for a path of folders.
+
+    Examples
+    --------
+    >>> check_local("md.xtc")
+    """
+    name = os.fspath(path)
+    found = _URL.match(name) if isinstance(name, str) else None
+    if found and not os.path.lexists(name):
+        # A `Path` has lost one of the slashes.
+        scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
+        advice = "copy it to a disk first"
+        if scheme == "file":
+            rest = f"/{rest}"
+            advice = f"give its path, {rest}"
+        raise UnsupportedError(
+            f"{scheme}://{rest}: expected a file of this machine, found a URL: {advice}"
+        )
+
+
+def local_path(path: str | os.PathLike) -> str:
+    """Make a path absolute; `UnsupportedError` for a URL."""
+    check_local(path)
+    return os.path.abspath(path)
+
+
 def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     """Raise where a file cannot be made: before hours of work rather than after them.
 
@@ -294,6 +323,7 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     `IsADirectoryError` where it is a folder, `FileNotFoundError` where its folder does not exist,
     `PermissionError` where nothing can be made in that.
     """
+    check_local(path)
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
     check_regular(path)

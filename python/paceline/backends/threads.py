@@ -12,7 +12,7 @@ from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import Scheduler, abandoned_attempt, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
-from paceline.schedule.worker import Worker
+from paceline.schedule.worker import ThreadNames, Worker
 
 #: Time that blocks before one that failed have to end, seconds: the first error is raised.
 GRACE = 2.0
@@ -44,6 +44,7 @@ class Threads(ForMDAnalysis):
 
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)
+        self._names = ThreadNames()
 
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
@@ -55,7 +56,10 @@ class Threads(ForMDAnalysis):
             # Daemons, so that a function that never returns cannot hold the interpreter's exit
             # after Ctrl-C, or once another thread did its block; concurrent.futures would wait.
             threading.Thread(
-                target=_work, args=(jobs, scheduler, results), name=f"paceline-{k}", daemon=True
+                target=_work,
+                args=(k, self._names, jobs, scheduler, results),
+                name=f"paceline-{k}",
+                daemon=True,
             ).start()
         try:
             while not scheduler.finished:
@@ -166,8 +170,14 @@ def _place(task: AnyTask | None) -> tuple[float, float]:
     return (task.job, task.number) if task is not None else (math.inf, math.inf)
 
 
-def _work(jobs: Sequence[AnyJob], scheduler: _SharedScheduler, results: Results) -> None:
-    worker, task = Worker(jobs.__getitem__), None
+def _work(
+    number: int,
+    names: ThreadNames,
+    jobs: Sequence[AnyJob],
+    scheduler: _SharedScheduler,
+    results: Results,
+) -> None:
+    worker, task = Worker(jobs.__getitem__, names.of(number)), None
     try:
         while (task := scheduler.assign(worker.name)) is not None:
             result = worker.run(task)

@@ -9,9 +9,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from paceline._core import __version__
+from paceline._util.files import check_local
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline.cli import liquid_commands, structure_commands
 from paceline.cli.analysis_commands import RMSF_COMMAND, add_align, add_rdf, add_rmsd, add_surface
@@ -28,6 +30,7 @@ from paceline.cli.file_commands import (
 from paceline.cli.parser import CommandParser, resolve_files
 from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
 from paceline.errors import (
+    AtomCountError,
     PacelineError,
     PacelineWarning,
     UnsupportedError,
@@ -66,6 +69,11 @@ KEPT_AS = {
     **{"g1": "select", "g2": "select_2"},
     **{"ag1": "select", "ag2": "select_2", "ag3": "select_3", "ag4": "select_4"},
 }
+#: What is raised of names that are not those of a file that can be read, or made.
+_WRONG_NAMES = (
+    *(FileNotFoundError, FileExistsError, PermissionError),
+    *(IsADirectoryError, NotADirectoryError),
+)
 #: Value of a keyword in a message, and an option that the message names itself.
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
 _NAMED = re.compile(
@@ -137,6 +145,7 @@ def _main(argv: Sequence[str]) -> int:
         warnings.showwarning = _Warnings(args.option_names).show
         try:
             _check_backend(args)
+            _check_local(args)
             resolve_files(args)
             status = args.run(args) or 0
             sys.stdout.flush()
@@ -170,12 +179,28 @@ def _check_backend(args: argparse.Namespace) -> None:
         )
 
 
+def _check_local(args: argparse.Namespace) -> None:
+    """Refuse URLs, in the place of files and as values of options."""
+    for value in vars(args).values():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(one, str | Path):
+                check_local(one)
+
+
 def _flush_or_discard_output() -> None:
     """Write what can be written, so that Python does not fail at it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def command_names() -> list[str]:
+    """List the names of all commands."""
+    commands = argparse.ArgumentParser().add_subparsers(parser_class=CommandParser)
+    for add_command in COMMANDS:
+        add_command(commands)
+    return list(commands.choices)
 
 
 def _parser() -> CommandParser:
@@ -200,7 +225,7 @@ def _status(error: Exception) -> int:
     # By name: MDAnalysis's own is not worth importing it for.
     if type(error).__name__ == "SelectionError":
         return BAD_ARGUMENTS
-    if isinstance(error, UnsupportedError | FileNotFoundError | FileExistsError | PermissionError):
+    if isinstance(error, (UnsupportedError, AtomCountError, *_WRONG_NAMES)):
         return BAD_ARGUMENTS
     if isinstance(error, PacelineError):
         return FAILED

@@ -16,6 +16,7 @@ from paceline._util.files import (
     saved_together,
 )
 from paceline.cli.options import (
+    above_zero,
     add_backend_arguments,
     add_frame_arguments,
     add_hdf5_arguments,
@@ -491,7 +492,7 @@ def add_convert(commands: Any) -> CommandParser:
     add = parser.section("output").add_argument
     add(
         "--precision",
-        type=float,
+        type=above_zero,
         metavar="P",
         help="of XTC: integers per nm [1000]; of H5MD: Å, such as 0.001: positions are rounded to "
         "that, so that they compress better [not rounded]",
@@ -585,7 +586,7 @@ def add_repack(commands: Any) -> CommandParser:
     add_layout_arguments(parser, compress="as it was, or gzip where it was none of these")
     add(
         "--precision",
-        type=float,
+        type=above_zero,
         metavar="P",
         help="Å, such as 0.001: round positions to that, so that they compress better [not "
         "rounded]",

@@ -63,6 +63,20 @@ def positive(text: str) -> int:
     return value
 
 
+def above_zero(text: str) -> float:
+    """Read a finite number above 0.
+
+    Examples
+    --------
+    >>> above_zero("0.001")
+    0.001
+    """
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+    return value
+
+
 def size(text: str) -> int:
     """Read a number of bytes.
 

@@ -5,8 +5,10 @@ import contextlib
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,10 @@ OTHER_NAMES = {
     **{"diffusion": "msd", "scd": "order", "sch": "order", "leaflet": "leaflets"},
 }
 #: Names of types in messages of argparse, and what they read; units of metavars.
-TYPES = {"float": "a number", "int": "a whole number", "positive": "a whole number"}
+TYPES = {
+    **{"float": "a number", "above_zero": "a number"},
+    **{"int": "a whole number", "positive": "a whole number"},
+}
 UNITS = {"Å": " of Å", "DEGREES": " of degrees", "K": " of K"}
 #: Options of GROMACS, and what does the same here.
 OPTIONS_OF_GROMACS = {
@@ -113,12 +118,18 @@ class CommandParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse arguments; files may stand between options."""
         given = list(args or ())
-        if self._subparsers is None and "_ARGCOMPLETE" not in os.environ:
-            self._check_dashes(given)
+        if "_ARGCOMPLETE" not in os.environ:
+            if self._subparsers is None:
+                self._check_dashes(given)
+            else:
+                leading = takewhile(lambda text: text.startswith("-"), given)
+                self._check_leading([text for text in leading if not self._knows(text)], given)
         found, rest = super().parse_known_args(given, namespace)
         if not hasattr(found, "option_names"):  # a command's own, not those of its parent
             found.option_names = self.option_names
-        if self._subparsers is None:
+        if self._subparsers is not None:
+            self._check_leading(rest, given)
+        else:
             for text in rest:
                 if text.startswith("-") and text not in ("-", "--"):
                     self.error(f"no option {text}{self._near_option(text)}")
@@ -146,6 +157,28 @@ class CommandParser(argparse.ArgumentParser):
             hint = OPTIONS_OF_GROMACS.get(text)
             if hint and hint.split()[0] in known:
                 self.error(f"no option {text}, which GROMACS has: here {hint}")
+
+    def _knows(self, text: str) -> bool:
+        """Check for an option of this parser, perhaps abbreviated or with its value."""
+        option = text.partition("=")[0]
+        return text == "--" or any(
+            known.startswith(option) if option.startswith("--") else option.startswith(known)
+            for known in self._option_string_actions
+        )
+
+    def _check_leading(self, options: Sequence[str], given: Sequence[str]) -> None:
+        """Refuse options before the name of a command, which has them: they would be lost."""
+        assert self._subparsers is not None
+        if not options:
+            return
+        [action] = self._subparsers._group_actions
+        name = next((text for text in given if text in (action.choices or ())), None)
+        if name is None:
+            self.error(f"no option {options[0]}")
+        self.error(
+            f"{options[0]} stands before the {str(action.metavar).lower()}: its options come after "
+            f'it, as in "{self.prog} {name} {shlex.quote(options[0])}"'
+        )
 
     def _near_option(self, text: str) -> str:
         """Ask for the option that was perhaps meant."""

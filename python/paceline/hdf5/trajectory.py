@@ -22,6 +22,7 @@ from paceline.hdf5.chunk_index import (
     FileDatasets,
 )
 from paceline.hdf5.sandbox import run_in_sandbox
+from paceline.hdf5.units import mdanalysis_spelling
 from paceline.trajectory.source import FileReader, TrajectoryFile
 
 if TYPE_CHECKING:
@@ -238,6 +239,13 @@ class Hdf5File:
     def format(self) -> str:
         """Format, as users call it."""
         return self.chunk_index.format
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit of each quantity in the file, as MDAnalysis spells it; empty where none is known."""
+        pairs = str(self.chunk_index.facts.get("units", "")).split(", ")
+        stated = (pair.partition(" ") for pair in pairs if pair)
+        return {quantity: mdanalysis_spelling(unit) for quantity, _, unit in stated}
 
     @property
     def n_atoms(self) -> int:

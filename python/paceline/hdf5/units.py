@@ -108,6 +108,19 @@ def h5md_spelling(unit: str) -> str:
     )
 
 
+def mdanalysis_spelling(unit: str) -> str:
+    """Spell a unit as MDAnalysis does.
+
+    >>> mdanalysis_spelling("nm ps-1"), mdanalysis_spelling("kJ mol-1 A-1")
+    ('nm/ps', 'kJ/(mol*Angstrom)')
+    """
+    above, below = list[str](), list[str]()
+    for name, _, _, exponent in _factors(unit):
+        (above if exponent > 0 else below).extend([name] * abs(exponent))
+    divisor = "*".join(below) if len(below) < 2 else f"({'*'.join(below)})"
+    return "/".join(filter(None, ("*".join(above), divisor)))
+
+
 def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
     """Parse units that a user names; that of velocities follows from length and time.
 

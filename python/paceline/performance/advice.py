@@ -287,7 +287,8 @@ def _few_blocks(report: Report) -> Recommendation | None:
         text += f", of which {report.n_asked - report.n_workers} came to none"
     text += f"; at the end workers waited {seconds(wait)} for the last block. "
     block_frames = _suggested(report)
-    if block_frames < report.n_frames / report.n_blocks:
+    # Each pass over the frames has blocks of its own.
+    if block_frames < sum(worker.n_frames for worker in report.workers) / report.n_blocks:
         text += f"Smaller blocks end closer together: block_frames={block_frames}."
     else:
         text += "For so few frames fewer workers do as well."

@@ -461,6 +461,8 @@ def _each_worker(report: Report, numbers: dict[str, int]) -> Html:
         for worker in sorted(shown, key=lambda worker: numbers[worker.worker])
     )
     caption = "Seconds, where no other unit is named. Stragglers are coloured."
+    if sum(worker.n_frames for worker in report.workers) > report.n_frames:
+        caption += " Frames count once in each pass over them."
     if len(shown) < report.n_workers:
         caption += (
             f" Of {report.n_workers:,} workers the {len(shown)} with the longest time per frame; "

@@ -170,6 +170,7 @@ class RunTimings:
     host: str = ""
     date: str = ""
     version: str = ""
+    n_chosen: int = 0
 
     @property
     def t_total(self) -> float:
@@ -178,8 +179,9 @@ class RunTimings:
 
     @property
     def n_frames(self) -> int:
-        """Frames analysed."""
-        return sum(block.n_frames for block in self.blocks)
+        """Frames analysed, each once, though there may be several passes over them."""
+        done = sum(block.n_frames for block in self.blocks)
+        return min(done, self.n_chosen or done)
 
     @property
     def last(self) -> int:

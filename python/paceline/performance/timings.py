@@ -61,6 +61,8 @@ class Timings(RunTimings):
         Size of the decoded numbers that the analyses asked for, of all frames.
     host, date, version : str
         Where the run was begun, when (ISO 8601, with the zone), and by which paceline.
+    n_chosen : int
+        Frames that were chosen of all trajectories; 0 in files of timings that do not say it.
 
     Examples
     --------
@@ -351,7 +353,7 @@ def _parse(lines: _Lines) -> tuple[_Facts, list[BlockTiming], list[DuplicateAtte
             facts[name] = _fact(name, value, kinds)
     else:
         line = ""
-    if missing := kinds.keys() - facts.keys():
+    if missing := kinds.keys() - facts.keys() - {"n_chosen"}:  # which older files do not have
         raise _Unexpected(f"a line '# {min(missing)}: ' before the table", line)
     if line != ",".join(_COLUMNS):
         raise _Unexpected("the names of the columns", line)

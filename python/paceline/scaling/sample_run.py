@@ -367,7 +367,7 @@ def sample_times(timings: Timings, t_open: float) -> SampleTimes:
     blocks_of: dict[str, list[BlockTiming]] = {}
     for block in sorted(timings.blocks, key=lambda block: block.start):
         blocks_of.setdefault(block.worker, []).append(block)
-    n_frames = timings.n_frames
+    n_frames = sum(block.n_frames for block in timings.blocks)  # of all passes
     # From a worker's first block until its last: then the others may still be at work.
     spans = sum(own[-1].end - own[0].start for own in blocks_of.values())
     parts = {

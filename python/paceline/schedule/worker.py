@@ -128,11 +128,11 @@ class Worker:
     `job_of` returns the job of a number; `name` is host:process:thread.
     """
 
-    def __init__(self, job_of: Callable[[int], AnyJob]):
+    def __init__(self, job_of: Callable[[int], AnyJob], name: str | None = None):
         self._job_of = job_of
         self._number: int | None = None
         self._free_since = time.monotonic_ns()
-        self.name = thread_name()
+        self.name = thread_name() if name is None else name
 
     def run(self, task: AnyTask) -> BlockResult:
         """Read, decode and compute one block, or call the job's function.
@@ -141,6 +141,13 @@ class Worker:
         transformed, and is not to be skipped; `AnalysisError` where an analysis raised, or returned
         rows of a wrong shape.
         """
+        _at_work.add(self.name)
+        try:
+            return self._run(task)
+        finally:
+            _at_work.discard(self.name)
+
+    def _run(self, task: AnyTask) -> BlockResult:
         start, free_since = time.monotonic_ns(), self._free_since
         self._open_job(task.job)
         if isinstance(task, Task) and isinstance(task.state, Relay):
@@ -526,3 +533,27 @@ def unpickle(data: bytes) -> Any:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
+
+
+#: Names of workers of this process that are at a task.
+_at_work: set[str] = set()
+
+
+class ThreadNames:
+    """Names of the numbered threads of a run, which a backend starts anew for each pass.
+
+    Each is one worker in all passes, by the name of its first thread.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def of(self, number: int) -> str:
+        """Name of the calling thread: that of the first of its number, unless that still works."""
+        name = self._names.get(number)
+        if name is None or name in _at_work:
+            name = thread_name()
+            if name in self._names.values():  # the system has given an ended thread's id again
+                name += f".{number}"
+            self._names.setdefault(number, name)
+        return name

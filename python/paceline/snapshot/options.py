@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import parse_size
+from paceline._util.files import local_path, parse_size
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.snapshot.output import Container, Contents, Settings
@@ -237,7 +237,7 @@ def options_of(
         writers = int(writers)
     given = writers if writers is None or isinstance(writers, int) else tuple(writers)
     settings = Settings(
-        path=os.path.abspath(path),
+        path=local_path(path),
         n_atoms=int(n_atoms),
         append=append,
         overwrite=overwrite,

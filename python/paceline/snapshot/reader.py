@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import parse_size
+from paceline._util.files import local_path, parse_size
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.snapshot.options import choose_readers
 from paceline.snapshot.stored_frame import FrameInfo, SnapshotFile
@@ -346,7 +346,7 @@ def _settings(
     if n_bytes < 1:
         raise ValueError(f"expected a buffer of at least 1 byte, found {buffer!r}")
     n_readers = None if readers is None else operator.index(readers)
-    return os.path.abspath(path), n_readers, n_bytes
+    return local_path(path), n_readers, n_bytes
 
 
 def grid_shape(grid: Any, n_ranks: int) -> tuple[int, int, int]:

@@ -225,11 +225,13 @@ class FileTrajectory(Trajectory):
         time_axis: TimeAxis,
         sub: np.ndarray | None = None,
         *,
+        cell: np.ndarray | None = None,
         origin: Mapping[str, Any] | None = None,
         t_init_top: float = math.nan,
         t_init_traj: float = math.nan,
     ):
-        # `sub` are the atoms that a topology has of the files, rising; `origin` describes it.
+        # `sub` are the atoms that a topology has of the files, rising; `origin` describes it. A
+        # script has set `cell` where the files have none.
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
         self.n_atoms = chain.n_atoms if sub is None else len(sub)
@@ -237,6 +239,7 @@ class FileTrajectory(Trajectory):
         self.chunk_frames = chain.chunk_frames
         self._time_axis = time_axis
         self._sub = sub
+        self._cell = cell
         self._origin = origin or {}
         self._files_read: set[int] = set()
         self._closed = False
@@ -649,7 +652,8 @@ class FileTrajectory(Trajectory):
         """Make the source from which workers read these fields of these atoms."""
         self._check_open()
         decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
-        return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, self._time_axis)
+        axis, n_atoms = self._time_axis, len(atoms)
+        return FrameSource(self.chain.specs, decoded, n_atoms, fields, required, axis, self._cell)
 
     def _in_file(self, atoms: np.ndarray) -> np.ndarray:
         """Indices in the files of atoms of the topology."""
@@ -665,8 +669,12 @@ class FileTrajectory(Trajectory):
 
     def provenance(self) -> dict[str, Any]:
         """Versions, files and fingerprints, for results."""
-        return {
+        found = {
             **self._origin,
             "trajectory": ", ".join(file.path for file in self.chain.files),
             "fingerprint": ", ".join(file.fingerprint for file in self.chain.files),
         }
+        if self._cell is not None:
+            cell = " ".join(f"{number:g}" for number in self._cell)
+            found["cell"] = f"{cell} (Å, °), set by the script"
+        return found

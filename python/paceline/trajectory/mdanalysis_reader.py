@@ -51,6 +51,19 @@ _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
+#: MDAnalysis's units, in which scripts get all numbers, in its spelling.
+_UNITS = {
+    "time": "ps",
+    "length": "Angstrom",
+    "velocity": "Angstrom/ps",
+    "force": "kJ/(mol*Angstrom)",
+}
+
+#: What a script sets on the Timestep, and frames do not hold, stays there in MDAnalysis's readers
+#: of these formats (a cell), and of all but these (velocities, forces).
+_KEEP_CELL = ("NCDF", "HISTORY")
+_CLEAR_FIELDS = ("TRR",)
+
 #: Variables of a file of NetCDF that may have a scale factor.
 _SCALED = (
     *("time", "cell_lengths", "cell_angles"),
@@ -120,12 +133,6 @@ class Reader(ReaderBase):
     """
 
     filename: str
-    units = {  # noqa: RUF012
-        "time": "ps",
-        "length": "Angstrom",
-        "velocity": "Angstrom/ps",
-        "force": "kJ/(mol*Angstrom)",
-    }
     #: For MDAnalysis's `__del__`, where a reader could not be unpickled.
     _auxs: Mapping[str, Any] = {}
 
@@ -201,6 +208,8 @@ class Reader(ReaderBase):
             raise error
         self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
+        #: Fields (bits) that the frame on the Timestep has of its file, and whether the cell is.
+        self._held, self._has_cell = 0, False
         self._observed: list[str] = []
         self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
@@ -282,6 +291,24 @@ class Reader(ReaderBase):
     def dimensions(self) -> np.ndarray | None:
         """Cell of the present frame, Å and degrees."""
         return self.ts.dimensions
+
+    @property
+    def units(self) -> dict[str, str | None]:
+        """Units of the present frame's file, for `convert_pos_to_native` and the like.
+
+        Numbers of a Timestep are in MDAnalysis's units, whatever the file's are. Of LAMMPS's dumps,
+        which name none, they are MDAnalysis's.
+        """
+        file = self._file_here
+        if isinstance(file, Hdf5File) and (stated := file.units):
+            return dict.fromkeys(_UNITS) | stated
+        theirs = getattr(MDAnalysis._READERS.get(_name_of(file)), "units", {})
+        return dict(theirs if theirs.get("length") else _UNITS)
+
+    @property
+    def set_cell(self) -> np.ndarray | None:
+        """Cell that a script has set where the file has none, Å and degrees."""
+        return None if self._has_cell else self.ts.dimensions
 
     @property
     def scale_factors(self) -> dict[str, float | None]:
@@ -387,21 +414,31 @@ class Reader(ReaderBase):
         number, in_file = self.chain.locate(frame)
         decoded, row = (self._read_alone(frame), 0) if found is None else found
         file = self.chain.files[number]
-        if file.format == "DCD" and not _REUSES_DCD:
+        name, before = _name_of(file), self.ts
+        if name == "DCD" and not _REUSES_DCD:
             # Each frame has its own, there; copying the arrays would be in vain.
-            data, self.ts = self.ts.data, self._Timestep(self.n_atoms, **self._ts_kwargs)
-            self.ts.data.update(data)
+            self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
+            self.ts.data.update(before.data)
         ts = self.ts
         bits = int(decoded.fields[row])
+        of_files = ~0 if name in _CLEAR_FIELDS else self._held
         for bit, field, has_field in self._fields:
             if bits & bit:
                 values = getattr(decoded, field)[row]
                 setattr(ts, field, values if self._columns is None else values[self._columns])
-            elif getattr(ts, has_field):
+            elif not getattr(before, has_field):
+                continue
+            elif bit & of_files:
                 setattr(ts, has_field, False)
+            elif ts is not before:
+                setattr(ts, field, getattr(before, field))
+        self._held = bits
         #: As `FrameBuffer.cells` has it: lengths and angles alone do not say how it lies.
         self.cell = decoded.cells[row]
-        ts.dimensions = self.cell[:6]
+        has_cell = name not in _KEEP_CELL or bool(self.cell[:6].any())
+        if has_cell or self._has_cell:
+            ts.dimensions = self.cell[:6]
+        self._has_cell = has_cell
         self._frame = ts.frame = frame
         self.filename = self.chain.names[number]
         self._observe(file, in_file, int(decoded.steps[row]), decoded.lambdas[row])
@@ -512,5 +549,10 @@ def is_name(given: Any) -> bool:
 
 def _format_of(chain: Chain) -> str:
     """Name by which MDAnalysis calls the format of a chain's first file."""
-    name = chain.files[0].format
-    return FORMATS[name].mdanalysis_name if name in FORMATS else name
+    return _name_of(chain.files[0])
+
+
+def _name_of(file: TrajectoryFile) -> str:
+    """Name by which MDAnalysis calls the format of a file."""
+    known = FORMATS.get(file.format)
+    return file.format if known is None else known.mdanalysis_name

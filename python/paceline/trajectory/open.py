@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import check_local, local_path
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
@@ -53,13 +54,15 @@ def is_decoded(path: str | os.PathLike) -> bool:
 def files_named(name: str | os.PathLike) -> list[str]:
     """Find the files that a name or a pattern stands for, part2 before part10.
 
-    A file that has this very name wins; that no file matches a pattern is a `FileNotFoundError`.
+    A file that has this very name wins. That no file matches a pattern is a `FileNotFoundError`,
+    and a URL an `UnsupportedError`.
 
     Examples
     --------
     >>> files_named("md.xtc")
     ['md.xtc']
     """
+    check_local(name)
     name = os.fspath(name)
     if not glob.has_magic(name) or os.path.lexists(name):
         return [name]
@@ -107,7 +110,7 @@ def open_files(
     raised.
     """
     # Workers may have another working directory, and this process may change its own.
-    names = [os.path.abspath(path) for path in paths]
+    names = [local_path(path) for path in paths]
     n_bytes = sum(os.stat(name).st_size for name in names)
     cpus = available_cpus()
     at_a_time = min(cpus, len(names), _FILES_AT_A_TIME)

@@ -158,6 +158,8 @@ class FrameSource:
     #: Fields that every frame must hold; the others are NaN where a frame has none.
     required: Sequence[str]
     time_axis: TimeAxis
+    #: Cell of all frames, which a script has set where the files have none, Å and degrees.
+    cell: np.ndarray | None = None
 
     def open(self) -> "FrameReader":
         """Make a reader; it opens a file for the first block that touches it."""
@@ -214,6 +216,8 @@ class FrameReader:
             *cost, left_out = reader.read(part, decoded[rows], required=self._required, skip=skip)
             sums += [opened, *cost]
             damaged.extend((rows.start + row, reason) for row, reason in left_out)
+        if self._source.cell is not None:
+            decoded.set_cell(self._source.cell)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
         return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged)
 

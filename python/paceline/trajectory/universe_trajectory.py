@@ -345,10 +345,22 @@ def _files_of(
         chain,
         time_axis,
         sub,
+        cell=_set_cell(universe.trajectory),
         origin=_origin_of(universe),
         t_init_top=getattr(universe, "t_init_top", math.nan),
         t_init_traj=t_init_traj,
     )
+
+
+def _set_cell(trajectory: Any) -> np.ndarray | None:
+    """Copy the cell that a script has set where the files have none: it stays in all frames."""
+    if isinstance(trajectory, Reader):
+        cell = trajectory.set_cell
+    else:
+        # Of MDAnalysis's readers in whose place files are read, that of NetCDF alone keeps one.
+        has_one = getattr(trajectory, "periodic", True)
+        cell = None if has_one else trajectory.ts.dimensions
+    return None if cell is None else cell.copy()
 
 
 def _origin_of(universe: Any) -> dict[str, Any]:

@@ -306,8 +306,12 @@ impl<'a> Groups<'a> {
             let expected = format!("a run within the {left} atoms that are left");
             return Err(self.bad(flag_at, expected, end.run));
         }
-        let legal = SMALL_MIN..=SMALL_MAX;
-        if !legal.contains(&end.small) || (end.run > 0 && start.small == SMALL_MAX) {
+        if end.run > 0 && start.small == SMALL_MAX {
+            let most = SMALL_MAX - 1;
+            let expected = format!("a small index from {SMALL_MIN} to {most} for small distances");
+            return Err(self.bad(flag_at, expected, start.small));
+        }
+        if !(SMALL_MIN..=SMALL_MAX).contains(&end.small) {
             let expected = format!("a small index from {SMALL_MIN} to {SMALL_MAX}");
             return Err(self.bad(flag_at, expected, end.small));
         }

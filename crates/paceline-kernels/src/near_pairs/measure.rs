@@ -86,6 +86,11 @@ impl Measure {
         }
     }
 
+    /// True if MDAnalysis searches by cell lists, and so rounds distances as in these.
+    pub(crate) fn is_by_lists(&self) -> bool {
+        self.lists.is_some()
+    }
+
     /// True if distances are measured between positions in the cell.
     fn is_in_cell(&self) -> bool {
         let oblique = self.cell.as_ref().is_some_and(Cell::is_oblique);

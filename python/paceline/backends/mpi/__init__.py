@@ -4,6 +4,7 @@ Its runs are those of a session, in which the first rank runs the script, or of 
 rank. MPI and what needs it are imported only where ranks meet.
 """
 
+import itertools
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -33,6 +34,10 @@ COLLECTS = ("gather", "one-sided")
 GRACE = 60
 #: Exit status where ranks cannot work together.
 UNUSABLE = 2
+
+
+#: Numbers of runs, from 1.
+_numbers = itertools.count(1)
 
 
 class MPI(ForMDAnalysis):
@@ -94,6 +99,7 @@ class MPI(ForMDAnalysis):
         self._n_threads = n_workers or threads_a_rank()
         self.n_workers = self._comm.Get_size() * self._n_threads
         self._collective: RankCollectiveRun | None = None
+        self._number = next(_numbers)
 
     def collective_run(self) -> CollectiveRun:
         """Return the ranks that have called `run` together."""
@@ -119,7 +125,9 @@ class MPI(ForMDAnalysis):
         n_blocks = [0] * len(jobs)
         for task in tasks:
             n_blocks[task.job] = max(n_blocks[task.job], task.number + 1)
-        request = RunRequest(self._n_threads, n_blocks, self._collect, not ranks.has_one_clock)
+        request = RunRequest(
+            self._n_threads, n_blocks, self._collect, not ranks.has_one_clock, self._number
+        )
         if self._collective is not None:
             self._collective.begin()
         yield from coordinate(

@@ -109,7 +109,7 @@ def coordinate(
         comm.broadcast(sealed)
         if request.compare_clocks:
             comm.answer_clock_offsets()
-    worker = RankWorker(jobs, request.n_blocks, request.n_threads)
+    worker = RankWorker(jobs, request.n_blocks, request.n_threads, run=request.run)
     scheduler = RankScheduler(
         tasks,
         comm.size,

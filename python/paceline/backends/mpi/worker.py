@@ -19,7 +19,7 @@ from paceline.errors import WorkerError
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import abandoned_attempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, Job
-from paceline.schedule.worker import FrameCache, Worker
+from paceline.schedule.worker import FrameCache, ThreadNames, Worker
 
 #: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
 BATCH = 0.1
@@ -53,6 +53,8 @@ class RunRequest:
     collect: str
     #: True where ranks are on several hosts, each with a clock of its own.
     compare_clocks: bool
+    #: Passes over frames of the same number are of one run.
+    run: int
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,13 @@ class Ack:
 class ComputeThread:
     """One thread that computes, and the pace at which it does."""
 
-    def __init__(self, number: int, job_of: Callable[[int], AnyJob], done: "queue.Queue[Done]"):
+    def __init__(
+        self,
+        number: int,
+        names: ThreadNames,
+        job_of: Callable[[int], AnyJob],
+        done: "queue.Queue[Done]",
+    ):
         self._number = number
         self._done = done
         self._queue: queue.SimpleQueue[AnyTask | None] = queue.SimpleQueue()
@@ -118,11 +126,11 @@ class ComputeThread:
         self._worker = ""
         self.has_asked = False
         # A daemon, so that a function that never returns cannot hold the interpreter's exit.
-        threading.Thread(target=self._work, args=(job_of,), daemon=True).start()
+        threading.Thread(target=self._work, args=(names, job_of), daemon=True).start()
 
-    def _work(self, job_of: Callable[[int], AnyJob]) -> None:
+    def _work(self, names: ThreadNames, job_of: Callable[[int], AnyJob]) -> None:
         try:
-            worker = Worker(job_of)
+            worker = Worker(job_of, names.of(self._number))
             self._worker = worker.name
             while (task := self._queue.get()) is not None and not self._stopped:
                 self._done.put((self._number, worker.run(task)))
@@ -185,10 +193,10 @@ class ComputeThread:
 class ComputeThreads:
     """All threads of a rank that compute."""
 
-    def __init__(self, n_threads: int, job_of: Callable[[int], AnyJob]):
+    def __init__(self, n_threads: int, names: ThreadNames, job_of: Callable[[int], AnyJob]):
         # No SimpleQueue: in CPython 3.11 its `get` may forget a timeout as short as ours, and wait.
         self._done: queue.Queue[Done] = queue.Queue()
-        self._threads = [ComputeThread(k, job_of, self._done) for k in range(n_threads)]
+        self._threads = [ComputeThread(k, names, job_of, self._done) for k in range(n_threads)]
 
     def give(self, thread: int, tasks: Iterable[AnyTask]) -> None:
         """Add blocks to those of a thread."""
@@ -236,16 +244,27 @@ class ComputeThreads:
 class RankWorker:
     """One rank's threads and results in a run; the coordinator's rank has one too.
 
-    `clock_offset` (ns) is_coordinator from this host's clock to the coordinator's.
+    `clock_offset` (ns) is_coordinator from this host's clock to the coordinator's; `run` is the
+    number of the run.
     """
 
+    #: Number of the last run, and the names of its threads.
+    _names: tuple[int, ThreadNames] = 0, ThreadNames()
+
     def __init__(
-        self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], n_threads: int, clock_offset: int = 0
+        self,
+        jobs: Sequence[AnyJob],
+        n_blocks: Sequence[int],
+        n_threads: int,
+        clock_offset: int = 0,
+        run: int = 0,
     ):
+        if run != RankWorker._names[0]:
+            RankWorker._names = run, ThreadNames()
         #: Collected at the end.
         self.results = LocalResults(jobs, n_blocks, clock_offset)
         self._clock_offset = clock_offset
-        self._threads = ComputeThreads(n_threads, jobs.__getitem__)
+        self._threads = ComputeThreads(n_threads, self._names[1], jobs.__getitem__)
         self._unreported: list[BlockResult] = []
         self._reported = time.monotonic()
         self._idle: list[int] = []
@@ -318,7 +337,7 @@ def _work_in_run(comm: Comm, request: RunRequest) -> None:
     FrameCache.drop_others({one.key for one in caches})
     FrameCache.open(caches)
     n_blocks = request.n_blocks if jobs else ()
-    worker = RankWorker(jobs, n_blocks, request.n_threads if jobs else 0, offset)
+    worker = RankWorker(jobs, n_blocks, request.n_threads if jobs else 0, offset, request.run)
     if error is not None:
         comm.send_message(0, WorkerReport(error=error))
     finished = _compute(comm, worker)
