@@ -6,13 +6,13 @@ First the messages between coordinator and workers, then the threads of a rank t
 import pickle
 import queue
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from paceline._util.compute_threads import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
@@ -117,8 +117,7 @@ class ComputeThread:
         self._stopped = False
         self._worker = ""
         self.has_asked = False
-        # A daemon, so that a function that never returns cannot hold the interpreter's exit.
-        threading.Thread(target=self._work, args=(job_of,), daemon=True).start()
+        start_thread(self._work, job_of)
 
     def _work(self, job_of: Callable[[int], AnyJob]) -> None:
         try:
