@@ -61,8 +61,9 @@ def end_pool(executor: Any) -> None:
             _cut_off(processes, results)
             thread.join()
     # Else a thread that has more to send than a pipe holds would wait for ever.
-    with contextlib.suppress(OSError, AttributeError):
-        calls._reader.close()
+    if calls is not None:
+        with contextlib.suppress(OSError):
+            calls._reader.close()
 
 
 def _has_ended(process: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.leftovers import remove_leftovers
 from paceline._util.progress import Progress
 from paceline._util.system import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline.backends.base import worker_count
@@ -77,6 +78,7 @@ class Processes(ForMDAnalysis):
         """
         from loky import get_reusable_executor
 
+        remove_leftovers()
         pickled = pickle_jobs(jobs, self.name)
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
