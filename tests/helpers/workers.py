@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 from MDAnalysisTests.datafiles import DCD, GRO, PSF, XTC
 
 import paceline
@@ -87,11 +88,10 @@ def _kill_one(after: float, choice: float) -> None:
 def loky_workers() -> list[int]:
     """Find the processes that loky has started."""
     pids = []
-    for path in Path("/proc/self/task").glob("*/children"):
-        for pid in map(int, path.read_text().split()):
-            with contextlib.suppress(OSError):
-                if b"popen_loky" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    pids.append(pid)
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any("popen_loky" in word for word in child.cmdline()):
+                pids.append(child.pid)
     return sorted(pids)
 
 
