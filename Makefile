@@ -28,7 +28,8 @@ export PATH := $(PATH):$(CARGO_HOME)/bin
 BUILD_INPUTS := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_FILES := python tests examples benchmarks packaging
 
-# Tools that build and check wheels: zig links for systems as old as GLIBC says.
+# Tools that build and check wheels: zig links for systems as old as GLIBC says, with the system's
+# unwinder in place of its own (packaging/unwinder.py).
 WHEEL_TOOLS := 'maturin[zig]>=1.9,<2' 'cargo-zigbuild>=0.20' 'abi3audit>=0.0.26' 'auditwheel>=6.1'
 GLIBC := 2_17
 # Of `check-targets`.
@@ -160,9 +161,11 @@ docs: $(VENV)/with-docs ## build the manual into site/
 
 wheel: cargo $(VENV)/wheel-tools ## build a wheel for this platform into dist/; TARGET=aarch64-unknown-linux-gnu
 	$(if $(TARGET),,rm -f dist/paceline-*.whl)
+	[ "$$(uname)" != Linux ] || $(BIN)/python packaging/unwinder.py target/unwinder $(TARGET)
 	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --release --locked --out dist \
 	  $(if $(TARGET),--target $(TARGET)) \
-	  $$([ "$$(uname)" != Linux ] || echo --zig --compatibility manylinux_$(GLIBC))
+	  $$([ "$$(uname)" != Linux ] || echo --zig --compatibility manylinux_$(GLIBC) \
+	    -- -L native=target/unwinder -l dylib=paceline_unwinder)
 	$(BIN)/abi3audit --strict --summary dist/paceline-*.whl
 	[ "$$(uname)" != Linux ] || for one in dist/paceline-*.whl; do $(BIN)/auditwheel show $$one \
 	  | tr '\n' ' ' | grep -o 'consistent with the following platform tag: "manylinux_$(GLIBC)_[a-z0-9_]*"' || exit 1; done

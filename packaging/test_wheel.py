@@ -4,10 +4,11 @@
 
 Checks what each wheel holds, and installs the one for this machine into a fresh environment outside
 of the checkout, from wheels alone, all fetched before; makes a figure, runs the self-test and the
-demonstration. Prints the seconds from the wheel to the figure by the README's commands, and by uv's
-where uv is on PATH: wall time and processor time, which differ on a busy machine. Prints the
-processor time of an import and of `--help`. pip must refuse the wheel for another platform and for
-an older Python. Data are those of MDAnalysisTests.
+demonstration. Raises in threads many times, at frames of several formats: the process must end by
+itself, with the error. Prints the seconds from the wheel to the figure by the README's commands,
+and by uv's where uv is on PATH: wall time and processor time, which differ on a busy machine.
+Prints the processor time of an import and of `--help`. pip must refuse the wheel for another
+platform and for an older Python. Data are those of MDAnalysisTests.
 """
 
 import os
@@ -32,6 +33,15 @@ START = 0.012
 #: The README's commands that install a wheel, and what they name beside it.
 INSTALL = {"pip": ("pip", "install", "--no-compile"), "uv": ("uv", "pip", "install")}
 FIGURES = "matplotlib"
+#: Processes in which a function raises; formats; and the script.
+ERRORS, SUFFIXES = 50, (".dcd", ".xtc", ".trr", ".nc", ".h5md")
+RAISES = """
+import sys, paceline
+u = paceline.Universe("adk.psf", [sys.argv[1]] * 40)
+def bug(block):
+    return block.position
+paceline.TimeSeries(bug, u.atoms).run(n_workers=4)
+"""
 #: Files that it must hold, as patterns.
 WANTED = (
     r"paceline/py\.typed",
@@ -41,6 +51,8 @@ WANTED = (
     r"paceline-[\d.]+\.dist-info/licenses/LICENSE",
     r"paceline-[\d.]+\.dist-info/licenses/THIRDPARTY\.md",
 )
+#: Its module on Linux.
+MODULE = "paceline/_core.abi3.so"
 #: Variables through which a fresh environment would find another one, or Rust.
 HIDDEN = ("PYTHON", "CARGO", "RUST", "VIRTUAL_ENV", "CONDA", "CC", "CFLAGS", "LD_")
 
@@ -72,13 +84,16 @@ def check_content(wheel: Path) -> None:
         raise SystemExit(f"{wheel} is for one version of Python, expected abi3")
     if "-linux_" in wheel.name:
         raise SystemExit(f"{wheel} is for this Linux alone, expected manylinux")
-    names = zipfile.ZipFile(wheel).namelist()
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
     missing = [one for one in WANTED if not any(re.fullmatch(one, name) for name in names)]
     if missing:
         raise SystemExit(f"{wheel} lacks {', '.join(missing)}")
     others = {name.partition("/")[0] for name in names} - {"paceline"}
     if any(not name.startswith("paceline-") for name in others):
         raise SystemExit(f"{wheel} also installs {', '.join(sorted(others))}")
+    if "-manylinux" in wheel.name and b"\0libgcc_s.so.1\0" not in archive.read(MODULE):
+        raise SystemExit(f"{wheel} has an unwinder of its own: a process that ends may die of it")
     print(f"{wheel.name}: {size / 1e6:.1f} MB, {len(names)} files")
 
 
@@ -165,6 +180,7 @@ class Environment:
         demo = self.folder / "demo.py"
         demo.write_text((ROOT / "examples" / "demo.py").read_text("utf-8"), encoding="utf-8")
         self.run("python", demo, "demo-output")
+        self.check_errors()
 
     def write_data(self) -> list[str]:
         """Get a topology and a trajectory of MDAnalysisTests."""
@@ -198,6 +214,22 @@ class Environment:
                 or "is not a supported wheel on this platform" not in done.stderr
             ):
                 raise SystemExit(f"pip {' '.join(option)} did not refuse the wheel: {done.stderr}")
+
+    def check_errors(self) -> None:
+        """Check that processes whose functions raise in threads end by themselves."""
+        for suffix in SUFFIXES[1:]:
+            self.run("paceline", "convert", "-s", "adk.psf", "adk_dims.dcd", f"adk_dims{suffix}")
+        for k in range(ERRORS):
+            words = self.programs / "python", "-c", RAISES, f"adk_dims{SUFFIXES[k % len(SUFFIXES)]}"
+            done = subprocess.run(
+                words, cwd=self.folder, env=self.variables, capture_output=True, text=True
+            )
+            if done.returncode != 1 or "AnalysisError: TimeSeries of bug" not in done.stderr:
+                raise SystemExit(
+                    f"an error in a thread ended a process with status {done.returncode}, expected "
+                    f"1: {done.stderr[-500:]}"
+                )
+        print(f"{ERRORS} processes ended by themselves after an error in a thread", flush=True)
 
     def check_starts(self) -> None:
         """Time an import and `--help`, once what they load is compiled."""

@@ -2,6 +2,7 @@
 
     python tests/hunt.py mutations --seed 7 --runs 5000
     python tests/hunt.py kills --seed 7 --runs 100
+    python tests/hunt.py workers --seed 7 --runs 200
     python tests/hunt.py files
 
 Each prints a table of outcomes, its columns separated by tabs; the other lines, on standard error,
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from helpers import foreign_files, kills, mutations
+from helpers import foreign_files, kills, mutations, workers
 
 #: Kind, outcome, whether that is allowed, words, and the bytes of a changed file.
 Row = tuple[str, str, bool, str, bytes]
@@ -46,6 +47,9 @@ def rows_of(what: str, seed: int, runs: int, kinds: list[str]) -> Iterator[Row]:
         for killed in kills.survey(seed, runs, tuple(kinds or kills.KINDS)):
             allowed = killed.outcome in kills.ALLOWED
             yield f"{killed.kind} ", killed.outcome, allowed, killed.what, b""
+    elif what == "workers":
+        for run in workers.survey(seed, runs, tuple(kinds or workers.KINDS)):
+            yield f"{run.kind} ", run.outcome, run.outcome in workers.ALLOWED, run.what, b""
     else:
         for read in foreign_files.survey():
             allowed = read.outcome in foreign_files.ALLOWED
@@ -55,7 +59,7 @@ def rows_of(what: str, seed: int, runs: int, kinds: list[str]) -> Iterator[Row]:
 def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("what", choices=["mutations", "kills", "files"])
+    parser.add_argument("what", choices=["mutations", "kills", "workers", "files"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--kinds", nargs="+", help="some kinds of those in the table")

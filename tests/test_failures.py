@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import MDAnalysis
@@ -548,6 +549,91 @@ def test_a_killed_worker_costs_its_blocks_only(atoms, tmp_path):
     expected = paceline.TimeSeries(lambda block: block.positions, atoms).run(backend="serial")
     np.testing.assert_array_equal(analysis.results.timeseries, expected.results.timeseries)
     assert analysis.timings.n_frames == 98
+
+
+def half_a_message(marker):
+    """Make a function that once kills its process when half of what it returned is sent."""
+
+    def send_half(connection, data):
+        os.write(connection.fileno(), bytes(data[: len(data) // 2]))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def die_sending(block):
+        if block.frames[0] >= 48 and not marker.exists():
+            marker.touch()
+            Connection._send = send_half
+        return block.positions
+
+    return die_sending
+
+
+@pytest.mark.skipif(os.name == "nt", reason="other pipes")
+def test_a_worker_that_is_killed_while_it_sends_a_result_holds_nobody(adk, tmp_path):
+    atoms = paceline.Universe(*adk).atoms
+    analysis = paceline.TimeSeries(half_a_message(tmp_path / "killed"), atoms)
+    with pytest.warns(PacelineWarning, match="a worker process was killed") as caught:
+        analysis.run(backend="processes", n_workers=2, block_frames=16)
+    assert len(caught) == 1
+    expected = paceline.TimeSeries(lambda block: block.positions, atoms).run(backend="serial")
+    np.testing.assert_array_equal(analysis.results.timeseries, expected.results.timeseries)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="other pipes")
+def test_a_pool_whose_worker_is_killed_while_it_sends_a_result_is_broken(adk, tmp_path):
+    atoms = paceline.Universe(*adk).atoms
+    analysis = paceline.TimeSeries(half_a_message(tmp_path / "killed"), atoms)
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(2, mp_context=spawn) as pool,
+        pytest.raises(WorkerError, match="a worker of ProcessPoolExecutor ended abruptly"),
+    ):
+        analysis.run(backend=pool, block_frames=16)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for children in /proc")
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_process_ends_though_an_idle_worker_is_killed_just_then(which, adk):
+    """It may hold the lock by which loky would tell others to end."""
+    work = (
+        "import os, signal, sys, paceline; from helpers.workers import loky_workers;"
+        f"atoms = paceline.Universe(*{list(adk)!r}).select_atoms('name CA');"
+        "analysis = paceline.TimeSeries(lambda block: block.times, atoms);"
+        "analysis.run(backend='processes', n_workers=2);"
+        # None where another worker did the last blocks sooner.
+        f"[os.kill(pid, signal.SIGKILL) for pid in (2 * loky_workers())[{which}:][:1]]"
+    )
+    path = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", work],
+        timeout=PATIENCE,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert done.returncode == 0
+
+
+def test_threads_are_at_rest_when_an_error_is_raised(atoms):
+    inside = threading.Event()
+
+    def fail(block):
+        if block.frames[0] == 0:
+            inside.wait(PATIENCE)
+            raise ValueError("no")
+        inside.set()
+        time.sleep(0.3)
+        return block.times
+
+    with pytest.raises(AnalysisError, match="ValueError: no"):
+        paceline.TimeSeries(fail, atoms).run(backend="threads", n_workers=2, block_frames=16)
+    left = {one.name for one in threading.enumerate()}
+    assert left.isdisjoint({"paceline-0", "paceline-1"})
+
+
+def test_the_end_of_a_process_waits_for_threads_but_not_for_ever():
+    work = "import time; from paceline._util import compute_threads as threads;"
+    work += "threads.start_thread(lambda: (time.sleep(0.3), print('ended')));"
+    work += "threads.PATIENCE = 0.5; threads.start_thread(time.sleep, 3600)"
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "ended\n")
 
 
 def test_a_worker_process_that_crashes_is_not_said_to_lack_memory(atoms, tmp_path):

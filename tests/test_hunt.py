@@ -42,6 +42,12 @@ def test_killed_processes():
     assert found["all"]["runs"] == 6
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for children in /proc")
+def test_killed_workers():
+    found = hunt("workers", "--seed", "1", "--runs", "8")
+    assert found["all"] == {"runs": 8, "same bits": 8}
+
+
 def test_files_of_other_packages():
     found = hunt("files")
     assert found["MDAnalysisTests"]["equal"] > 30

@@ -50,6 +50,36 @@ def test_same_bits(n_ranks, damaged, adk_in_water, tmp_path):
     assert found == (0, "same bits\n", "")
 
 
+@pytest.mark.parametrize("module", ["paceline.mpi", "paceline"])
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("allreduce", "MPI.COMM_WORLD.allreduce would wait for ever: the first of 2 ranks runs"),
+        ("barrier", "MPI.COMM_WORLD.Barrier would wait for ever"),
+        pytest.param("split", "MPI.COMM_WORLD.Split would", marks=pytest.mark.full),
+        pytest.param("receive", "MPI.COMM_WORLD.recv would", marks=pytest.mark.full),
+        ("window", "mpi4py.MPI.Exception"),
+    ],
+)
+def test_what_would_wait_for_ranks_that_run_no_script_is_refused(module, call, said):
+    status, out, err = mpirun(2, "-m", module, SCRIPTS / "lone_world.py", call)
+    assert (status, out) == (1, "")
+    assert said in err
+    if "COMM_WORLD" in said:
+        assert "have each run it: python -m paceline --every-rank script.py" in err
+
+
+def test_a_function_on_ranks_may_not_wait_for_all_of_them(adk):
+    status, _, err = mpirun(2, *script("lone_world"), "analysis", *adk)
+    assert status == 1
+    assert "AnalysisError: TimeSeries of sum_on_ranks raised on frames " in err
+    assert "MPI.COMM_WORLD.Allreduce would wait for ever" in err
+
+
+def test_a_rank_may_be_asked_what_it_knows_by_itself():
+    assert mpirun(2, *script("lone_world"), "nothing") == (0, "ended\n", "")
+
+
 def test_the_command_line_uses_all_ranks(adk, tmp_path):
     table = tmp_path / "rmsd.tsv"
     arguments = ["-c", COMMAND, "rmsd", *adk, "--stop", 48, "--timings", "--overwrite", "-o", table]

@@ -4,17 +4,21 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.transformations import translate
 from MDAnalysisTests import datafiles
 
+import paceline
 import paceline.trajectory.open
 from paceline.errors import (
     AtomCountError,
@@ -428,3 +432,41 @@ def test_the_working_directory_may_change(path, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     assert reader[3].frame == 3
     reader.file.verify()
+
+
+@pytest.mark.parametrize("name", ["XTC", "TRR", "DCD", "NCDF"])
+def test_two_threads_cannot_read_one_trajectory_at_the_same_time(name, monkeypatch):
+    reader = Reader(getattr(datafiles, name))
+    inside, left = threading.Event(), threading.Event()
+    read_alone = reader._read_alone
+
+    def slowly(frame):
+        inside.set()
+        assert left.wait(PATIENCE)
+        return read_alone(frame)
+
+    monkeypatch.setattr(reader, "_read_alone", slowly)
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(lambda: reader[0].positions.copy())
+        assert inside.wait(PATIENCE)
+        monkeypatch.setattr(reader, "_read_alone", read_alone)
+        try:
+            with pytest.raises(
+                UnsupportedError, match=r"give each thread its own, by u\.copy\(\)$"
+            ):
+                reader[1]
+        finally:
+            left.set()
+        np.testing.assert_array_equal(first.result(), Reader(getattr(datafiles, name))[0].positions)
+    assert reader[1].frame == 1
+
+
+def test_threads_with_copies_read_each_by_itself():
+    universe = paceline.Universe(datafiles.PSF, datafiles.DCD)
+    expected = [ts.positions.copy() for ts in universe.trajectory]
+
+    def read(own):
+        return all(np.array_equal(ts.positions, expected[ts.frame]) for ts in own.trajectory)
+
+    with ThreadPoolExecutor(3) as threads:
+        assert all(threads.map(read, [universe.copy() for _ in range(3)]))

@@ -13,6 +13,7 @@ from helpers.waiting import PATIENCE
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import threads
+from paceline.backends.pool_hangs import HalfResults
 from paceline.backends.processes import Processes, run_batches
 from paceline.backends.threads import Threads
 from paceline.schedule import scheduler
@@ -203,10 +204,15 @@ def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
     scheduler = Scheduler(map(SimpleBlock, range(6)))
     pickled = [SimpleNamespace(key_alone=lambda: None)]
     timed, found = SimpleNamespace(record=lambda result: None), []
+
+    def run(pool):
+        half = HalfResults(pool)
+        found.extend(run_batches(pool, 1, pickled, timed, scheduler, half))
+
     with pytest.raises(BrokenExecutor):
-        found.extend(run_batches(Breaking(3), 1, pickled, timed, scheduler))
+        run(Breaking(3))
     assert scheduler.running == []
-    found.extend(run_batches(Breaking(6), 1, pickled, timed, scheduler))
+    run(Breaking(6))
     assert sorted(result.number for result in found) == list(range(6))
 
 

@@ -46,6 +46,28 @@ def test_parts_add_up_to_each_worker_s_wall_time(timings):
     assert timings.t_comm > 0
 
 
+def test_no_worker_sends_for_longer_than_the_run_takes(where, universe):
+    analysis = paceline.TimeSeries(lambda block: block.positions, universe.atoms)
+    timings = analysis.run(block_frames=1, **where).timings
+    for worker in timings.workers():
+        assert 0 <= worker.t_comm <= timings.t_total
+    assert 0 < timings.t_comm <= timings.t_total
+    assert all(block.comm >= 0 for block in timings.blocks)
+
+
+def test_results_that_are_on_their_way_together_are_counted_once():
+    """Of the first worker 5 to 9 s and 12 to 13 s, of the other one 7 to 11 s."""
+    second = 10**9
+    times = {"a": [(0, 5, 4), (5, 6, 1), (6, 8, 0), (8, 12, 1)], "b": [(0, 7, 3), (7, 9, 2)]}
+    blocks = [
+        replace(block(0, worker, begin * second, (end - begin) * second), comm=comm * second)
+        for worker in times
+        for begin, end, comm in times[worker]
+    ]
+    run = Timings("threads", 0, 0, 14 * second, blocks=blocks[::-1])
+    assert [(one.worker, one.t_comm) for one in run.workers()] == [("a", 5.0), ("b", 4.0)]
+
+
 def test_every_frame_is_counted_once(timings):
     assert timings.n_frames == 98 == sum(worker.n_frames for worker in timings.workers())
     assert sum(worker.n_blocks for worker in timings.workers()) == len(timings.blocks) == 7

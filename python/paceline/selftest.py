@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 import warnings
@@ -27,6 +26,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.digest import digest
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, launched
+from paceline._util.leftovers import ScratchFolder
 from paceline._util.machine import (
     available_cpus,
     describe_machine,
@@ -95,10 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_ARGUMENTS
     describe()
     begun = time.perf_counter()
-    with tempfile.TemporaryDirectory(
-        prefix="paceline-selftest-",
-        ignore_cleanup_errors=True,  # Windows deletes no file that MDAnalysis has open
-    ) as folder:
+    with ScratchFolder("selftest") as folder:
         n_passed, n_failed = _run_all(Path(folder))
     print(f"\n{n_passed} passed, {n_failed} failed in {time.perf_counter() - begun:.1f} s")
     return FAILED if n_failed else 0

@@ -3,13 +3,12 @@
 import atexit
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from typing import Any
 
+from paceline._util.leftovers import ScratchFolder, remove_leftovers
 from paceline._util.system import WINDOWS, kill_session
 from paceline.errors import UnsupportedError, WorkerError
 
@@ -99,7 +98,8 @@ def _close_all() -> None:
 
 def keep(n_workers: int, address_to: int) -> None:
     """Run a cluster as its keeper; write its address to a pipe."""
-    scratch = tempfile.mkdtemp(prefix="paceline-dask-")
+    remove_leftovers()
+    scratch = ScratchFolder("dask")
     # From now on: its parent may end while the cluster starts.
     ending = threading.Thread(target=_kill_on_request, args=(scratch,), daemon=True)
     ending.start()
@@ -111,6 +111,8 @@ def keep(n_workers: int, address_to: int) -> None:
             # After so long Dask gives up a worker's place if the worker is away just then,
             # although it may have come back in between, and be away anew.
             "distributed.deploy.lost-worker-timeout": "1000 days",
+            # The scheduler's own; elsewhere it would leave a folder.
+            "temporary-directory": scratch.path,
             # Nobody looks at Dask's own profile of the workers' threads, a sample each 10 ms, nor
             # at the lags of event loops, looked for each 20 ms: a sixth of the time a frame.
             "distributed.worker.profile.enabled": False,
@@ -127,7 +129,7 @@ def keep(n_workers: int, address_to: int) -> None:
         processes=True,
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
-        local_directory=scratch,
+        local_directory=scratch.path,
         # A worker that takes the place of a dead one can open jobs as soon as it is known.
         preload=["paceline.backends.dask"],
         silence_logs="CRITICAL",
@@ -137,9 +139,9 @@ def keep(n_workers: int, address_to: int) -> None:
     ending.join()
 
 
-def _kill_on_request(scratch: str) -> None:
+def _kill_on_request(scratch: ScratchFolder) -> None:
     """Wait for a line or the end of the parent, then kill this session."""
     sys.stdin.readline()
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.remove()
     # To close a cluster whose workers are at work takes long; their results are not needed.
     kill_session()

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.leftovers import remove_leftovers
 from paceline._util.progress import Progress
 from paceline._util.system import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline.backends.base import worker_count
@@ -29,6 +30,7 @@ from paceline.backends.mdanalysis import (
     changed_by,
     keep_state,
 )
+from paceline.backends.pool_hangs import HalfResults, end_pool, kill_at_exit
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
@@ -45,6 +47,8 @@ WORTH = 3.0
 #: Shortest time of a batch, seconds: a worker of loky's waits 1.5 ms for its next one, and 11 % of
 #: the time where it was given single blocks of 14 ms.
 BATCH_SECONDS = 0.1
+#: While no result comes, a pool is looked at so often, seconds.
+LOOK = 1.0
 
 BatchFuture = Future[BlockResult | None]
 
@@ -74,6 +78,7 @@ class Processes(ForMDAnalysis):
         """
         from loky import get_reusable_executor
 
+        remove_leftovers()
         pickled = pickle_jobs(jobs, self.name)
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
@@ -83,6 +88,7 @@ class Processes(ForMDAnalysis):
                 executor = get_reusable_executor(
                     self.n_workers, timeout=60, initializer=_attach, initargs=(os.getpid(),)
                 )
+            kill_at_exit(executor)
             try:
                 left = yield from run_batches(
                     _Uninterrupted(executor),
@@ -90,22 +96,23 @@ class Processes(ForMDAnalysis):
                     pickled,
                     batches,
                     scheduler,
+                    HalfResults(executor),
                     # Loky's own thread fails at what was cancelled, where workers are then killed.
                     cancels=False,
                 )
                 late, hanging = wait(left, GRACE)
                 if hanging:
-                    executor.shutdown(wait=True, kill_workers=True)
+                    end_pool(executor)
                 for future in late:
                     if not future.exception() and (result := future.result()) is not None:
                         yield from late_attempts(result)
                 for future in hanging:
                     yield left[future]
             except BrokenExecutor as error:
-                executor.shutdown(wait=True, kill_workers=True)
+                end_pool(executor)
                 _warn_of_loss(error)
             except BaseException:
-                executor.shutdown(wait=True, kill_workers=True)
+                end_pool(executor)
                 raise
 
 
@@ -226,7 +233,12 @@ class Pool(ForMDAnalysis):
         scheduler = Scheduler(batches)
         try:
             left = yield from run_batches(
-                self._executor, self.n_workers, pickled, batches, scheduler
+                self._executor,
+                self.n_workers,
+                pickled,
+                batches,
+                scheduler,
+                HalfResults(self._executor),
             )
         except BrokenExecutor as error:
             raise WorkerError(
@@ -242,6 +254,7 @@ def run_batches(
     pickled: Sequence[PickledJob],
     batches: TaskBatcher,
     scheduler: Scheduler[TaskBatch],
+    half: HalfResults,
     *,
     cancels: bool = True,
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
@@ -270,7 +283,10 @@ def run_batches(
                 send(batch, time.monotonic_ns())
             idle = len(pending) < n_workers
             timeout = scheduler.seconds_until_overdue() if idle else None
+            timeout = LOOK if timeout is None else min(timeout, LOOK)
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
+            if not done:
+                half.look()
             # Of errors that come together, the first one's is raised.
             for future in sorted(done, key=lambda one: pending[one][2]):
                 batch, since, _ = pending[future]
@@ -291,6 +307,8 @@ def run_batches(
             if not (cancels and future.cancel())
         }
     except BrokenExecutor as error:
+        if half.found:
+            error.__cause__ = None  # a killed worker, not a result that could not be unpickled
         # Not only what is pending: a batch may have been assigned and not been accepted any more.
         for batch in scheduler.running:
             # Only what could not be unpickled has a cause.

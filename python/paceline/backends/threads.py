@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from paceline._util.compute_threads import join_threads, start_thread
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.performance.records import DuplicateAttempt
@@ -52,15 +53,10 @@ class Threads(ForMDAnalysis):
         """Run every task; yield results as they come."""
         scheduler = _SharedScheduler(Scheduler(tasks), 2 * self.n_workers)
         results: Results = queue.SimpleQueue()
-        for k in range(self.n_workers):
-            # Daemons, so that a function that never returns cannot hold the interpreter's exit
-            # after Ctrl-C, or once another thread did its block; concurrent.futures would wait.
-            threading.Thread(
-                target=_work,
-                args=(k, self._names, jobs, scheduler, results),
-                name=f"paceline-{k}",
-                daemon=True,
-            ).start()
+        threads = [
+            start_thread(_work, k, self._names, jobs, scheduler, results, name=f"paceline-{k}")
+            for k in range(self.n_workers)
+        ]
         try:
             while not scheduler.finished:
                 result = results.get()
@@ -71,6 +67,10 @@ class Threads(ForMDAnalysis):
                 else:
                     yield from late_attempts(result)
             yield from [*_late(results), *scheduler.abandoned()]
+        except BaseException:
+            scheduler.stop()
+            join_threads(threads)
+            raise
         finally:
             scheduler.stop()
 

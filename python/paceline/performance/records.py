@@ -12,6 +12,9 @@ from paceline.performance.components import AT_BLOCKS, MEASURED
 #: Attributes of a block that measure it, in the order in which they happen.
 PARTS = tuple(part.attribute for part in MEASURED)
 
+#: `comm` of a block, until it has come, that is sent together with a later one of its worker.
+SENT_WITH_LATER = -1
+
 
 @dataclass(frozen=True, slots=True)
 class BlockTiming:
@@ -32,7 +35,8 @@ class BlockTiming:
         Opening the file, waiting for bytes, decoding, transforming positions, and the analyses'
         own time.
     comm : int
-        From `end` until the results were in their place; the worker may be at its next block.
+        From `end` until the results were in their place; the worker may be at its next block. 0 for
+        a block whose results were sent with those of a later one.
     bytes, calls : int
         Bytes read from the file, and in how many calls.
     """
@@ -107,7 +111,8 @@ class WorkerTiming:
     t_overhead : float
         The rest of the time at blocks, s.
     t_comm : float
-        Returning results, s: mostly while the worker is at its next block, so no part of the sum.
+        While any of its results were on their way, s: mostly at its next block, so no part of the
+        sum.
     bytes, calls : int
         Bytes read from the file, and in how many calls.
     """
@@ -234,10 +239,10 @@ class Columns:
 _SUMMED = (
     "n_frames",
     *(part.attribute for part in AT_BLOCKS),
-    *("length", "comm", "bytes", "calls"),
+    *("length", "bytes", "calls"),
 )
 #: Sums of a worker that was done with no block in time.
-_NOTHING = dict.fromkeys(("n_blocks", *_SUMMED), 0)
+_NOTHING = dict.fromkeys(("n_blocks", "comm", *_SUMMED), 0)
 
 
 def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
@@ -260,6 +265,7 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
     n = len(columns.workers)
     sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}
     sums["n_blocks"] = np.bincount(columns.worker, minlength=n)
+    sums["comm"] = np.bincount(columns.worker, _new_comm(columns), n)
     first, last = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
     np.minimum.at(first, columns.worker, columns["start"])
     np.maximum.at(last, columns.worker, columns["end"])
@@ -268,6 +274,24 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
         worker: {name: int(of_workers[k]) for name, of_workers in sums.items()}
         for k, worker in enumerate(columns.workers)
     }
+
+
+def _new_comm(columns: Columns) -> np.ndarray:
+    """Of each block's `comm`, what none before it of the same worker covers, ns.
+
+    Results of several blocks may be on their way at a time.
+    """
+    order = np.lexsort((columns["end"], columns.worker))
+    begin, comm = columns["end"][order], columns["comm"][order]
+    if len(order) == 0:
+        return comm
+    # Each worker's times after those of the one before: so one running maximum serves all.
+    span = (begin + comm).max() - begin.min() + 1
+    begin = begin - begin.min() + span * columns.worker[order]
+    covered = np.maximum.accumulate(begin + comm)
+    found = np.empty(len(order), np.int64)
+    found[order] = covered - np.maximum(begin, np.concatenate(([0], covered[:-1])))
+    return found
 
 
 def _sum_worker(

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from time import perf_counter, thread_time
 import numpy as np
 
 from paceline import _core
+from paceline._util.leftovers import ScratchFolder
 from paceline._util.machine import OtherWork, available_cpus
 from paceline.backends import Backend, Processes, Serial, Threads
 from paceline.block import DAMAGED_STEP, FIELDS, FrameBuffer, field_bits, fields_in
@@ -519,7 +519,7 @@ def _recode(
     begun = time.perf_counter()
     head, body = _encode(whole, columns, format, fields)
     writing = decoding + (time.perf_counter() - begun) / len(whole.frames)
-    with tempfile.TemporaryDirectory(prefix="paceline-advice-") as folder:
+    with ScratchFolder("advice") as folder:
         path = os.path.join(folder, "frames")
         with open(path, "wb") as file:
             file.write(head + body)

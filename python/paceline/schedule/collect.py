@@ -15,7 +15,7 @@ import numpy as np
 from paceline.analysis.interfaces import Receiver
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.performance.number_format import amount, many
-from paceline.performance.records import BlockTiming, DuplicateAttempt
+from paceline.performance.records import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule import result_arrays
 from paceline.schedule.plan import STATES_BYTES, Plan
@@ -140,11 +140,12 @@ class Collected:
         self.damaged.extend(result.damaged)
         self.long_bonds.extend(result.long_bonds)
         done = time.monotonic_ns()
-        # Another host's clock may have drifted since it was compared, by more than the way takes.
-        self._timings.blocks.extend(
-            replace(timing, job=self._number, comm=max(0, done - timing.end))
-            for timing in result.timings
-        )
+        timings = [replace(timing, job=self._number, comm=0) for timing in result.timings]
+        # What came together was sent when the last block was done. Another host's clock may have
+        # drifted since it was compared, by more than the way takes.
+        if timings and result.timings[-1].comm != SENT_WITH_LATER:
+            timings[-1] = replace(timings[-1], comm=max(0, done - timings[-1].end))
+        self._timings.blocks.extend(timings)
         self._timings.t_comm += (done - begun) / 1e9
 
     def add_duplicate(self, attempt: DuplicateAttempt) -> None:

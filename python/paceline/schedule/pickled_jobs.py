@@ -3,8 +3,6 @@
 import contextlib
 import copy
 import os
-import shutil
-import tempfile
 import threading
 import time
 import uuid
@@ -14,6 +12,7 @@ from typing import Self
 
 import cloudpickle
 
+from paceline._util.leftovers import ScratchFolder
 from paceline._util.system import PLAIN
 from paceline.errors import WorkerError
 from paceline.schedule.tasks import AnyJob, BlockResult, TaskBatch
@@ -59,9 +58,10 @@ class AttemptLog:
     """
 
     def __init__(self) -> None:
-        self.folder = ""
+        self._scratch: ScratchFolder | None = None
         with contextlib.suppress(OSError):
-            self.folder = tempfile.mkdtemp(prefix="paceline-attempts-")
+            self._scratch = ScratchFolder("attempts")
+        self.folder = self._scratch.path if self._scratch else ""
 
     def read(self) -> dict[int, tuple[str, int]]:
         """Get the worker of each worker's last attempt, and when it began, ns."""
@@ -75,8 +75,8 @@ class AttemptLog:
 
     def close(self) -> None:
         """Remove the folder."""
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._scratch:
+            self._scratch.remove()
 
 
 def note_attempt(folder: str, attempt: int) -> None:

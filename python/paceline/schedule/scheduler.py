@@ -171,7 +171,7 @@ def _key(task: Schedulable | BlockResult) -> tuple[int, int, int]:
 
 def late_attempts(result: BlockResult) -> list[DuplicateAttempt]:
     """Record a result that came after another one of the same task: one attempt per block."""
-    return [DuplicateAttempt(timing, came=True) for timing in result.timings]
+    return [DuplicateAttempt(replace(timing, comm=0), came=True) for timing in result.timings]
 
 
 def abandoned_attempt(

@@ -6,6 +6,7 @@ MDAnalysis would register it for everybody who merely imports this module.
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
     warn,
+    with_script_advice,
 )
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
 from paceline.trajectory.chain import Chain
@@ -225,6 +227,7 @@ class Reader(ReaderBase):
 
     def _connect(self) -> None:
         """Make ready to read; a file is opened for its first frame that is needed."""
+        self._reading = threading.RLock()
         atoms = self._columns = None
         if self.sub is not None:
             atoms, self._columns = np.unique(self.sub, return_inverse=True)
@@ -410,6 +413,20 @@ class Reader(ReaderBase):
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Any:
+        """Read a frame into the Timestep, of which there is one for all threads."""
+        # By the same thread, as by a handler of a signal, it may be taken again.
+        if not self._reading.acquire(blocking=False):
+            error = UnsupportedError(
+                f"{self.filename}: frame {frame} is asked for while another thread reads one of "
+                "the same Universe, which has one frame at a time: give each thread its own"
+            )
+            raise with_script_advice(error, ", by u.copy()")
+        try:
+            return self._read_into_timestep(frame)
+        finally:
+            self._reading.release()
+
+    def _read_into_timestep(self, frame: int) -> Any:
         found = self._read_ahead.find(frame) if self._read_ahead is not None else None
         number, in_file = self.chain.locate(frame)
         decoded, row = (self._read_alone(frame), 0) if found is None else found
@@ -518,7 +535,7 @@ class Reader(ReaderBase):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_frame_reader", "_read_ahead", "_columns", "_decoded"):
+        for name in ("_frame_reader", "_read_ahead", "_reading", "_columns", "_decoded"):
             del state[name]
         state["_together"] = None  # other processes read by themselves
         state["t_init"] = math.nan  # what it takes to reopen is part of other times

@@ -235,12 +235,15 @@ def run_on_first_rank(main: Callable[[], int]) -> int:
             return 0
         print(f"paceline: error: {error}", file=sys.stderr)
         return UNUSABLE
-    if not session.comm.is_coordinator:
-        session.serve()
-        return 0
-    _active = session
-    try:
-        return main()
-    finally:
-        _active = None
-        session.end()
+    from paceline.backends.mpi.lone_world import lone_world
+
+    with lone_world():
+        if not session.comm.is_coordinator:
+            session.serve()
+            return 0
+        _active = session
+        try:
+            return main()
+        finally:
+            _active = None
+            session.end()

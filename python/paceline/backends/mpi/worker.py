@@ -6,17 +6,17 @@ First the messages between coordinator and workers, then the threads of a rank t
 import pickle
 import queue
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from paceline._util.compute_threads import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.records import SENT_WITH_LATER, DuplicateAttempt
 from paceline.schedule.scheduler import abandoned_attempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, Job
 from paceline.schedule.worker import FrameCache, ThreadNames, Worker
@@ -125,8 +125,7 @@ class ComputeThread:
         self._stopped = False
         self._worker = ""
         self.has_asked = False
-        # A daemon, so that a function that never returns cannot hold the interpreter's exit.
-        threading.Thread(target=self._work, args=(names, job_of), daemon=True).start()
+        start_thread(self._work, names, job_of)
 
     def _work(self, names: ThreadNames, job_of: Callable[[int], AnyJob]) -> None:
         try:
@@ -280,7 +279,7 @@ class RankWorker:
         late = bool(self._unreported) and time.monotonic() - self._reported > REPORT_INTERVAL
         if not requests and idle == self._idle and not late:
             return None
-        report = WorkerReport(self._unreported, requests, idle)
+        report = WorkerReport(_sent_together(self._unreported), requests, idle)
         self._unreported, self._idle, self._reported = [], idle, time.monotonic()
         return report
 
@@ -311,6 +310,17 @@ class RankWorker:
         """Begin no more blocks; return unfinished attempts."""
         self._threads.stop()
         return self._threads.abandoned(self._clock_offset)
+
+
+def _sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
+    """Mark all results but the last of each thread: they have waited for it to be sent."""
+    last = {result.timings[-1].worker: result for result in results}
+    return [
+        result
+        if last[result.timings[-1].worker] is result
+        else replace(result, timings=[replace(one, comm=SENT_WITH_LATER) for one in result.timings])
+        for result in results
+    ]
 
 
 def serve(comm: Comm) -> None:
