@@ -967,14 +967,17 @@ def test_nothing_is_said_of_molecules_that_need_not_be_whole(command, drifting, 
     assert BROKEN not in run(command[0], *drifting, *command[1:])[2]
 
 
-def test_replicas_are_told_of_broken_molecules_once(drifting, tmp_path, run):
+def test_each_replica_is_told_of_broken_molecules_once(drifting, tmp_path, run):
     topology, path = drifting
     battery = tmp_path / "battery.toml"
     battery.write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'protein'\n")
     again = shutil.copy(path, tmp_path / "again.xtc")
-    files = battery, topology, path, again, "--replicas", "-o", tmp_path / "out"
-    status, _, err = run("run", *files)
-    assert (status, err.count(BROKEN)) == (0, 1)
+    files = battery, topology, path, again, "--replicas", "-o"
+    status, _, err = run("run", *files, tmp_path / "whole")
+    assert (status, err.count(BROKEN)) == (0, 0)
+    status, _, err = run("run", *files, tmp_path / "out", "--no-unwrap")
+    assert (status, err.count(BROKEN)) == (0, 2)
+    assert all(f"{file}: {BROKEN}1 of 3 frames" in err for file in (path, again))
     assert "RMSD and Gyration need whole molecules" in err
 
 
