@@ -672,7 +672,7 @@ def test_hydrogens_that_were_made_heavier():
         found.append(len(bonds.results.hbonds))
     theirs, ours, right = found
     assert ours == right
-    check_row("hydrogen bonds of a protein to water", f"{theirs}", f"{ours}", "paceline")
+    check_row("hydrogen bonds of a protein to water, its", f"{theirs}", f"{ours}", "paceline")
 
 
 def test_counts_of_repeated_frames():
