@@ -30,7 +30,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
-from paceline.transform import compounds, molecules
+from paceline.transform import compounds, links, whole
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -253,7 +253,7 @@ def test_unwrap_puts_molecules_of_a_complex_side_by_side(chains):
 
 def test_chains_that_are_apart_are_told_of(chains):
     one = paceline.TimeSeries(lambda block: block.positions, chains.atoms)
-    words = r"such as those that begin with ALA 1 and GLY 4; .* with together= "
+    words = r"in different images in \d+ of 20 frames, first in frame 0: .* with together= "
     with pytest.warns(PacelineWarning, match=words):
         one.run(transforms=[transform.unwrap()])
     with warnings.catch_warnings():
@@ -295,7 +295,7 @@ def lattices(*corners, n=12):
 def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
     """Not by all pairs within that distance, nor by those of molecules that are joined already."""
     universe = lattices((0, 0, 0), (36, 0, 0), (0, 0, 100))
-    found, core = [], molecules._core.NearPairs
+    found, core = [], links._core.NearPairs
 
     class NearPairs:
         def __init__(self, *args):
@@ -306,10 +306,10 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
             found.append(int(counts.sum()))
             return counts, records, refused
 
-    monkeypatch.setattr(molecules._core, "NearPairs", NearPairs)
+    monkeypatch.setattr(links._core, "NearPairs", NearPairs)
     atoms = np.arange(len(universe.atoms))
     fragments = compounds.fragments_of(universe, compounds.molecular_bonds_of(universe, "unwrap"))
-    pairs, alone = molecules._nearest_contacts(universe, atoms, fragments)
+    pairs, alone = links.nearest_contacts(universe, atoms, fragments)
     places = universe.atoms.positions[pairs]
     lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
     np.testing.assert_allclose(lengths, [3, 67])
@@ -341,10 +341,12 @@ def test_only_chains_in_contact_across_faces_are_told_of(corners, apart):
     universe = lattices(*corners)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        transform.unwrap().prepare(np.arange(len(universe.atoms)), universe, [])
+        Gyration(universe.atoms, weights=None).run(transforms=[transform.unwrap()])
+    told = [str(one.message) for one in told if "different images" in str(one.message)]
     assert len(told) == apart
     if apart:
-        assert "begin with ALA 1 and ALA 145;" in str(told[0].message)
+        assert "in 1 of 1 frames, first in frame 0: atom " in told[0]
+        assert " what Gyration computes of both is not of their complex: " in told[0]
 
 
 def test_unwrap_of_a_group_leaves_other_molecules():
@@ -775,21 +777,35 @@ def ring(places, edge, *, closed):
     return universe
 
 
+def broken_in(universe, *groups, transforms=()):
+    """Atoms and distance by which the look finds a molecule broken in the frame, or None."""
+    needs = whole._Wants([("RMSD", group) for group in groups], [], [])
+    known = links.known_bonds(universe)
+    found = links.find_links(universe, known, list(groups))
+    if found is None:
+        return None
+    look = whole.Look([RMSD(universe)], needs, found, np.empty((0, 2), np.int64))
+    look.frames = np.arange(1)
+    half = look.prepare()
+    series = paceline.RaggedTimeSeries(half.compute_records, universe.atoms[look.indices])
+    records = series.run(backend="serial").results.records
+    return (*records[0, 2:4].astype(int).tolist(), records[0, 4]) if len(records) else None
+
+
 def test_a_broken_molecule_is_found():
     chain = ring(range(16, 24), 20, closed=False)
-    every = [chain.atoms.indices]
-    assert molecules.find_broken(chain, every, [0]) == (0, (3, 4), 19.0)
+    every = chain.atoms.indices
+    assert broken_in(chain, every) == (3, 4, 19.0)
     # Each group counts by itself, and by its own atoms.
-    assert molecules.find_broken(chain, [np.array([2]), np.array([6])], [0]) is None
-    assert molecules.find_broken(chain, [np.arange(4), np.arange(4, 8)], [0]) is None
-    assert molecules.find_broken(chain, [np.arange(4), np.array([7, 2])], [0]) == (0, (3, 4), 19.0)
-    assert molecules.find_broken(chain, [np.array([7, 2, 7, 0])], [0]) == (0, (3, 4), 19.0)
+    assert broken_in(chain, np.array([2]), np.array([6])) is None
+    assert broken_in(chain, np.arange(4), np.arange(4, 8)) is None
+    assert broken_in(chain, np.arange(4), np.array([2, 7])) == (3, 7, 16.0)
+    assert broken_in(chain, np.array([7, 2, 7, 0])) == (2, 7, 15.0)
     # As are a molecule within the cell, one through it, bonded to its own image, and no cell.
-    assert molecules.find_broken(ring(range(8), 20, closed=False), every, [0]) is None
-    assert molecules.find_broken(ring(range(20), 20, closed=True), [np.arange(20)], [0]) is None
+    assert broken_in(ring(range(8), 20, closed=False), every) is None
+    assert broken_in(ring(range(20), 20, closed=True), np.arange(20)) is None
     chain.dimensions = None
-    assert molecules.find_broken(chain, every, [0]) is None
-    assert molecules.find_broken(MDAnalysis.Universe.empty(8, trajectory=True), every, [0]) is None
+    assert broken_in(chain, every) is None
 
 
 def test_guessed_bonds_will_do(ours):
@@ -930,12 +946,13 @@ class TestBrokenMolecules:
     """A run warns of them where an analysis or a transformation needs whole ones."""
 
     @pytest.mark.parametrize("kind", [paceline.Universe, MDAnalysis.Universe])
-    def test_in_any_of_three_frames(self, kind, drifting):
+    def test_in_any_frame(self, kind, drifting):
         ca = kind(*drifting).select_atoms("protein and name CA")
         with warned_of_broken() as said:
-            RMSD(ca).run()
+            rmsd = RMSD(ca).run()
         (text,) = said
-        assert "in frame 2: atoms " in text
+        assert rmsd.results.provenance["warnings"] == text
+        assert "in 1 of 3 frames, first in frame 2: atoms " in text
         assert text.endswith(
             " Å apart; RMSD needs whole molecules: unwrap (--unwrap) makes them so"
         )
@@ -945,8 +962,9 @@ class TestBrokenMolecules:
         again = paceline.Universe(*drifting).select_atoms("protein and name CA")
         with warned_of_broken() as said:
             paceline.run([RMSD(ca), RMSF(ca), RMSD(again)], transforms=[transform.fit("name CA")])
-        (text,) = said
+        (text, of_other) = said
         assert "RMSD, RMSF and fit (--fit) need whole molecules" in text
+        assert "RMSD and fit (--fit) need whole molecules" in of_other
 
     @pytest.mark.parametrize(
         "options",

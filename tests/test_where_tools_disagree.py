@@ -655,6 +655,28 @@ def test_origins_of_mrc_files(tmp_path):
     )
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_hydrogens_that_were_made_heavier():
+    files, found = (datafiles.TPR, datafiles.XTC), []
+    for kind, analysis, made in (
+        (MDAnalysis.Universe, hbond_analysis.HydrogenBondAnalysis, True),
+        (paceline.Universe, HydrogenBondAnalysis, True),
+        (MDAnalysis.Universe, hbond_analysis.HydrogenBondAnalysis, False),
+    ):
+        universe = kind(*files)
+        masses = universe.atoms.masses
+        for pair in universe.select_atoms("protein").bonds.indices if made else ():
+            hydrogen, heavy = sorted(pair, key=masses.__getitem__)
+            if masses[hydrogen] < 1.1:
+                masses[[hydrogen, heavy]] += 2.016, -2.016
+        universe.atoms.masses = masses
+        bonds = analysis(universe, between=["protein", "resname SOL"]).run(stop=1)
+        found.append(len(bonds.results.hbonds))
+    theirs, ours, right = found
+    assert ours == right
+    check_row("hydrogen bonds of a protein to water, its", f"{theirs}", f"{ours}", "paceline")
+
+
 def test_counts_of_repeated_frames():
     options = {"hydrogens_sel": "protein and name H", "acceptors_sel": "protein and name O"}
     files = datafiles.TPR, datafiles.XTC

@@ -99,6 +99,7 @@ _Arrays: TypeAlias = tuple[
 
 #: A row, its bonds that are longer than half the cell, the longest one's atoms, and its length, Å.
 _LongBonds: TypeAlias = tuple[int, int, Sequence[int], float]
+_Apart: TypeAlias = tuple[int, Sequence[int], float]
 
 #: Three vectors of a cell, Å.
 _Cell: TypeAlias = Sequence[Sequence[float]] | NDArray[np.float64]
@@ -789,6 +790,22 @@ class Transform:
     ) -> tuple[list[tuple[int, str]], list[_LongBonds]]: ...
 
 @final
+class Whole:
+    """Groups of atoms, of whose molecules no two parts may be in different images."""
+
+    def __new__(
+        cls,
+        n_atoms: int,
+        links: tuple[NDArray[np.int64], NDArray[np.int64]],
+        longest: int,
+        groups: Sequence[NDArray[np.int64]],
+        contacts: NDArray[np.int64],
+    ) -> Whole: ...
+    def look(
+        self, positions: NDArray[np.float32], cells: NDArray[np.float64]
+    ) -> tuple[list[_Apart], list[_Apart]]: ...
+
+@final
 class NoJump:
     """Atoms followed across the faces of the cell."""
 
@@ -1145,6 +1162,9 @@ def move_molecules(
 def count_indices(indices: NDArray[np.uint32], counts: NDArray[np.uint64]) -> None: ...
 def allow_wide(allowed: bool) -> bool: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def links(
+    n_atoms: int, bonds: NDArray[np.int64], wanted: NDArray[np.int64], longest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def put_tile(
     matrix: NDArray[np.float32] | NDArray[np.float64],
     n_frames: int,

@@ -82,9 +82,26 @@ def cell_of(trajectory: Any) -> np.ndarray:
         and dimensions is not None
         and np.array_equal(cell[:6].astype(np.float32), dimensions)
     ):
-        return cell[np.newaxis].copy()
+        return without_placeholders(cell[np.newaxis].copy())
     given = np.zeros(6) if dimensions is None else dimensions
-    return _core.cells_of_dimensions(np.array([given], dtype=np.float32))
+    return without_placeholders(_core.cells_of_dimensions(np.array([given], dtype=np.float32)))
+
+
+#: Cell that files have whose structure has none, Å and degrees, and its relative error.
+PLACEHOLDER, ROUNDED = (1.0, 1.0, 1.0, 90.0, 90.0, 90.0), 1e-5
+
+
+def are_placeholders(cells: np.ndarray) -> np.ndarray:
+    """Find cells of 1 × 1 × 1 Å with right angles: bool, shape (n_frames,)."""
+    found = np.isclose(cells[:, _DIMENSIONS], PLACEHOLDER, rtol=ROUNDED, atol=0)
+    return found.all(axis=1)
+
+
+def without_placeholders(cells: np.ndarray) -> np.ndarray:
+    """Put no cell in the place of those of 1 × 1 × 1 Å, in place; nothing else is changed."""
+    if (cells[:, 0] < 1.1).any():  # as few are
+        cells[are_placeholders(cells)] = _core.cells_of_dimensions(np.zeros((1, 6), np.float32))
+    return cells
 
 
 class Block:

@@ -23,8 +23,9 @@ from paceline._util.progress import Progress
 from paceline.analysis.interfaces import Analysis
 from paceline.backends import Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
+from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.parts import PartsRun
@@ -33,8 +34,8 @@ from paceline.schedule.result_arrays import limited
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import FramePass, ScanRun, TrajectoryRun, n_passes
 from paceline.schedule.worker import FrameCache
-from paceline.transform.base import Transform, check_transforms
-from paceline.transform.molecules import warn_of_broken
+from paceline.transform.base import Transform, TransformsOfEach, check_transforms, transforms_of
+from paceline.transform.whole import look_at
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
 #: decoding them, and to decode them twice takes longer up to here (simulated: docs/design.md).
@@ -154,7 +155,8 @@ def run(
     [(10, 3), (10, 3), (10, 3)]
     """
     one_of("on_error", on_error, "raise", "skip")
-    check_transforms(transforms)
+    if not isinstance(transforms, TransformsOfEach):
+        check_transforms(transforms)
     workers = make_backend(backend, n_workers)
     limit = parse_size(max_memory) if isinstance(max_memory, str) else max_memory
     if limit is not None and limit < 0:
@@ -229,7 +231,7 @@ def _run(
     choose: Callable[[TrajectoryRun], np.ndarray],
     checkpoint: Checkpoint | None,
     *,
-    transforms: Sequence[Transform],
+    transforms: Sequence[Transform] | TransformsOfEach,
     skip_damaged: bool,
     block_frames: int | None,
     progress: bool | None,
@@ -237,7 +239,7 @@ def _run(
 ) -> None:
     """Run analyses from this process; `choose` selects the frames of each trajectory."""
     begun = time.monotonic_ns()
-    planned = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
+    planned = [_planned(some, own) for some, own in _grouped(analyses, transforms)]
     caches = (
         [FrameCaching(uuid.uuid4().hex, memory) for _ in planned]
         if getattr(workers, "keeps_frames", False)
@@ -260,9 +262,6 @@ def _run(
             caching=caches[number] if caches else None,
             parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
-    for one in planned:
-        if warn_of_broken(one.analyses, transforms, one.plan.frames, one.trajectory):
-            break  # one is enough, of replicas, too
     runs = [_first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
     timings.n_chosen = sum(len(one.plan.frames) for one in planned)
@@ -292,6 +291,25 @@ def _run(
     timings.end = time.monotonic_ns()
     for each in chain.from_iterable(stages):
         each.finish(timings)
+
+
+def _planned(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> TrajectoryRun:
+    """Plan the run of analyses of one Universe, with a look at what would make them wrong."""
+    _warn_of_placeholder(analyses[0].atomgroup.universe)
+    look = look_at(analyses, transforms)
+    # First, as it is to warn before results are made.
+    return TrajectoryRun(analyses if look is None else [look, *analyses], transforms)
+
+
+def _warn_of_placeholder(universe: Any) -> None:
+    """Warn of a cell that stands for none, which workers leave out."""
+    ts = getattr(getattr(universe, "trajectory", None), "ts", None)
+    dimensions = None if ts is None else ts.dimensions
+    if dimensions is not None and are_placeholders(np.array([dimensions])).any():
+        warn(
+            f"{universe.trajectory.filename}: its cell of 1 × 1 × 1 Å stands for none in files of "
+            "structures, and is left out"
+        )
 
 
 def _first_pass(planned: TrajectoryRun) -> FramePass:
@@ -415,9 +433,13 @@ def analyses_of(given: Any) -> list[Analysis]:
     return analyses
 
 
-def _by_universe(analyses: Sequence[Analysis]) -> list[list[Analysis]]:
-    """Group analyses by Universe."""
-    groups: dict[int, list[Analysis]] = {}
+def _grouped(
+    analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
+) -> list[tuple[list[Analysis], Sequence[Transform]]]:
+    """Group analyses that share a pass over the frames: of one Universe, transformed alike."""
+    groups: dict[tuple[int, ...], tuple[list[Analysis], Sequence[Transform]]] = {}
     for analysis in analyses:
-        groups.setdefault(id(analysis.atomgroup.universe), []).append(analysis)
+        own = transforms_of(transforms, analysis)
+        key = id(analysis.atomgroup.universe), *map(id, own)
+        groups.setdefault(key, ([], own))[0].append(analysis)
     return list(groups.values())

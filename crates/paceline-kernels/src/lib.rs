@@ -73,6 +73,7 @@ mod tests;
 pub mod transform;
 pub mod unwrap;
 pub mod validity;
+pub mod whole;
 pub mod wrap;
 
 pub use histogram::count_indices;

@@ -16,6 +16,7 @@ mod snapshot_reading;
 mod sum_kernels;
 mod trajectory;
 mod transforms;
+mod whole;
 
 use std::path::PathBuf;
 
@@ -153,6 +154,8 @@ mod _core {
     use super::transforms::{
         NoJump, NoJumpFollower, Transform, centers, fragments, molecule_steps, move_molecules,
     };
+    #[pymodule_export]
+    use super::whole::{Whole, links};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

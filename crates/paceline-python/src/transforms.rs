@@ -193,7 +193,7 @@ impl Transform {
     }
 }
 
-fn check_atoms(shape: &[usize], n_atoms: usize) -> PyResult<()> {
+pub(super) fn check_atoms(shape: &[usize], n_atoms: usize) -> PyResult<()> {
     if shape[1..] == [n_atoms, 3] {
         return Ok(());
     }
@@ -336,7 +336,7 @@ pub(super) fn fragments<'py>(
     Ok(first.to_pyarray(py))
 }
 
-fn pairs(bonds: &PyReadonlyArray2<'_, i64>) -> PyResult<Vec<[usize; 2]>> {
+pub(super) fn pairs(bonds: &PyReadonlyArray2<'_, i64>) -> PyResult<Vec<[usize; 2]>> {
     if bonds.shape()[1] != 2 {
         return Err(PyValueError::new_err(format!(
             "expected two atoms a bond, found an array of shape {:?}",

@@ -100,7 +100,7 @@ class AlignTraj(AnalysisBase):
     3
     """
 
-    needs_whole = True
+    needs_whole = needs_together = True
     SHARED_RESULTS = ("rmsd",)
 
     def __init__(
@@ -307,7 +307,7 @@ class AverageStructure(AnalysisBase):
     (array([13.09,  7.31, -7.99]), 4.38)
     """
 
-    needs_whole = True
+    needs_whole = needs_together = True
     SHARED_RESULTS = ("universe", "positions", "rmsd")
     #: MDAnalysis's writer of the file and Universe of the atoms, where it has made them.
     _writer: Any = None

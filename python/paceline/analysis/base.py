@@ -76,8 +76,13 @@ class AnalysisBase:
         Bytes of a frame's row, where it is larger than the frame: blocks have fewer frames then,
         and the run is refused if there is no room for all rows.
     needs_whole : bool
-        True if molecules that are broken across the cell make the results wrong: a run warns of
-        one in its first, middle or last frame, unless it makes them whole.
+        True if molecules that are broken across the cell make the results wrong: a run looks for
+        them in every frame, and warns.
+    needs_together : bool
+        True if molecules must be side by side, too, in one image of the cell.
+    needs_fit : bool
+        True if atoms that turn or move as a whole make the results wrong. Of a battery's analyses,
+        `fit` is applied to these alone.
     needs_one_location : bool
         True if atoms that are in the group in several alternate locations make the results wrong: a
         run warns of them.
@@ -132,6 +137,8 @@ class AnalysisBase:
     row_bytes: int = 0
     needs_whole: bool = False
     needs_one_location: bool = False
+    needs_together: bool = False
+    needs_fit: bool = False
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
     frames: np.ndarray
@@ -221,6 +228,9 @@ class AnalysisBase:
             object.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
+
+    def check_atoms(self) -> None:
+        """Raise `SelectionError` where the atoms do not suffice, before a run."""
 
     def stored_bytes(self, n_frames: int) -> int:
         """Bytes of all that is kept of so many frames: the run is refused if there is no room.

@@ -15,6 +15,7 @@ from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase, describe_frames
 from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
+from paceline.analysis.suited import suited
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many
@@ -85,7 +86,7 @@ LIPIDS = (
 #: Carbons of their tails, by the names of CHARMM, that have hydrogens.
 TAILS = (
     "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
-    "and bonded (name H* [1-9]H* and mass 0.5 to 3)"
+    "and bonded (name H* [1-9]H* and mass 0.5 to 4.5)"
 )
 #: Who bonds to whom, whatever the charges of a force field are.
 POLAR = {"hydrogens_sel": POLAR_HYDROGENS, "acceptors_sel": POLAR_ACCEPTORS}
@@ -196,7 +197,10 @@ class Battery:
         with kept_warnings(self._warned):
             for name, description in descriptions.items():
                 try:
-                    self.analyses[name] = _make(name, description, universe)
+                    made = _make(name, description, universe)
+                    if optional:
+                        made.check_atoms()
+                    self.analyses[name] = made
                 except (NoDataError, SelectionError, UnsupportedError) as error:
                     if not optional:
                         raise
@@ -314,13 +318,17 @@ class Battery:
         self.descriptions = {name: descriptions[name] for name in analyses if name not in few}
         self.analyses = {name: analyses[name] for name in self.descriptions}
 
-    def run(self, **options: Any) -> Self:
+    def run(self, *, unwrap: bool = True, **options: Any) -> Self:
         """Run all analyses in one pass over the frames, or in as many as their stages need.
 
         Parameters
         ----------
+        unwrap : bool
+            First make molecules whole of the atoms of analyses that need it, where the topology has
+            their bonds and frames have a cell.
         **options
-            As for `paceline.run`.
+            As for `paceline.run`; but a `fit` among `transforms` is for analyses that need it
+            alone, in a pass of their own.
 
         Returns
         -------
@@ -329,8 +337,10 @@ class Battery:
         """
         self.suit(**options)
         self.warnings = [*self._warned]
+        analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            run(list(self.analyses.values()), **options)
+            given = suited(analyses, options.pop("transforms", ()), unwrap=unwrap)
+            run(analyses, transforms=given, **options)  # type: ignore[arg-type]
         return self
 
     @property
@@ -460,7 +470,7 @@ class Battery:
             "frames": describe_frames(one.frames),
             "times": _span_of(one, times),
             "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
-            "transformations": one.provenance.get("transforms", ""),
+            "transformations": transformations_of(self.analyses),
             "left out": "; ".join(f"{name}: {why}" for name, why in self.left_out.items()),
             "warnings": "; ".join(self.warnings),
             "computed": f"{one.timings.date} by paceline {__version__}, {one.timings.backend}, "
@@ -504,6 +514,16 @@ def _span_of(analysis: Any, times: np.ndarray) -> str:
     if not analysis.times_known:
         return f"not known: {analysis.provenance[UNKNOWN_TIMES]}"
     return f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown"
+
+
+def transformations_of(analyses: Mapping[Any, Any]) -> str:
+    """Describe the transformations of a run, and of which analyses, where these differ."""
+    of: dict[str, list[str]] = {}
+    for name, one in analyses.items():
+        of.setdefault(one.provenance.get("transforms", ""), []).append(f"{name}")
+    if len(of) == 1:
+        return next(iter(of))
+    return "; ".join(f"{joined(names)}: {done or 'none'}" for done, names in of.items())
 
 
 def _summaries_in(folder: Path) -> list[Path]:

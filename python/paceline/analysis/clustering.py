@@ -109,7 +109,7 @@ class Clustering(AnalysisBase):
     array([0, 1])
     """
 
-    needs_whole = True
+    needs_whole = needs_together = True
     stages = 2
     over_parts = True
 

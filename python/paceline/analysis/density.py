@@ -86,8 +86,7 @@ class DensityAnalysis(AnalysisBase):
     2101
     """
 
-    needs_one_location = True
-
+    needs_one_location = needs_fit = True
     SHARED_RESULTS = ("density",)
 
     def __init__(

@@ -89,7 +89,7 @@ class DistanceMatrix(AnalysisBase):
            [6.68, 3.3 , 0.  ]])
     """
 
-    needs_whole = True
+    needs_whole = needs_together = True
     SHARED_RESULTS = ("dist_matrix",)
     SHARED_ATTRIBUTES = ("_calculated",)
     stages = 2

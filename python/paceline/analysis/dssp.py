@@ -144,7 +144,8 @@ class DSSP(AnalysisBase):
             raise UnsupportedError(
                 f"variant={variant!r} places hydrogens as DSSP does: leave guess_hydrogens out"
             )
-        self.variant = variant
+        # Hydrogens are placed by plain distances; all else takes images.
+        self.variant, self.needs_whole = variant, variant is None and guess_hydrogens
         try:
             protein = atoms.select_atoms("protein")
         except AttributeError as error:

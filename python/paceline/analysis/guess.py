@@ -20,6 +20,47 @@ MASSES = {
     **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
 }
 NEAR = 0.012
+#: Masses of hydrogens, u: by which MDAnalysis knows them, and up to which simulations repartition.
+LIGHT, HYDROGEN, REPARTITIONED = (0.9, 1.1), 1.008, 4.5
+
+
+def unrepartitioned_masses(atoms: Any) -> np.ndarray:
+    """Get the masses of atoms, u, of hydrogens that were made heavier given back to their partners.
+
+    Hydrogens are known by elements, else by names and a bond to one atom alone.
+    """
+    universe = atoms.universe
+    masses = universe.atoms.masses.astype(np.float64)
+    heavier = (masses >= LIGHT[1]) & (masses < REPARTITIONED)
+    if not heavier.any():
+        return masses[atoms.indices]
+    bonds = _both_ways(universe)
+    heavier &= _are_hydrogens(universe, bonds)
+    if bonds is not None:
+        given = bonds[heavier[bonds[:, 0]]]
+        np.add.at(masses, given[:, 1], masses[given[:, 0]] - HYDROGEN)
+    masses[heavier] = HYDROGEN
+    return masses[atoms.indices]
+
+
+def _are_hydrogens(universe: Any, bonds: np.ndarray | None) -> np.ndarray:
+    """Mask of hydrogens by elements, where they are known; else by names, and one bond."""
+    atoms = universe.atoms
+    elements = np.array(getattr(atoms, "elements", [""] * len(atoms)), dtype=str)
+    found = (elements == "H") | (elements == "D")
+    if hasattr(atoms, "names"):
+        named = _named(atoms, "H*", "[1-4]H*", "D[1-9]*")
+        if bonds is not None:
+            named &= np.bincount(bonds[:, 0], minlength=len(atoms)) == 1
+        found |= named & (elements == "")
+    return found
+
+
+def heaviest_hydrogen(atoms: Any) -> float:
+    """Find the mass up to which atoms are hydrogens, u: a larger one where it was repartitioned."""
+    changed = unrepartitioned_masses(atoms) != atoms.masses
+    changed &= atoms.masses < REPARTITIONED
+    return float(atoms.masses[changed].max(initial=LIGHT[1] - 0.01)) + 0.01
 
 
 def elements_of(atoms: Any) -> list[str]:
@@ -28,7 +69,7 @@ def elements_of(atoms: Any) -> list[str]:
     if all(found) or not hasattr(atoms, "masses"):
         return found
     names, masses = list(MASSES), np.array(list(MASSES.values()))
-    off = np.abs(atoms.masses[:, None] - masses)
+    off = np.abs(unrepartitioned_masses(atoms)[:, None] - masses)
     nearest = off.argmin(axis=1)
     near = off.min(axis=1) <= NEAR
     guessed = [names[k] if is_near else "" for k, is_near in zip(nearest, near, strict=True)]
@@ -85,7 +126,8 @@ def warn_of_missed_acceptors(atomgroup: Any, guessed: str) -> None:
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
         return
-    n_heavy = np.bincount(bonds[atoms.masses[bonds[:, 1]] > 1.1, 0], minlength=len(atoms))
+    is_heavy = unrepartitioned_masses(atoms) > LIGHT[1]
+    n_heavy = np.bincount(bonds[is_heavy[bonds[:, 1]], 0], minlength=len(atoms))
     is_bonded = np.zeros(len(atoms), bool)
     is_bonded[bonds[:, 0]] = True
     is_acceptor = _named(atoms, "O*") & is_bonded & (n_heavy < 2)
@@ -102,14 +144,20 @@ def warn_of_missed_acceptors(atomgroup: Any, guessed: str) -> None:
         )
 
 
+def _both_ways(universe: Any) -> np.ndarray | None:
+    """Get bonds in both directions, shape (n, 2); None where the topology has none."""
+    bonds = getattr(universe._topology, "bonds", None)
+    if bonds is None or len(bonds.values) == 0:
+        return None
+    found = bonds_of(universe, "HydrogenBondAnalysis")
+    return np.concatenate([found, found[:, ::-1]])
+
+
 def _bonds_by_name(universe: Any) -> np.ndarray | None:
     """Bonds in both directions, shape (n, 2); None where the topology lacks what a look needs."""
     topology = universe._topology
-    known = all(hasattr(topology, one) for one in ("bonds", "names", "masses"))
-    if not (known and len(topology.bonds.values)):
-        return None
-    bonds = bonds_of(universe, "HydrogenBondAnalysis")
-    return np.concatenate([bonds, bonds[:, ::-1]])
+    known = all(hasattr(topology, one) for one in ("names", "masses"))
+    return _both_ways(universe) if known else None
 
 
 def _named(atoms: Any, *patterns: str) -> np.ndarray:

@@ -115,6 +115,7 @@ class Gyration(AnalysisBase):
         check_not_empty(self.atomgroup, "Gyration: the group")
         # A changing group also reads atoms that decide who is in it.
         self.needs_whole = self._finder is None
+        self.needs_together = self.needs_whole and compound == "group"
         self.compound, self.weights = compound, known_weights(weights)
         self._numbers = self._compound_of_atoms()
         counted = self._numbers

@@ -17,7 +17,12 @@ from paceline.analysis.groups import (
     presence_correlation,
     presence_table,
 )
-from paceline.analysis.guess import donors_of, warn_of_missed_acceptors, warn_of_missed_hydrogens
+from paceline.analysis.guess import (
+    donors_of,
+    heaviest_hydrogen,
+    warn_of_missed_acceptors,
+    warn_of_missed_hydrogens,
+)
 from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
@@ -194,7 +199,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             else:
                 ours._donors, ours._hydrogens = theirs._donors, theirs._hydrogens
                 ours._acceptors = theirs._acceptors
-            ours._check_atoms()
+            ours.check_atoms()
         except SelectionError as error:  # it finds none
             raise UnsupportedError(f"{error}") from None
         return ours
@@ -317,9 +322,13 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _guess_all_hydrogens(self) -> str:
         """Guess hydrogens; warn of those that are bonded to N or O and have too little charge."""
-        guessed = self.guess_hydrogens()
+        guessed = self._hydrogens_by_charge()
         warn_of_missed_hydrogens(self.atomgroup, guessed)
         return guessed
+
+    def _hydrogens_by_charge(self) -> str:
+        """Guess hydrogens, also those that were made heavier, as names and bonds tell."""
+        return self.guess_hydrogens(max_mass=heaviest_hydrogen(self.u.atoms))
 
     def guess_donors(self, select: str = "all", max_charge: float = -0.5) -> str:
         """Guess donors by their charges, as MDAnalysis does.
@@ -416,7 +425,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             return np.concatenate([group.read for group in self._found])
         groups = self._donors, self._hydrogens, self._acceptors
         if not any(map(len, groups)):
-            self._check_atoms()
+            self.check_atoms()
         return sorted_unique(*(group.indices for group in groups))
 
     def parameters(self) -> dict[str, Any]:
@@ -438,7 +447,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             given[f"between {k}"] = " and ".join(map(describe_atoms, pair))
         return given
 
-    def _check_atoms(self) -> None:
+    def check_atoms(self) -> None:
         """Raise `SelectionError` where there can be no bonds."""
         fixed = self._donors, self._hydrogens, self._acceptors
         donors, hydrogens, acceptors = self._found or [FixedGroup(one.indices) for one in fixed]
@@ -460,7 +469,7 @@ class HydrogenBondAnalysis(AnalysisBase):
                 f"no hydrogen {among} is bonded to another one of these: choose more atoms, or "
                 "donors by donors_sel="
             )
-        guess = self.guess_hydrogens if name == "hydrogens" else self.guess_acceptors
+        guess = self._hydrogens_by_charge if name == "hydrogens" else self.guess_acceptors
         is_guess = hasattr(self.atomgroup, "charges") and selection == guess()
         if not selection or is_guess:
             known = GUESSED.get(name, "")
@@ -491,7 +500,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def prepare(self) -> Ragged:
         """Find the atoms among those that are read."""
         self._check_limits()
-        self._check_atoms()
+        self.check_atoms()
         within = float(self.d_h_cutoff) if self._is_searched else None
         numbers = CRITERIA.get(self.criterion, (float(self.d_a_cutoff), float(self.d_h_a_angle)))
         criterion = self.criterion, *numbers

@@ -15,7 +15,7 @@ from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block, check_refused
-from paceline.transform.molecules import PAIR
+from paceline.transform.links import PAIR
 
 #: Pairs that are counted at a time, at most, if they are of several frames.
 COUNTED = 2**20

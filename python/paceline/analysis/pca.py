@@ -88,7 +88,7 @@ class PCA(AnalysisBase):
            [-39.4]])
     """
 
-    needs_whole = True
+    needs_whole = needs_together = True
     LEAST_FRAMES = 2
     SHARED_RESULTS = ("p_components", "variance", "cumulated_variance")
     SHARED_ATTRIBUTES = (
@@ -123,6 +123,7 @@ class PCA(AnalysisBase):
             )
         if not isinstance(align, bool | np.bool_):
             raise TypeError(f"align must be True or False, not {align!r}")
+        self.needs_fit = not align
         self.n_projected = n_projected = whole_number("n_projected", n_projected, 0, 3 * len(atoms))
         self.stages = 2 if n_projected else 1
 

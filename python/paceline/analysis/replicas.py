@@ -22,6 +22,7 @@ from paceline.analysis.replica_figures import (
     titled,
 )
 from paceline.analysis.results import Results
+from paceline.analysis.suited import suited
 from paceline.analysis.table import FIGURE_STYLE, Table
 from paceline.analysis.uncertainty import (
     GroupDifference,
@@ -158,11 +159,13 @@ class Replicas:
             for name, analysis in battery.analyses.items()
         }
 
-    def run(self, **options: Any) -> Self:
+    def run(self, *, unwrap: bool = True, **options: Any) -> Self:
         """Run all analyses of all replicas: workers go from one to the next without a pause.
 
         Parameters
         ----------
+        unwrap : bool
+            As for `Battery.run`.
         **options
             As for `paceline.run`; `frames` may be a function of a trajectory.
 
@@ -175,8 +178,10 @@ class Replicas:
             one.suit(**options)
         of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
         self.warnings = list(dict.fromkeys(of_batteries))
+        analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            run(list(self.analyses.values()), **options)
+            given = suited(analyses, options.pop("transforms", ()), unwrap=unwrap)
+            run(analyses, transforms=given, **options)  # type: ignore[arg-type]
         return self
 
     @property

@@ -87,7 +87,7 @@ class RMSD(AnalysisBase):
 
     needs_one_location = True
 
-    needs_whole = True
+    needs_whole = needs_together = True
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class RMSF(AnalysisBase):
     array([1.64, 1.02, 0.89])
     """
 
-    needs_whole = True
+    needs_whole = needs_together = True
     SHARED_RESULTS = ("rmsf",)
     SHARED_ATTRIBUTES = ("mean", "sumsquares")
 
@@ -258,7 +258,7 @@ class RMSF(AnalysisBase):
         super().__init__(atomgroup, verbose=verbose)
         if not isinstance(align, bool | str):
             raise TypeError(f"align must be True, False or a selection, not {align!r}")
-        self.align = align
+        self.align, self.needs_fit = align, not align
         self._fitted = None
         if align:
             self._fitted = self.atomgroup

@@ -296,8 +296,11 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
         if path.parent.exists():
             check_output(path, overwrite=args.overwrite)
     check_report(args)
+    if args.no_unwrap and (args.unwrap or args.together is not None):
+        raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: give one of them")
+    options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
     with _checkpoint(args) as kept:
-        run_analysis(args, battery, checkpoint=kept, max_memory=args.max_memory)
+        run_analysis(args, battery, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite)
             save_report(args, battery.timings)

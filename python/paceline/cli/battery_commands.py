@@ -28,7 +28,7 @@ from paceline.errors import UnsupportedError
 RUN_EXAMPLES = """\
 examples:
   paceline run battery.toml -s md.tpr -f md.xtc -o results
-  paceline run battery.toml -s md.tpr -f md.part*.xtc --continuous --unwrap --fit -b 10ns
+  paceline run battery.toml -s md.tpr -f md.part*.xtc --continuous -b 10ns
 
 battery.toml has a table of each analysis, named as its files are to be:
 
@@ -54,7 +54,7 @@ It may name the systems, too, whose trajectories are replicas (paceline run batt
 BATTERY_EXAMPLES = """\
 examples:
   paceline battery md.tpr md.xtc -o results
-  paceline battery md.tpr md.xtc --unwrap --fit -b 10ns -dt 100
+  paceline battery md.tpr md.xtc -b 10ns -dt 100
   paceline run results/battery.toml -s md.tpr -f md.xtc -o more    # after editing it
   paceline battery md.tpr run*/md.xtc --replicas
   paceline battery wt.tpr wt/*/md.xtc --group mutant.tpr mutant/*/md.xtc --names wt mutant
@@ -118,6 +118,12 @@ def _add_arguments(parser: CommandParser, run: Any, form: FileForm) -> CommandPa
     add_index_argument(parser)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
+    parser.section("transformations").add_argument(
+        "--no-unwrap",
+        action="store_true",
+        help="take molecules as they are; by default those that must be whole are made so, where "
+        "the topology has bonds",
+    )
     add = parser.section("output").add_argument
     add(
         "-o",

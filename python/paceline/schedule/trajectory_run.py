@@ -35,7 +35,14 @@ from paceline.schedule.tasks import (
 )
 from paceline.schedule.transform_states import Relay, TransformStates
 from paceline.trajectory.source import UNKNOWN_TIMES
-from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
+from paceline.transform.base import (
+    Transform,
+    TransformsOfEach,
+    WorkerScan,
+    find_scan,
+    prepare_transforms,
+    transforms_of,
+)
 from paceline.transform.jumps import warn_of_jumps
 from paceline.transform.locations import warn_of_locations
 
@@ -582,9 +589,13 @@ def _open(atomgroups: Sequence[Any], transforms: Sequence[Transform]) -> "Trajec
     return open_trajectory(atomgroups)
 
 
-def n_passes(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> int:
+def n_passes(
+    analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
+) -> int:
     """Number of passes over the frames that a run makes."""
-    return max(one.stages for one in analyses) + (find_scan(transforms) is not None)
+    return max(
+        one.stages + (find_scan(transforms_of(transforms, one)) is not None) for one in analyses
+    )
 
 
 def _half(

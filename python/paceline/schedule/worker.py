@@ -16,7 +16,7 @@ import cloudpickle
 import numpy as np
 
 from paceline._util.machine import free_memory_fraction
-from paceline.block import DAMAGED_STEP, Block, FrameBuffer
+from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
 from paceline.errors import (
     AnalysisError,
     MissingDataError,
@@ -272,6 +272,7 @@ class Worker:
         except MissingDataError as error:
             remedy = 'on_error="skip" leaves such frames out'
             raise MissingDataError(f"{error}; {remedy}") from None
+        without_placeholders(decoded.cells)
         decoded.times[:] = source.time_axis(decoded.frames, decoded.times, decoded.steps)
         return decoded, cost
 

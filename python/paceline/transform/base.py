@@ -190,6 +190,24 @@ def check_transforms(transforms: Any) -> None:
         raise TypeError(f"transforms must be those of paceline.transform, not {name}{advice}")
 
 
+class TransformsOfEach:
+    """Transformations of each analysis of a run, which need not have the same."""
+
+    def __init__(self, of_each: Sequence[tuple[Any, Sequence[Transform]]]):
+        self._of_each = {id(analysis): list(own) for analysis, own in of_each}
+
+    def of(self, analysis: Any) -> Sequence[Transform]:
+        """Get those of an analysis."""
+        return self._of_each[id(analysis)]
+
+
+def transforms_of(
+    transforms: "Sequence[Transform] | TransformsOfEach", analysis: Any
+) -> Sequence[Transform]:
+    """Get the transformations of an analysis: those of the run, if it has none of its own."""
+    return transforms.of(analysis) if isinstance(transforms, TransformsOfEach) else transforms
+
+
 def prepare_transforms(
     transforms: Sequence[Transform], wanted: np.ndarray, universe: Any
 ) -> tuple[np.ndarray, list[WorkerTransform]]:

@@ -200,6 +200,8 @@ class _Wrap:
     atomgroup: Any
     compound: str
     turns = False
+    #: Atoms of one molecule may come to lie in different images.
+    breaks = True
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         members, compounds = self._compounds(universe)

@@ -1,0 +1,660 @@
+//! Molecules of which parts are in different images, looked for in every frame.
+//!
+//! Atoms of a molecule are joined by *links*: bonds, or paths of bonds through atoms that are not
+//! decoded. A link spans no more than its bonds do, which is less than half the cell. So its two atoms
+//! are in one image if, and only if, they are nearer to each other than that.
+
+use std::collections::VecDeque;
+
+use paceline_formats::error::{Error, Result};
+
+use crate::cell::{Cell, is_placeholder, square};
+use crate::instructions::by_widest;
+use crate::unwrap::{fragments, walk};
+use crate::{check_len, frame_len};
+
+/// A frame in which two atoms are in different images: its row, the atoms, and their distance, Å.
+pub type Apart = (usize, [usize; 2], f64);
+
+/// Paths of bonds between atoms that are decoded.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Links {
+    /// Pairs of atoms, each once.
+    pub pairs: Vec<[usize; 2]>,
+    /// Bonds of each path.
+    pub lengths: Vec<usize>,
+    /// Atoms to be decoded beside those that were asked for: without them paths are too long.
+    pub added: Vec<usize>,
+}
+
+impl Links {
+    /// Find the paths between `wanted` atoms, of at most `longest` bonds each.
+    ///
+    /// Each other atom is a part of the nearest wanted one, and a bond between two parts makes a link.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an atom is past `n_atoms`, or no bond may be part of a path.
+    pub fn new(
+        n_atoms: usize,
+        bonds: &[[usize; 2]],
+        wanted: &[usize],
+        longest: usize,
+    ) -> Result<Self> {
+        if longest == 0
+            || wanted
+                .iter()
+                .chain(bonds.as_flattened())
+                .any(|&a| a >= n_atoms)
+        {
+            let reason = format!("links of {longest} bonds, or atoms past {n_atoms}");
+            return Err(Error::Argument(reason));
+        }
+        let neighbours = Neighbours::new(n_atoms, bonds);
+        let (mut wanted, mut added) = (wanted.to_vec(), Vec::new());
+        loop {
+            let near = Nearest::new(n_atoms, &neighbours, &wanted);
+            let (pairs, lengths, more) = near.links(bonds, longest);
+            if more.is_empty() {
+                added.sort_unstable();
+                return Ok(Links {
+                    pairs,
+                    lengths,
+                    added,
+                });
+            }
+            wanted.extend(&more);
+            added.extend(more);
+        }
+    }
+}
+
+/// The atoms that each atom is bonded to, one after another.
+struct Neighbours {
+    begins: Vec<usize>,
+    atoms: Vec<usize>,
+}
+
+impl Neighbours {
+    fn new(n_atoms: usize, bonds: &[[usize; 2]]) -> Self {
+        let mut begins = vec![0; n_atoms + 1];
+        for &atom in bonds.as_flattened() {
+            begins[atom + 1] += 1;
+        }
+        for atom in 0..n_atoms {
+            begins[atom + 1] += begins[atom];
+        }
+        let (mut places, mut atoms) = (begins.clone(), vec![0; 2 * bonds.len()]);
+        for &[a, b] in bonds {
+            for [from, to] in [[a, b], [b, a]] {
+                atoms[places[from]] = to;
+                places[from] += 1;
+            }
+        }
+        Neighbours { begins, atoms }
+    }
+
+    fn of(&self, atom: usize) -> &[usize] {
+        &self.atoms[self.begins[atom]..self.begins[atom + 1]]
+    }
+}
+
+const NOWHERE: usize = usize::MAX;
+
+/// Of each atom the nearest wanted one, along bonds.
+struct Nearest {
+    owner: Vec<usize>,
+    before: Vec<usize>,
+    n_bonds: Vec<usize>,
+}
+
+impl Nearest {
+    fn new(n_atoms: usize, neighbours: &Neighbours, wanted: &[usize]) -> Self {
+        let mut near = Nearest {
+            owner: vec![NOWHERE; n_atoms],
+            before: vec![NOWHERE; n_atoms],
+            n_bonds: vec![0; n_atoms],
+        };
+        let mut queue = VecDeque::with_capacity(wanted.len());
+        for &atom in wanted {
+            if near.owner[atom] == NOWHERE {
+                near.owner[atom] = atom;
+                queue.push_back(atom);
+            }
+        }
+        while let Some(atom) = queue.pop_front() {
+            for &next in neighbours.of(atom) {
+                if near.owner[next] == NOWHERE {
+                    near.owner[next] = near.owner[atom];
+                    near.before[next] = atom;
+                    near.n_bonds[next] = near.n_bonds[atom] + 1;
+                    queue.push_back(next);
+                }
+            }
+        }
+        near
+    }
+
+    /// The shortest link of each two atoms, its bonds, and atoms that cut the links that are needed
+    /// and too long.
+    fn links(
+        &self,
+        bonds: &[[usize; 2]],
+        longest: usize,
+    ) -> (Vec<[usize; 2]>, Vec<usize>, Vec<usize>) {
+        let mut found: Vec<([usize; 2], usize, [usize; 2])> = bonds
+            .iter()
+            .filter_map(|&bond| {
+                let mut ends = bond.map(|atom| self.owner[atom]);
+                ends.sort_unstable();
+                let length = bond.iter().map(|&atom| self.n_bonds[atom]).sum::<usize>() + 1;
+                (ends[0] != ends[1]).then_some((ends, length, bond))
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup_by_key(|link| link.0);
+        let mut more = Vec::new();
+        if found.iter().any(|link| link.1 > longest) {
+            // Where others connect two atoms as well, a long link is not needed.
+            let mut by_length: Vec<_> = found.iter().collect();
+            by_length.sort_by_key(|link| link.1);
+            let mut roots: Vec<usize> = (0..self.owner.len()).collect();
+            for &&([a, b], length, bond) in &by_length {
+                let (a, b) = (root(&mut roots, a), root(&mut roots, b));
+                if a != b {
+                    roots[a.max(b)] = a.min(b);
+                    if length > longest {
+                        more.extend(self.cuts(bond, longest));
+                    }
+                }
+            }
+            more.sort_unstable();
+            more.dedup();
+            found.retain(|link| link.1 <= longest);
+        }
+        let (pairs, lengths) = found.iter().map(|link| (link.0, link.1)).unzip();
+        (pairs, lengths, more)
+    }
+
+    /// Atoms along the path through a bond, `longest` bonds apart.
+    fn cuts(&self, bond: [usize; 2], longest: usize) -> Vec<usize> {
+        let mut path: Vec<usize> = self.back_from(bond[0]).collect();
+        path.reverse();
+        path.extend(self.back_from(bond[1]));
+        let inner = path.len() - 1;
+        path[..inner]
+            .iter()
+            .copied()
+            .skip(longest)
+            .step_by(longest)
+            .collect()
+    }
+
+    fn back_from(&self, atom: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(Some(atom), |&atom| {
+            let before = self.before[atom];
+            (before != NOWHERE).then_some(before)
+        })
+    }
+}
+
+fn root(roots: &mut [usize], mut atom: usize) -> usize {
+    while roots[atom] != atom {
+        roots[atom] = roots[roots[atom]];
+        atom = roots[atom];
+    }
+    atom
+}
+
+/// Groups of a block's atoms, of whose molecules no two parts may be in different images.
+#[derive(Debug, Clone)]
+pub struct Whole {
+    n_atoms: usize,
+    /// Neighbours in memory that are near along links, as a first look takes them.
+    rows: Neighbouring,
+    /// Links beside these, without which not all of a molecule's atoms are connected.
+    others: Vec<[usize; 2]>,
+    /// Links along which every atom is reached from the first of its molecule, and all others.
+    steps: Vec<[usize; 2]>,
+    closing: Vec<[usize; 2]>,
+    molecule: Vec<usize>,
+    groups: Vec<Vec<usize>>,
+    /// Atoms of molecules that are to be side by side.
+    contacts: Vec<[usize; 2]>,
+}
+
+/// A range of atoms, and for each coordinate 1, or 0 where the next atom need not be near; nothing
+/// where all are.
+#[derive(Debug, Clone, Default)]
+struct Neighbouring {
+    first: usize,
+    end: usize,
+    counts: Vec<f32>,
+}
+
+impl Whole {
+    /// `links` are pairs of a block's atoms, each of `lengths` bonds; atoms that are no more than
+    /// `longest` bonds apart are nearer than half the cell.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an atom is past `n_atoms`, or a link has no length.
+    pub fn new(
+        n_atoms: usize,
+        links: (&[[usize; 2]], &[usize]),
+        longest: usize,
+        groups: Vec<Vec<usize>>,
+        contacts: Vec<[usize; 2]>,
+    ) -> Result<Self> {
+        let (links, lengths) = links;
+        check_len("lengths of links", lengths.len(), links.len())?;
+        let named = groups.iter().flatten().chain(contacts.as_flattened());
+        if named.into_iter().any(|&atom| atom >= n_atoms) {
+            return Err(Error::Argument(format!("an atom is past {n_atoms}")));
+        }
+        let molecule = fragments(n_atoms, links)?;
+        let steps = walk(n_atoms, links)?;
+        let mut length_of: Vec<_> = links
+            .iter()
+            .map(sorted)
+            .zip(lengths.iter().copied())
+            .collect();
+        length_of.sort_unstable();
+        // Where each atom is reached from, after how many steps, and the bonds of the last one.
+        let mut reached: Vec<[usize; 3]> = (0..n_atoms).map(|atom| [atom, 0, 0]).collect();
+        let mut is_step = vec![false; length_of.len()];
+        for &[from, to] in &steps {
+            let link = sorted(&[from, to]);
+            let place = length_of.partition_point(|one| one.0 < link);
+            is_step[place] = true;
+            reached[to] = [from, reached[from][1] + 1, length_of[place].1];
+        }
+        let closing = length_of.iter().zip(is_step);
+        let closing = closing.filter(|one| !one.1).map(|one| one.0.0).collect();
+        let mut roots: Vec<usize> = (0..n_atoms).collect();
+        let rows = Neighbouring::new(&molecule, &reached, longest, &mut roots);
+        let others = steps.iter().copied().filter(|&[from, to]| {
+            let (from, to) = (root(&mut roots, from), root(&mut roots, to));
+            roots[from.max(to)] = from.min(to);
+            from != to
+        });
+        Ok(Whole {
+            n_atoms,
+            others: others.collect(),
+            rows,
+            steps,
+            closing,
+            molecule,
+            groups,
+            contacts,
+        })
+    }
+
+    /// Atoms of a frame.
+    pub fn n_atoms(&self) -> usize {
+        self.n_atoms
+    }
+
+    /// Look at frames with these cells (Å and degrees): those in which a molecule is broken, by the
+    /// longest of its links; and those of the others in which a contact is.
+    ///
+    /// Frames without a cell have no images.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    pub fn look(&self, positions: &[f32], dimensions: &[f32]) -> Result<(Vec<Apart>, Vec<Apart>)> {
+        let frame_len = frame_len(positions.len(), self.n_atoms)?;
+        check_len(
+            "lengths and angles",
+            dimensions.len(),
+            positions.len() / frame_len * 6,
+        )?;
+        let (cells, _) = dimensions.as_chunks();
+        let mut last: Option<([f32; 6], Cell)> = None;
+        let (mut broken, mut apart) = (Vec::new(), Vec::new());
+        for (row, (frame, &dimensions)) in positions.chunks_exact(frame_len).zip(cells).enumerate()
+        {
+            let cell = match last {
+                Some((known, cell)) if known == dimensions => cell,
+                _ => match Cell::new(dimensions) {
+                    Ok(cell) if !is_placeholder(dimensions) => cell,
+                    _ => continue,
+                },
+            };
+            last = Some((dimensions, cell));
+            let (atoms, _) = frame.as_chunks();
+            if !self.seems_whole(atoms, &cell)
+                && let Some((link, length)) = self.find_broken(atoms, &cell)
+            {
+                broken.push((row, link, length));
+                continue;
+            }
+            if let Some((link, length)) = longest_of(&self.contacts, atoms, &cell) {
+                apart.push((row, link, length));
+            }
+        }
+        Ok((broken, apart))
+    }
+
+    /// True if neighbours in memory and all other links are short, as they are in most frames.
+    fn seems_whole(&self, atoms: &[[f32; 3]], cell: &Cell) -> bool {
+        let Neighbouring { first, end, counts } = &self.rows;
+        // Along each axis, so that the distance is less than half the cell; rounded down.
+        let limit = (cell.near() / 3.0).sqrt() * 0.999_999;
+        let some = atoms[*first..*end].as_flattened();
+        largest_step(some, counts) < limit as f32 && longest_of(&self.others, atoms, cell).is_none()
+    }
+
+    /// The longest link of a molecule of which atoms of a group are in different images.
+    fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell) -> Option<([usize; 2], f64)> {
+        longest_of(&self.steps, atoms, cell)?;
+        let images = self.images(atoms, cell);
+        let mut is_broken = vec![false; self.n_atoms];
+        for group in &self.groups {
+            let mut firsts = vec![NOWHERE; self.n_atoms];
+            for &atom in group {
+                let molecule = self.molecule[atom];
+                if firsts[molecule] == NOWHERE {
+                    firsts[molecule] = atom;
+                }
+                is_broken[molecule] |= images[atom] != images[firsts[molecule]];
+            }
+        }
+        // Sheets and tubes that are bonded to their own image cannot be whole.
+        for &[a, b] in &self.closing {
+            if images[a] != images[b] && !self.shortened(atoms, cell, &images, [a, b]) {
+                is_broken[self.molecule[a]] = false;
+            }
+        }
+        let steps = self.steps.iter().chain(&self.closing);
+        let concerned: Vec<_> = steps
+            .filter(|link| is_broken[self.molecule[link[0]]])
+            .copied()
+            .collect();
+        longest_of(&concerned, atoms, cell)
+    }
+
+    /// Numbers of the cell's vectors by which each atom is off from the first of its molecule.
+    fn images(&self, atoms: &[[f32; 3]], cell: &Cell) -> Vec<[f64; 3]> {
+        let mut images = vec![[0.0; 3]; self.n_atoms];
+        for &[from, to] in &self.steps {
+            let step = difference(atoms, [from, to]);
+            images[to] = images[from];
+            if square(step) >= cell.near() {
+                let mut nearest = cell.nearest_images(step);
+                if square(cell.shifted(step, nearest)) >= cell.near() {
+                    // Atoms were turned, and the cell was not: they are in some other image.
+                    nearest[0] += 0.5;
+                }
+                images[to] = std::array::from_fn(|i| images[from][i] + nearest[i]);
+            }
+        }
+        images
+    }
+
+    /// True if the images that are known of two atoms make the link between them short.
+    fn shortened(
+        &self,
+        atoms: &[[f32; 3]],
+        cell: &Cell,
+        images: &[[f64; 3]],
+        [a, b]: [usize; 2],
+    ) -> bool {
+        let by = std::array::from_fn(|i| images[b][i] - images[a][i]);
+        square(cell.shifted(difference(atoms, [a, b]), by)) < cell.near()
+    }
+}
+
+impl Neighbouring {
+    /// Find neighbours in memory that are no more than `longest` bonds apart, and join their `roots`.
+    fn new(
+        molecule: &[usize],
+        reached: &[[usize; 3]],
+        longest: usize,
+        roots: &mut [usize],
+    ) -> Self {
+        let near: Vec<bool> = (1..molecule.len())
+            .map(|atom| {
+                molecule[atom - 1] == molecule[atom]
+                    && bonds_between(reached, atom - 1, atom, longest).is_some()
+            })
+            .collect();
+        let (Some(first), Some(last)) = (
+            near.iter().position(|&is| is),
+            near.iter().rposition(|&is| is),
+        ) else {
+            return Neighbouring::default();
+        };
+        for atom in (first..=last).filter(|&atom| near[atom]) {
+            let (a, b) = (root(roots, atom), root(roots, atom + 1));
+            roots[a.max(b)] = a.min(b);
+        }
+        let near = &near[first..=last];
+        let counts = near.iter().flat_map(|&is| [f32::from(u8::from(is)); 3]);
+        let all = near.iter().all(|&is| is);
+        Neighbouring {
+            first,
+            end: last + 2,
+            counts: if all { Vec::new() } else { counts.collect() },
+        }
+    }
+}
+
+/// Bonds between two atoms of a molecule along steps; nothing where they are more than `most`.
+fn bonds_between(reached: &[[usize; 3]], mut a: usize, mut b: usize, most: usize) -> Option<usize> {
+    let mut n_bonds = 0;
+    while a != b {
+        if reached[a][1] < reached[b][1] {
+            std::mem::swap(&mut a, &mut b);
+        }
+        n_bonds += reached[a][2];
+        if n_bonds > most {
+            return None;
+        }
+        a = reached[a][0];
+    }
+    Some(n_bonds)
+}
+
+fn sorted(&[a, b]: &[usize; 2]) -> [usize; 2] {
+    [a.min(b), a.max(b)]
+}
+
+fn difference(atoms: &[[f32; 3]], [from, to]: [usize; 2]) -> [f64; 3] {
+    let (x, y) = (atoms[from], atoms[to]);
+    std::array::from_fn(|i| f64::from(y[i]) - f64::from(x[i]))
+}
+
+/// The longest of the links that are no shorter than half the cell, and its length, Å. Those with a
+/// position that is no number do not count.
+fn longest_of(links: &[[usize; 2]], atoms: &[[f32; 3]], cell: &Cell) -> Option<([usize; 2], f64)> {
+    let mut longest: Option<([usize; 2], f64)> = None;
+    for &link in links {
+        let length = square(difference(atoms, link));
+        if length >= longest.map_or(cell.near(), |(_, most)| most.next_up()) && length.is_finite() {
+            longest = Some((link, length));
+        }
+    }
+    longest.map(|(link, length)| (link, length.sqrt()))
+}
+
+/// Coordinates that are compared together: four times what AVX2 holds, since each comparison waits for
+/// the one before.
+const TOGETHER: usize = 32;
+
+by_widest! {
+    /// The largest difference of a coordinate from that of the next atom, of those that count: all,
+    /// where `counts` is empty. What is no number does not count.
+    fn largest_step(numbers: &[f32], counts: &[f32]) -> f32 {
+        let mut largest = [0.0_f32; TOGETHER];
+        let ahead = numbers.get(3..).unwrap_or(&[]);
+        let (here, _) = numbers.as_chunks::<TOGETHER>();
+        let (next, last) = ahead.as_chunks::<TOGETHER>();
+        let pairs = here.iter().zip(next);
+        if counts.is_empty() {
+            for (here, next) in pairs {
+                for k in 0..TOGETHER {
+                    let step = (next[k] - here[k]).abs();
+                    largest[k] = if step > largest[k] { step } else { largest[k] };
+                }
+            }
+        } else {
+            for ((here, next), counts) in pairs.zip(counts.as_chunks::<TOGETHER>().0) {
+                for k in 0..TOGETHER {
+                    let step = (next[k] - here[k]).abs() * counts[k];
+                    largest[k] = if step > largest[k] { step } else { largest[k] };
+                }
+            }
+        }
+        let begin = TOGETHER * next.len();
+        for (k, next) in last.iter().enumerate() {
+            let step = (next - numbers[begin + k]).abs() * counts.get(begin + k).unwrap_or(&1.0);
+            largest[0] = if step > largest[0] { step } else { largest[0] };
+        }
+        largest.iter().fold(0.0, |most, &step| if step > most { step } else { most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Random;
+
+    const CELL: [f32; 6] = [30.0, 34.0, 38.0, 90.0, 90.0, 90.0];
+    const OBLIQUE: [f32; 6] = [40.0, 40.0, 40.0, 60.0, 60.0, 90.0];
+
+    fn chain(n: usize) -> Vec<[usize; 2]> {
+        (1..n).map(|atom| [atom - 1, atom]).collect()
+    }
+
+    #[test]
+    fn links_are_bonds_where_all_atoms_are_wanted() {
+        let bonds = [[2, 1], [0, 1], [3, 0]];
+        let links = Links::new(5, &bonds, &[0, 1, 2, 3, 4], 4).expect("links");
+        assert_eq!(links.pairs, [[0, 1], [0, 3], [1, 2]]);
+        assert_eq!(links.lengths, [1, 1, 1]);
+        assert!(links.added.is_empty());
+    }
+
+    #[test]
+    fn links_pass_through_atoms_that_are_not_wanted() {
+        let links = Links::new(10, &chain(10), &[0, 3, 6, 9], 3).expect("links");
+        assert_eq!(links.pairs, [[0, 3], [3, 6], [6, 9]]);
+        assert_eq!(links.lengths, [3, 3, 3]);
+        // A longer path is cut by atoms that are added.
+        let links = Links::new(10, &chain(10), &[0, 9], 4).expect("links");
+        assert_eq!(links.added.len(), 2);
+        assert!(links.lengths.iter().all(|&n| n <= 4));
+        assert_eq!(links.lengths.iter().sum::<usize>(), 9);
+        // On the shorter way around a ring alone.
+        let ring = [chain(12), vec![[11, 0]]].concat();
+        let links = Links::new(12, &ring, &[0, 4], 4).expect("links");
+        assert_eq!((links.pairs, links.added), (vec![[0, 4]], vec![]));
+        assert!(Links::new(3, &[[0, 3]], &[0], 4).is_err());
+        assert!(Links::new(3, &[[0, 1]], &[0], 0).is_err());
+    }
+
+    /// A branched molecule, whole, with steps of at most 2 Å.
+    fn molecule(random: &mut Random, n: usize) -> (Vec<[f64; 3]>, Vec<[usize; 2]>) {
+        let (mut atoms, mut bonds) = (vec![[3.0, 4.0, 5.0]], Vec::new());
+        for atom in 1..n {
+            let from = atom - 1 - ((random.number() + 1.0) * 1.5) as usize % atom.min(3);
+            let step: [f64; 3] = random.vector();
+            let x: [f64; 3] = atoms[from];
+            atoms.push(std::array::from_fn(|i| x[i] + step[i]));
+            bonds.push([from, atom]);
+        }
+        (atoms, bonds)
+    }
+
+    /// Images compared atom by atom are the reference.
+    #[test]
+    fn no_broken_molecule_is_missed_and_none_is_made_up() {
+        let mut random = Random(35);
+        let mut n_broken = 0;
+        for round in 0..400 {
+            let dimensions = if round % 2 == 0 { CELL } else { OBLIQUE };
+            let cell = Cell::new(dimensions).expect("a cell");
+            let n = 5 + round % 60;
+            let (atoms, bonds) = molecule(&mut random, n);
+            let wanted: Vec<usize> = (0..n).filter(|_| random.number() > 0.0).collect();
+            let links = Links::new(n, &bonds, &wanted, 6).expect("links");
+            let mut decoded = [wanted.clone(), links.added.clone()].concat();
+            decoded.sort_unstable();
+            let column = |atom: &usize| decoded.partition_point(|one| one < atom);
+            let pairs: Vec<_> = links
+                .pairs
+                .iter()
+                .map(|pair| pair.each_ref().map(column))
+                .collect();
+            let group: Vec<usize> = wanted.iter().map(column).collect();
+            let whole = Whole::new(
+                decoded.len(),
+                (&pairs, &links.lengths),
+                6,
+                vec![group],
+                vec![],
+            )
+            .expect("a look");
+            // A face of the cell passes through the molecule, or does not.
+            let at = 8.0 * random.number();
+            let images: Vec<f64> = atoms.iter().map(|x| f64::from(x[0] > at)).collect();
+            let frame: Vec<f32> = decoded
+                .iter()
+                .flat_map(|&atom| cell.shifted(atoms[atom], [images[atom], 0.0, 0.0]))
+                .map(|x| x as f32)
+                .collect();
+            let differ = wanted.iter().any(|&atom| images[atom] != images[wanted[0]]);
+            let (broken, _) = whole.look(&frame, &dimensions).expect("a frame");
+            assert_eq!(broken.len(), usize::from(differ), "round {round}");
+            n_broken += broken.len();
+        }
+        assert!((50..350).contains(&n_broken));
+    }
+
+    #[test]
+    fn what_is_bonded_to_its_own_image_is_not_broken() {
+        // Atoms 3 Å apart through the cell along x, as a ring, and as a chain that was wrapped.
+        let atoms: Vec<[f32; 3]> = (0..10).map(|k| [3.0 * k as f32, 1.0, 1.0]).collect();
+        let wrapped: Vec<[f32; 3]> = (5..15).map(|k| [3.0 * (k % 10) as f32, 1.0, 1.0]).collect();
+        let ring = [chain(10), vec![[9, 0]]].concat();
+        for (bonds, n_broken) in [(ring, [0, 0]), (chain(10), [0, 1])] {
+            let lengths = vec![1; bonds.len()];
+            let groups = vec![(0..10).collect()];
+            let whole = Whole::new(10, (&bonds, &lengths), 4, groups, vec![]).expect("a look");
+            for (frame, expected) in [&atoms, &wrapped].into_iter().zip(n_broken) {
+                let (broken, _) = whole.look(frame.as_flattened(), &CELL).expect("a frame");
+                assert_eq!(broken.len(), expected);
+                assert!(broken.iter().all(|one| one.1 == [4, 5] && one.2 == 27.0));
+            }
+        }
+    }
+
+    #[test]
+    fn each_group_counts_by_itself_and_frames_without_a_cell_do_not() {
+        let frame: Vec<f32> = (0..8)
+            .flat_map(|k| [((26 + k) % 30) as f32, 1.0, 1.0])
+            .collect();
+        let look = |groups: Vec<Vec<usize>>, cell: [f32; 6]| {
+            let whole = Whole::new(8, (&chain(8), &[1; 7]), 4, groups, vec![]).expect("a look");
+            whole.look(&frame, &cell).expect("a frame").0
+        };
+        assert_eq!(look(vec![(0..8).collect()], CELL), [(0, [3, 4], 29.0)]);
+        assert!(look(vec![(0..4).collect(), (4..8).collect()], CELL).is_empty());
+        assert_eq!(look(vec![(0..4).collect(), vec![7, 2]], CELL).len(), 1);
+        assert!(look(vec![(0..8).collect()], [0.0; 6]).is_empty());
+        assert!(look(vec![(0..8).collect()], [1.0, 1.0, 1.0, 90.0, 90.0, 90.0]).is_empty());
+    }
+
+    #[test]
+    fn contacts_count_where_molecules_are_whole() {
+        let near = [[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [4.0, 1.0, 1.0_f32]];
+        let apart = [[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [28.0, 1.0, 1.0]];
+        let broken = [[1.0, 1.0, 1.0], [29.0, 1.0, 1.0], [28.0, 1.0, 1.0]];
+        let whole =
+            Whole::new(3, (&[[0, 1]], &[1]), 4, vec![vec![0, 1]], vec![[1, 2]]).expect("a look");
+        let frames = [near, apart, broken].concat();
+        let found = whole
+            .look(frames.as_flattened(), &CELL.repeat(3))
+            .expect("frames");
+        assert_eq!(found, (vec![(2, [0, 1], 28.0)], vec![(1, [1, 2], 26.0)]));
+    }
+}

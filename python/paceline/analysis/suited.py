@@ -1,0 +1,53 @@
+"""Choose the transformations that each analysis of a battery needs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import warn
+from paceline.transform.base import Transform, TransformsOfEach, check_transforms
+from paceline.transform.molecules import unwrap_known
+
+
+def suited(
+    analyses: Sequence[Any], given: Sequence[Transform], *, unwrap: bool
+) -> TransformsOfEach:
+    """Give each analysis the transformations of a run that it needs.
+
+    Molecules of analyses that need whole ones are made whole first, with `unwrap`, where bonds are
+    known and nothing of `given` does so. What turns positions is for analyses that need it alone:
+    others superpose by themselves, depend on distances, or on the axes of the cell.
+    """
+    check_transforms(given)
+    turning = [one for one in given if one.turns]
+    if turning and not any(one.needs_fit for one in analyses):
+        names = ", ".join(one.parameters() for one in turning)
+        warn(
+            f"{names}: left out, since no analysis of the battery needs it; RMSF and principal "
+            "components superpose frames by themselves (align)"
+        )
+    unwraps = unwrap and not any(hasattr(one, "made_whole") for one in given)
+    first: dict[int, list[Transform]] = {}
+    for universe in {
+        id(one.atomgroup.universe): one.atomgroup.universe for one in analyses
+    }.values():
+        needing = [
+            np.asarray(one.indices)
+            for one in analyses
+            if one.needs_whole and one.atomgroup.universe is universe
+        ]
+        made = unwrap_known(universe, np.unique(np.concatenate(needing))) if needing else None
+        first[id(universe)] = [made] if unwraps and made is not None else []
+    return TransformsOfEach(
+        [
+            (
+                one,
+                [
+                    *first[id(one.atomgroup.universe)],
+                    *(step for step in given if one.needs_fit or not step.turns),
+                ],
+            )
+            for one in analyses
+        ]
+    )

@@ -1,0 +1,260 @@
+"""Links between atoms that must be in one image: bonds, known or guessed, and contacts."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.sorting import sorted_unique
+from paceline.block import cell_of, vectors_of
+from paceline.errors import TransformError, UnsupportedError
+from paceline.transform.compounds import fragments_of, molecular_bonds_of
+
+#: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
+PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+#: Distance at which molecules are in contact, Å; where none is, so many times as far, and so on.
+CONTACT, FARTHER = 4.0, 1.25
+#: Distance of the nearest atoms that are analysed, such as Cα, of molecules in contact, Å.
+NEAR = 8.0
+#: Largest number of molecules of which contacts are looked for, residues of the least chain, and
+#: atoms of the least other molecule: ions and water are in contact with all else by turns.
+MOLECULES, CHAIN_RESIDUES, LEAST_ATOMS = 64, 3, 6
+#: Part of the cell's smallest height up to which atoms of a molecule tell their images, …
+REACH = 0.45
+#: … lengths of a bond and of that height where none are known, Å.
+USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
+#: Lengths of bonds (Å) with hydrogen and between other atoms: what is nearer is taken as bonded.
+#: Unbonded atoms are not, but for hydrogen bonds: these are longer than the first.
+HYDROGEN_BOND, OTHER_BOND = 1.3, 2.15
+#: Of neighbours in a chain of which atoms of one kind alone are decoded, the largest distances, Å.
+IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
+
+
+class Links(NamedTuple):
+    """Links of some atoms: pairs of indices, bonds of each, and bonds that are surely short.
+
+    `atoms` are all that have to be decoded, in order; `guessed` is true where bonds were guessed
+    by distances.
+    """
+
+    atoms: np.ndarray
+    pairs: np.ndarray
+    lengths: np.ndarray
+    longest: int
+    guessed: bool
+
+
+def read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Read positions of atoms in a frame, and the cell, shape (1, 19)."""
+    trajectory = universe.trajectory
+    current = trajectory.ts.frame
+    try:
+        return trajectory[number].positions[atoms], cell_of(trajectory)
+    finally:
+        trajectory[current]
+
+
+def known_bonds(universe: Any) -> np.ndarray:
+    """Get the bonds that hold molecules together: int64, shape (n_bonds, 2), or none."""
+    try:
+        return molecular_bonds_of(universe, "unwrap")
+    except UnsupportedError:
+        return np.empty((0, 2), np.int64)
+
+
+def find_links(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
+    """Find the links between the atoms of groups that are of one molecule; None if there are none.
+
+    Where the topology has no bonds of most atoms, these are guessed by distances in the present
+    frame.
+    """
+    n_atoms = len(universe.atoms)
+    wanted = sorted_unique(*groups)
+    is_bonded = np.zeros(n_atoms, bool)
+    is_bonded[bonds] = True
+    guessed = bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
+    if guessed:
+        bonds = np.concatenate([bonds, _guess(universe, wanted)])
+    fragments = fragments_of(universe, bonds)
+    several = np.zeros(n_atoms, bool)
+    for group in groups:
+        is_inside = np.zeros(n_atoms, bool)
+        is_inside[group] = True
+        several |= np.bincount(fragments[is_inside], minlength=n_atoms) > 1
+    concerned = several[fragments]
+    wanted, bonds = wanted[concerned[wanted]], bonds[concerned[bonds[:, 0]]]
+    if not len(bonds):
+        return None
+    longest = _longest_path(universe, bonds)
+    pairs, lengths, added = _core.links(n_atoms, bonds, wanted, longest)
+    return Links(sorted_unique(wanted, added), pairs, lengths, longest, guessed)
+
+
+def _longest_path(universe: Any, bonds: np.ndarray) -> int:
+    """Find how many bonds of the present frame surely span less than half the cell."""
+    cell = cell_of(universe.trajectory)
+    height = widths(cell).min()
+    if not np.isfinite(height):
+        return max(1, int(REACH * USUAL_HEIGHT / USUAL_BOND))
+    lengths = _distances(universe.trajectory.ts.positions, bonds, cell)
+    lengths = lengths[lengths < REACH * height]
+    length = max(lengths.max(initial=0.0), 1.0) if len(lengths) else USUAL_BOND
+    return max(1, int(REACH * height / length))
+
+
+def _distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Compute distances of near atoms as nearest images, Å: shape (n_pairs,)."""
+    steps = np.diff(positions[pairs].astype(np.float64), axis=1)[:, 0]
+    vectors = vectors_of(_core.cells_without_noise(cell))[0]
+    if np.linalg.det(vectors) != 0:
+        steps -= np.round(steps @ np.linalg.inv(vectors)) @ vectors
+    return np.linalg.norm(steps, axis=1)
+
+
+def _guess(universe: Any, atoms: np.ndarray) -> np.ndarray:
+    """Guess bonds of atoms by their distances in the present frame: int64, shape (n_bonds, 2)."""
+    positions, cell = universe.trajectory.ts.positions[atoms], cell_of(universe.trajectory)
+    names = np.array(getattr(universe.atoms[atoms], "names", [""] * len(atoms)), dtype=str)
+    names = np.char.upper(names)
+    records, refused = near_pairs(positions, cell, np.arange(len(atoms)), OTHER_BOND)
+    if refused:
+        return np.empty((0, 2), np.int64)
+    ends = np.stack([records["first"], records["second"]], axis=1).astype(np.int64)
+    is_hydrogen = np.char.startswith(np.char.lstrip(names, "0123456789"), "H")
+    n_hydrogens = is_hydrogen[ends].sum(axis=1)
+    most = np.array([OTHER_BOND, HYDROGEN_BOND, 0.0])[n_hydrogens]
+    ends = ends[records["distance"] < most]
+    return atoms[np.concatenate([ends, _chain(universe, atoms, names, positions, cell)])]
+
+
+def _chain(
+    universe: Any, atoms: np.ndarray, names: np.ndarray, positions: np.ndarray, cell: np.ndarray
+) -> np.ndarray:
+    """Pair atoms of the same kind in neighbouring residues, such as Cα: rows, shape (n, 2)."""
+    group = universe.atoms[atoms]
+    resids = np.asarray(getattr(group, "resids", group.resindices))
+    segments, found = group.segindices, [np.empty((0, 2), np.int64)]
+    for kind, most in IN_CHAIN.items():
+        rows = np.flatnonzero(names == kind)
+        ends = np.stack([rows[:-1], rows[1:]], axis=1)
+        follow = (resids[ends[:, 1]] - resids[ends[:, 0]]) == 1
+        ends = ends[follow & (segments[ends[:, 0]] == segments[ends[:, 1]])]
+        found.append(ends[_distances(positions, ends, cell) < most])
+    return np.concatenate(found)
+
+
+def near_pairs(
+    positions: np.ndarray,
+    cell: np.ndarray,
+    labels: np.ndarray,
+    cutoff: float,
+    some: np.ndarray | None = None,
+) -> tuple[np.ndarray, str | None]:
+    """Find pairs of atoms of different labels within `cutoff` (Å), as nearest images.
+
+    Their rows in `positions`, and distances; with `some` rows, pairs of one of these and any other
+    one. Also returns why none can be found.
+    """
+    rows, labels = np.arange(len(positions)), np.ascontiguousarray(labels, dtype=np.int64)
+    first = rows if some is None else some
+    second = None if some is None else rows
+    given = cutoff, True, (first, rows), (labels[first], labels)
+    _, records, refused = _core.NearPairs(None, first, second, *given).find(
+        positions[np.newaxis], cell
+    )
+    return records.view(PAIR), refused and refused[1]
+
+
+def molecules_side_by_side(universe: Any, group: np.ndarray, fragments: np.ndarray) -> np.ndarray:
+    """Find the atoms of a group whose molecules are chains, or others that are few: indices.
+
+    Ions and water do not count; other molecules than chains do where they are 64 at most.
+    """
+    sizes = np.bincount(fragments, minlength=len(fragments))
+    chains = np.isin(fragments[group], _chains(universe, fragments, group))
+    for chosen in (group[chains | (sizes[fragments[group]] >= LEAST_ATOMS)], group[chains]):
+        if len(np.unique(fragments[chosen])) <= MOLECULES:
+            return chosen
+    return group[:0]
+
+
+def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Find the molecules of several residues, by their first atoms."""
+    residues = universe.atoms.resindices
+    # Without the first residue of each, which is the only one of most.
+    atoms = atoms[residues[atoms] != residues[fragments[atoms]]]
+    others = np.unique(fragments[atoms] * len(universe.residues) + residues[atoms])
+    numbers, n_others = np.unique(others // len(universe.residues), return_counts=True)
+    return numbers[n_others + 1 >= CHAIN_RESIDUES]
+
+
+def nearest_contacts(
+    universe: Any, atoms: np.ndarray, molecules: np.ndarray, most: float = np.inf
+) -> tuple[np.ndarray, np.ndarray]:
+    """Connect molecules by the nearest pairs of their atoms in the first frame.
+
+    Returns the pairs, shape (n_pairs, 2), and the first atom of each molecule that has no other one
+    within half the cell, or within `most` (Å).
+    """
+    positions, cell = read_frame(universe, atoms)
+    farthest = min(most, float(widths(cell).min() / 2))
+    spread = float(np.ptp(positions, axis=0).sum()) if len(positions) else 0.0
+    labels, firsts = np.unique(molecules, return_index=True)
+    complexes, some, found = molecules, None, []
+    cutoff = min(CONTACT, farthest)
+    while len(np.unique(complexes[firsts])) > 1:
+        pairs, refused = near_pairs(positions, cell, complexes, cutoff, some)
+        if refused:
+            raise TransformError(
+                f"unwrap: contacts of together= are those of the first frame, and {refused}"
+            )
+        joined, complexes = _join(pairs, complexes)
+        found.append(joined)
+        if cutoff >= farthest or cutoff > spread:
+            break
+        cutoff = min(FARTHER * cutoff, farthest)
+        # Of what is connected by now, there would be ever more pairs.
+        numbers, sizes = np.unique(complexes, return_counts=True)
+        some = np.flatnonzero(complexes != numbers[sizes.argmax()])
+    numbers, sizes = np.unique(complexes[firsts], return_counts=True)
+    is_alone = np.isin(complexes[firsts], numbers[sizes == 1]) & (len(labels) > 1)
+    rows = np.concatenate([np.empty((0, 2), np.int64), *found])
+    return atoms[rows], labels[is_alone]
+
+
+def widths(cell: np.ndarray) -> np.ndarray:
+    """Compute the distances of a cell's opposite faces, Å: shape (3,), infinite without a cell."""
+    vectors = vectors_of(_core.cells_without_noise(cell))[0]
+    volume = abs(np.linalg.det(vectors))
+    if not volume > 0:
+        return np.full(3, np.inf)
+    sides = np.cross(np.roll(vectors, -1, axis=0), np.roll(vectors, -2, axis=0))
+    return volume / np.linalg.norm(sides, axis=1)
+
+
+def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join complexes by the nearest pairs of atoms.
+
+    Returns the rows of the pairs that join two, and the complex of each atom then.
+    """
+    rows = np.sort(np.stack([pairs["first"], pairs["second"]], axis=1).astype(np.int64), axis=1)
+    rows = rows[np.lexsort([rows[:, 1], rows[:, 0], pairs["distance"]])]
+    numbers, places = np.unique(complexes, return_inverse=True)
+    ends = np.sort(places[rows], axis=1)
+    # Of each two of them, the nearest pair.
+    nearest = np.sort(np.unique(ends[:, 0] * len(numbers) + ends[:, 1], return_index=True)[1])
+    parent, joining = list(range(len(numbers))), []
+
+    def root(one: int) -> int:
+        while parent[one] != one:
+            one = parent[one]
+        return one
+
+    for row, two in zip(nearest.tolist(), ends[nearest].tolist(), strict=True):
+        low, high = sorted(map(root, two))
+        if low != high:
+            parent[high] = low
+            joining.append(row)
+    roots = np.array([root(one) for one in parent], np.int64)
+    return rows[joining], numbers[roots[places]]

@@ -1,0 +1,341 @@
+"""Look at every frame of a run for molecules that are broken, in another image, or not fitted."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.sorting import sorted_unique
+from paceline.block import Block, cell_of
+from paceline.errors import TransformError, warn
+from paceline.performance.number_format import joined
+from paceline.transform.base import Transform, find_scan, first_positions
+from paceline.transform.compounds import fragments_of
+from paceline.transform.links import (
+    NEAR,
+    Links,
+    find_links,
+    known_bonds,
+    molecules_side_by_side,
+    nearest_contacts,
+)
+
+if TYPE_CHECKING:
+    from paceline.performance.timings import Timings
+
+#: Kinds of what is found in a frame, by their numbers in records: a molecule in several images,
+#: molecules side by side of which one is in another image, and atoms that are not superposed.
+BROKEN, APART, TURNED = range(3)
+#: Atoms of which the superposition is looked at, at most; the RMSD without it is so many times that
+#: with it, and so many Å more, in such a part of the frames at least.
+SAMPLED, TIMES, MORE, PART = 60, 2.0, 2.0, 0.05
+#: Analyses of a run by what they need: their names, and the atoms of each.
+_Needs = list[tuple[str, np.ndarray]]
+
+
+class _Wants(NamedTuple):
+    """What a run needs: whole molecules, molecules side by side, a superposition."""
+
+    whole: _Needs
+    together: _Needs
+    fit: _Needs
+
+
+def look_at(analyses: Sequence[Any], transforms: Sequence[Transform]) -> "Look | None":
+    """Make the look that a run of analyses of one Universe needs; None if it needs none."""
+    universe = analyses[0].atomgroup.universe
+    if not hasattr(universe, "_topology"):
+        return None
+    wants = _wants(analyses, transforms, universe)
+    if not any(wants):
+        return None
+    groups, together = ([group for _, group in of] for of in (wants.whole, wants.together))
+    bonds = known_bonds(universe) if groups or together else np.empty((0, 2), np.int64)
+    links = find_links(universe, bonds, groups) if groups else None
+    contacts = _contacts(universe, bonds, together)
+    if links is None and not len(contacts) and not wants.fit and not groups:
+        return None
+    return Look(analyses, wants, links, contacts)
+
+
+def _wants(analyses: Sequence[Any], transforms: Sequence[Transform], universe: Any) -> _Wants:
+    """Find what analyses and transformations need that no transformation does."""
+    is_whole = np.zeros(len(universe.atoms), bool)
+    unwrapped = []
+    for one in transforms:
+        if hasattr(one, "made_whole"):
+            unwrapped.append(one.made_whole(universe))
+            is_whole[unwrapped[-1]] = True
+        elif getattr(one, "breaks", False):
+            is_whole[:] = False
+    of_analyses = [(one.name, _atoms_of(one)) for one in analyses]
+    needing = {
+        need: [of for one, of in zip(analyses, of_analyses, strict=True) if getattr(one, need, 0)]
+        for need in ("needs_whole", "needs_together", "needs_fit")
+    }
+    for one in transforms:
+        if hasattr(one, "whole_atoms"):
+            kind = one.parameters().partition("(")[0]
+            moved = f"{kind} (--{kind})", one.whole_atoms(universe)
+            needing["needs_whole"].append(moved)
+            if getattr(one, "turns", False):
+                needing["needs_together"].append(moved)
+    if find_scan(transforms) is not None:  # molecules that were near each other part for good
+        needing["needs_together"] = []
+    elif not needing["needs_together"]:
+        # Whatever is computed, or written, of molecules that are each made whole.
+        needing["needs_together"] = [
+            (name, np.intersect1d(group, molecules))
+            for molecules in unwrapped
+            for name, group in of_analyses
+        ]
+    if any(getattr(one, "turns", False) for one in transforms):
+        needing["needs_fit"] = []
+    broken = [(name, group[~is_whole[group]]) for name, group in needing["needs_whole"]]
+    return _Wants(
+        [one for one in broken if len(one[1])], needing["needs_together"], needing["needs_fit"]
+    )
+
+
+def _atoms_of(analysis: Any) -> np.ndarray:
+    return np.asarray(analysis.indices, dtype=np.int64)
+
+
+def _contacts(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Find pairs of atoms by which molecules of a group are nearest: shape (n_pairs, 2)."""
+    if not (len(bonds) and len(groups) and cell_of(universe.trajectory)[:, :6].any()):
+        return np.empty((0, 2), np.int64)
+    fragments, found = fragments_of(universe, bonds), [np.empty((0, 2), np.int64)]
+    known: set[bytes] = set()
+    for group in groups:
+        atoms = molecules_side_by_side(universe, sorted_unique(group), fragments)
+        if atoms.tobytes() in known or len(np.unique(fragments[atoms])) < 2:
+            continue
+        known.add(atoms.tobytes())
+        try:
+            found.append(nearest_contacts(universe, atoms, fragments[atoms], NEAR)[0])
+        except (EOFError, OSError, TransformError, ValueError):
+            continue  # the first frame cannot be read, or has no cell: the run says so
+    return np.unique(np.concatenate(found), axis=0)
+
+
+class Look:
+    """An analysis that goes along with others, and warns of what makes their results wrong.
+
+    Its warnings stand in the provenance of all of them, too.
+    """
+
+    name = "look"
+    fields: Sequence[str] = ("positions",)
+    optional_fields: Sequence[str] = ()
+    attributes: Mapping[str, np.ndarray] = {}
+    stages, over_parts, frames_together, row_bytes = 1, False, 1, 0
+    halo = (0, 0)
+    transforms: Sequence[Transform] = ()
+    skip_damaged = False
+    frames: np.ndarray
+    times: np.ndarray
+    damaged: list[tuple[int, str]]
+    timings: "Timings"
+    provenance: dict[str, Any]
+
+    def __init__(
+        self, analyses: Sequence[Any], wants: _Wants, links: Links | None, contacts: np.ndarray
+    ):
+        self.atomgroup, self._analyses = analyses[0].atomgroup, analyses
+        self._wants, self._links, self._contacts = wants, links, contacts
+        self._sampled = [
+            (name, group[:: max(1, -(-len(group) // SAMPLED))]) for name, group in wants.fit
+        ]
+        self._sampled = [one for one in self._sampled if len(one[1]) >= 3]
+        linked = [] if links is None else [links.atoms]
+        sampled = [group for _, group in self._sampled]
+        found = sorted_unique(*linked, contacts.ravel(), *sampled)
+        # A run needs an atom at least.
+        self.indices = found if len(found) else self.atomgroup.indices[:1]
+
+    def parameters(self) -> dict[str, Any]:
+        """Describe what is looked for, by which checkpoints tell runs."""
+        return {"atoms": f"{len(self.indices)}"}
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Nothing is kept of frames in which nothing is found."""
+        return 0
+
+    def prepare(self) -> "_Looking":
+        """Find the columns of links and groups, and where frames begin."""
+        columns_of = self._columns
+        links, longest = (np.empty((0, 2), np.int64), np.empty(0, np.int64)), 1
+        groups = []
+        if self._links is not None:
+            links, longest = (
+                (columns_of(self._links.pairs), self._links.lengths),
+                self._links.longest,
+            )
+            inside = (group[np.isin(group, self.indices)] for _, group in self._wants.whole)
+            groups = [columns_of(group) for group in inside]
+        universe = self.atomgroup.universe
+        references = []
+        for _, group in self._sampled:
+            first = first_positions(
+                universe.atoms[group], self.frames, self.transforms, self.skip_damaged
+            )
+            references.append((columns_of(group), first))
+        contacts = columns_of(self._contacts)
+        return _Looking(self.indices, links, longest, groups, contacts, references)
+
+    def _columns(self, indices: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.indices, indices).astype(np.int64)
+
+    def next_stage(self, value: Any) -> Any:
+        """Raise `NotImplementedError`: there is one stage."""
+        raise NotImplementedError
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Warn of each kind once, and tell the analyses."""
+        offsets, records = value
+        records = records.reshape(-1, 5)
+        frames = np.repeat(self.frames, np.diff(offsets))
+        said = list(self._unlooked())
+        path = self.provenance["trajectory"]
+        for kind, say in ((BROKEN, self._broken), (APART, self._apart), (TURNED, self._turned)):
+            for number in np.unique(records[records[:, 0] == kind, 1]).tolist():
+                of_kind = (records[:, 0] == kind) & (records[:, 1] == number)
+                first = np.flatnonzero(of_kind)[frames[of_kind].argmin()]
+                n_frames = int(of_kind.sum())
+                if kind == TURNED and n_frames < PART * len(self.frames):
+                    continue
+                where = f"{n_frames} of {len(self.frames)} frames, first in frame {frames[first]}"
+                text = f"{path}: {say(where, records[first], int(number))}"
+                warn(text)
+                said.append(text)
+        if said:
+            for one in self._analyses:
+                one.provenance["warnings"] = "; ".join(said)
+
+    def _unlooked(self) -> "list[str]":
+        """Say that molecules could not be looked at, where it matters."""
+        has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
+        several = any(len(group) > 1 for _, group in self._wants.whole)
+        topology = self.atomgroup.universe._topology
+        if self._links is not None or not (has_cell and several):
+            return []
+        if hasattr(topology, "bonds") and len(topology.bonds.values):
+            return []  # no two atoms are of one molecule
+        return [
+            "broken molecules could not be looked for: the topology has no bonds, and none are "
+            "known by the distances of these atoms"
+        ]
+
+    def _broken(self, where: str, record: np.ndarray, _: int) -> str:
+        names = list(dict.fromkeys(name for name, _ in self._wants.whole))
+        assert self._links is not None
+        first, second = record[2:4].astype(int)
+        is_link = (self._links.pairs == sorted((first, second))).all(axis=1)
+        bonded = is_link.any() and self._links.lengths[is_link.argmax()] == 1
+        atoms = f"atoms {first} and {second} {'are bonded, and' if bonded else 'of it are'}"
+        advice = "unwrap (--unwrap) makes them so"
+        if self._links.guessed:
+            advice += (
+                ", with a topology that has bonds (TPR, PSF, PRMTOP, …): here they were guessed by "
+                "distances, for this warning alone"
+            )
+        return (
+            f"a molecule is broken across the cell in {where}: {atoms} {record[4]:.1f} Å apart; "
+            f"{joined(names)} {'needs' if len(names) == 1 else 'need'} whole molecules: {advice}"
+        )
+
+    def _apart(self, where: str, record: np.ndarray, _: int) -> str:
+        names = list(dict.fromkeys(name for name, _ in self._wants.together))
+        atoms = " and ".join(map(self._name, record[2:4].astype(int)))
+        return (
+            "molecules that are near each other in the first frame are in different images in "
+            f"{where}: {atoms} are {record[4]:.1f} Å apart; what {joined(names)} "
+            f"{'computes' if len(names) == 1 else 'compute'} of both is not of their complex: put "
+            "them side by side with together= (--together)"
+        )
+
+    def _turned(self, where: str, record: np.ndarray, number: int) -> str:
+        name = self._sampled[number][0]
+        return (
+            f"the atoms of {name} move or turn as a whole in {where}: their RMSD from frame "
+            f"{self.frames[0]} is {record[2]:.1f} Å there, and {record[3]:.1f} Å after "
+            "superposition; superpose them by fit (--fit), or align=True (--align) where it is "
+            "known, unless frames were fitted before and this motion is wanted"
+        )
+
+    def _name(self, index: int) -> str:
+        """Name an atom by its index and residue."""
+        residue = self.atomgroup.universe.atoms[index].residue
+        known = [getattr(residue, name, None) for name in ("resname", "resid")]
+        of = " ".join(str(value) for value in known if value is not None)
+        return f"atom {index} ({of})" if of else f"atom {index}"
+
+
+class _Looking:
+    """Worker's half: records of what is found in frames, (kind, number, first, second, length)."""
+
+    returns_new = True
+    #: Set for the first block.
+    _bound = False
+    _whole: _core.Whole | None = None
+    _rmsds: Sequence[Sequence[_core.RowKernel]] = ()
+    _of_column: np.ndarray
+
+    def __init__(
+        self,
+        indices: np.ndarray,
+        links: tuple[np.ndarray, np.ndarray],
+        longest: int,
+        groups: Sequence[np.ndarray],
+        contacts: np.ndarray,
+        references: Sequence[tuple[np.ndarray, np.ndarray]],
+    ):
+        self._indices, self._links, self._longest = indices, links, longest
+        self._groups, self._contacts, self._references = groups, contacts, references
+
+    def __getstate__(self) -> dict[str, Any]:
+        bound = ("_bound", "_whole", "_rmsds", "_of_column")
+        return {name: value for name, value in vars(self).items() if name not in bound}
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Look at the frames of a block."""
+        positions, columns = block.raw
+        if not self._bound:
+            self._bind(positions.shape[1], columns)
+        found: list[tuple[int, tuple[float, ...]]] = []
+        if self._whole is not None:
+            broken, apart = self._whole.look(positions, block.cells)
+            for kind, of_kind in ((BROKEN, broken), (APART, apart)):
+                for row, two, length in of_kind:
+                    first, second = self._of_column[list(two)]
+                    found.append((row, (kind, 0, first, second, length)))
+        for number, kernels in enumerate(self._rmsds):
+            plain, best = np.empty((2, len(block), 1))
+            for kernel, out in zip(kernels, (plain, best), strict=True):
+                kernel.compute(positions, block.cells, out)
+            turned = (plain >= TIMES * best) & (plain >= best + MORE)
+            for row in np.flatnonzero(turned).tolist():
+                found.append((row, (TURNED, number, plain[row, 0], best[row, 0], 0.0)))
+        found.sort()
+        rows = np.array([row for row, _ in found], np.int64)
+        records = np.array([record for _, record in found], np.float64).reshape(-1, 5)
+        return np.bincount(rows, minlength=len(block)), records
+
+    def _bind(self, n_atoms: int, columns: np.ndarray | None) -> None:
+        """Make the core's halves, given the columns of the atoms among those that are decoded."""
+        columns = np.arange(n_atoms) if columns is None else columns
+        self._of_column = np.zeros(n_atoms, np.int64)
+        self._of_column[columns] = self._indices
+        links, lengths = self._links
+        if len(links) or len(self._contacts):
+            groups, contacts = [columns[group] for group in self._groups], columns[self._contacts]
+            given = (columns[links], lengths), self._longest, groups, contacts
+            self._whole = _core.Whole(n_atoms, *given)
+        rmsd = _core.RowKernel.rmsd
+        self._rmsds = [
+            [rmsd(columns[group], [(reference, None)], fitted) for fitted in (False, True)]
+            for group, reference in self._references
+        ]
+        self._bound = True
