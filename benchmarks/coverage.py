@@ -142,6 +142,7 @@ class Presence:
     """What `presence_correlation` needs of an analysis that has run."""
 
     name, damaged, n_frames = "Presence", (), 0
+    times_known, time_unit, lag_title = True, "ps", "lag time (ps)"
     left_out = np.empty(0, bool)
 
     def __init__(self, n_frames: int):
