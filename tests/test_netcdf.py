@@ -474,7 +474,8 @@ def written(path, fields=7, has_cell=True):
     cells = np.concatenate([arrays["cell_lengths"], arrays["cell_angles"]], axis=1) * has_cell
     encoder = paceline._core.Encoder("NetCDF", N_ATOMS, None, has_cell, fields)
     moments = np.float64(arrays["time"]), np.arange(N_FRAMES), np.zeros(N_FRAMES, np.float32)
-    data = encoder.encode((*moved, cells, *moments))
+    rows = paceline._core.cells_of_dimensions(cells.astype(np.float32))
+    data = encoder.encode((*moved, rows, *moments))
     path.write_bytes(encoder.head(N_FRAMES, 100.25, 0.1, 0, 1) + data)
     return moved, cells, arrays["time"]
 

@@ -339,7 +339,7 @@ def test_the_bytes_are_those_of_mdanalysis(cell, tmp_path):
         encoder = _core.Encoder("TRR", 31, None, True, fields)
         dimensions = np.zeros((1, 6), np.float32) if cell is None else np.float32([cell])
         moments = np.array([ts.time]), np.array([-10 * number]), np.float32([0.3 * number])
-        ours += encoder.encode((*arrays, dimensions, *moments))
+        ours += encoder.encode((*arrays, _core.cells_of_dimensions(dimensions), *moments))
     assert ours == written_by_mdanalysis(tmp_path / "theirs.trr", timesteps)
 
 

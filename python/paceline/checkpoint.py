@@ -34,6 +34,7 @@ from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
 from paceline.schedule.trajectory_run import FramePass, TrajectoryRun
+from paceline.transform.whole import LOOK_NAME
 
 #: Shortest time between two writes, seconds …
 INTERVAL = 1.0
@@ -448,7 +449,8 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")
     done = "; ".join(transform.parameters() for transform in one.transforms) or "none"
     yield _fact("transforms", done, done, list(one.job.transforms))
-    yield _fact("analyses", ", ".join(analysis.name for analysis in one.analyses))
+    named = (analysis.name for analysis in one.analyses if analysis.name != LOOK_NAME)
+    yield _fact("analyses", ", ".join(named))
     for analysis, half in zip(one.analyses, one.job.analyses, strict=True):
         indices = np.asarray(analysis.indices)
         atoms = f"{len(indices)}"

@@ -129,7 +129,7 @@ class H5MDWriter(WriterBase):
 
     Examples
     --------
-    >>> import tempfile
+    >>> import os, tempfile
     >>> import paceline
     >>> from MDAnalysisTests.datafiles import PSF, DCD
     >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")

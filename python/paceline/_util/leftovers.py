@@ -11,7 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from paceline._util.system import NO_LINK, PLAIN, WINDOWS, lock
+from paceline._util.system import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: What folders are for; their names are paceline-KIND-…
 KINDS = ("attempts", "dask", "advice", "selftest")
@@ -42,7 +42,7 @@ class ScratchFolder:
         if WINDOWS:  # which renames no folder of an open file
             os.close(self._lock)
         # Only now has it a name by which others find it: it is locked.
-        os.rename(made, self.path)
+        Path(made).rename(self.path)
 
     def remove(self) -> None:
         """Remove it and all in it."""
@@ -62,7 +62,7 @@ def remove_leftovers() -> None:
     """Remove what killed processes of this user left, once in this process."""
     with contextlib.suppress(OSError):
         _remove_folders()
-    if sys.platform == "linux":
+    if sys.platform == "linux" and not WINDOWS:
         with contextlib.suppress(OSError):
             _remove_semaphores()
 
@@ -76,7 +76,7 @@ def _remove_folders() -> None:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    return stat.S_ISDIR(status.st_mode) and (WINDOWS or status.st_uid == os.getuid())
+    return stat.S_ISDIR(status.st_mode) and is_own(status)
 
 
 def _is_unlocked(folder: Path) -> bool:
@@ -101,7 +101,7 @@ def _remove_semaphores() -> None:
     for entry in os.scandir(_SEMAPHORES):
         if entry.name.startswith(_PREFIXES):
             status = entry.stat(follow_symlinks=False)
-            if status.st_uid == os.getuid() and now - status.st_mtime > _NEW:
+            if is_own(status) and now - status.st_mtime > _NEW:
                 found[status.st_ino] = entry, now - status.st_mtime
     if not found:
         return
@@ -126,7 +126,7 @@ def _mapped_semaphores() -> tuple[set[int], bool]:
     complete = True
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if process.stat().st_uid != os.getuid():
+            if not is_own(process.stat()):
                 continue
             text = (process / "maps").read_text(errors="replace")
         except PermissionError:

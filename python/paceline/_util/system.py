@@ -46,6 +46,12 @@ _WINDOWS, _WINDOW = 256, 1 << 20
 #: Most ranges that are looked at: each takes some microseconds.
 _RANGES = 1000
 
+
+def is_own(status: os.stat_result) -> bool:
+    """Tell whether a file is this user's; on Windows, where files tell no user, True."""
+    return not hasattr(os, "getuid") or status.st_uid == os.getuid()
+
+
 # Bytes of open files.
 
 #: Held while a descriptor's position is used, where there are no calls with an offset.

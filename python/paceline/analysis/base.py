@@ -424,6 +424,8 @@ class AnalysisBase:
 
     def record(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the last run."""
+        found = self.provenance.get("warnings")  # by a look at the frames of the run
+        remarks = [*([found] if found else []), *self.remarks.values()]
         return {
             "paceline": __version__,
             "python": platform.python_version(),
@@ -433,7 +435,7 @@ class AnalysisBase:
             **self.parameters(),
             "frames analysed": describe_frames(self.frames),
             "damaged frames": [frame for frame, _ in self.damaged] or "none",
-            **({"warnings": "; ".join(self.remarks.values())} if self.remarks else {}),
+            **({"warnings": "; ".join(remarks)} if remarks else {}),
         }
 
 

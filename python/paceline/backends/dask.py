@@ -34,6 +34,7 @@ from paceline.schedule.scheduler import (
 )
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, TaskBatch
 from paceline.schedule.worker import Worker, run_batch
+from paceline.transform.whole import LOOK_NAME
 
 #: Batches submitted to the cluster at a time, for each of its threads: none waits for the next one.
 AHEAD = 2
@@ -382,7 +383,7 @@ def _not_taken(error: Exception) -> WorkerError:
 def _name(job: AnyJob) -> str:
     """Name a job's tasks on the dashboard: paceline-rmsd-rmsf, say."""
     names = [job.name] if isinstance(job, FunctionJob) else [one.name for one in job.analyses]
-    words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names)
+    words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names if name != LOOK_NAME)
     return "-".join(["paceline", *words])
 
 

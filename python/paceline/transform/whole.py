@@ -8,7 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block, cell_of
-from paceline.errors import TransformError, warn
+from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
 from paceline.transform.base import Transform, find_scan, first_positions
 from paceline.transform.compounds import fragments_of
@@ -24,6 +24,8 @@ from paceline.transform.links import (
 if TYPE_CHECKING:
     from paceline.performance.timings import Timings
 
+#: Name of the analysis that goes along: it is none that a user has asked for.
+LOOK_NAME = "look"
 #: Kinds of what is found in a frame, by their numbers in records: a molecule in several images,
 #: molecules side by side of which one is in another image, and atoms that are not superposed.
 BROKEN, APART, TURNED = range(3)
@@ -126,7 +128,7 @@ class Look:
     Its warnings stand in the provenance of all of them, too.
     """
 
-    name = "look"
+    name = LOOK_NAME
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
     attributes: Mapping[str, np.ndarray] = {}
@@ -178,9 +180,12 @@ class Look:
         universe = self.atomgroup.universe
         references = []
         for _, group in self._sampled:
-            first = first_positions(
-                universe.atoms[group], self.frames, self.transforms, self.skip_damaged
-            )
+            try:
+                first = first_positions(
+                    universe.atoms[group], self.frames, self.transforms, self.skip_damaged
+                )
+            except (EOFError, OSError, PacelineError, ValueError):
+                continue  # the run names the frame, if it needs it
             references.append((columns_of(group), first))
         contacts = columns_of(self._contacts)
         return _Looking(self.indices, links, longest, groups, contacts, references)
