@@ -200,6 +200,7 @@ def test_a_note_is_given_once_at_the_users_line(adk_in_water, tmp_path, n_files)
     assert {warning.filename for warning in caught} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*a molecule is broken")
         RMSF(universe.select_atoms("name CA")).run(stop=3)
 
 
@@ -379,6 +380,7 @@ def test_a_topology_of_part_of_the_trajectory(adk_in_water):
     expected = RMSD(whole, select="name CA").run().results.rmsd
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*a molecule is broken")
         np.testing.assert_array_equal(RMSD(part, select="name CA").run().results.rmsd, expected)
     backwards = paceline.Universe(MDAnalysis.Merge(protein[::-1])._topology)
     backwards.load_new(adk_in_water.trajectory, sub=protein.indices[::-1])
@@ -407,6 +409,7 @@ def test_ordinary_universes_run_on_our_core(request, opened, system, options):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
         warnings.filterwarnings("ignore", message=".*the header says 500")
+        warnings.filterwarnings("ignore", message=".*a molecule is broken")
         result = RMSD(ordinary, select="name CA").run().results.rmsd
         ours = RMSD(paceline.Universe(*files, **options), select="name CA").run().results.rmsd
     assert opened == [files.trajectory] * 2
@@ -431,9 +434,13 @@ def test_other_formats_are_read_by_mdanalysis(name):
     assert type(ours.trajectory) is type(theirs.trajectory)
     with pytest.warns(PacelineWarning, match=type(theirs.trajectory).__name__) as caught:
         result = RMSD(ours).run().results.rmsd
-    assert [w.filename for w in caught if w.category is PacelineWarning] == [__file__]
+    # Of dumps a second one says that times are not known.
+    found = [w for w in caught if w.category is PacelineWarning]
+    assert {w.filename for w in found} == {__file__}
+    assert sum("times" not in str(w.message) for w in found) <= 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
+        warnings.filterwarnings("ignore", message=".*a molecule is broken")
         RMSF(ours.atoms).run()
     expected = rms.RMSD(theirs).run().results.rmsd
     np.testing.assert_array_equal(result[:, :2], expected[:, :2])

@@ -451,7 +451,10 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     yield _fact("transforms", done, done, list(one.job.transforms))
     named = (analysis.name for analysis in one.analyses if analysis.name != LOOK_NAME)
     yield _fact("analyses", ", ".join(named))
-    for analysis, half in zip(one.analyses, one.job.analyses, strict=True):
+    both = list(zip(one.analyses, one.job.analyses, strict=True))
+    # What was asked for differs first, where anything does.
+    both.sort(key=lambda pair: pair[0].name == LOOK_NAME)
+    for analysis, half in both:
         indices = np.asarray(analysis.indices)
         atoms = f"{len(indices)}"
         yield _fact(f"atoms of {analysis.name}", atoms, indices, dict(half.attributes))

@@ -130,7 +130,7 @@ impl<'a> Frames<'a> {
 pub enum Taken {
     /// As they are stored: it asks for no images.
     Stored,
-    /// As they are stored, if their cells are upright: it divides these along x, y and z.
+    /// With upright cells, which it divides along x, y and z.
     Upright,
     /// Placed, so that it finds images in any cell.
     Placed,
@@ -165,30 +165,31 @@ pub fn compute_in_cells(
     cells: &[f64],
     out: &mut [f64],
 ) -> Result<Option<Refused>> {
-    if kernel.taken() == Taken::Placed {
-        let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+    let (rows, _) = cells.as_chunks();
+    let of_rows = || rows.iter().map(UnitCell::of_row);
+    let is_moved = |cell: UnitCell| !cell.is_periodic() && cell.origin != [0.0; 3];
+    let basis = match kernel.taken() {
+        Taken::Placed => Some(Basis::Compact),
+        Taken::Upright => {
+            if let Some(row) = of_rows().position(is_moved) {
+                return Ok(Some((row, MOVED.to_string())));
+            }
+            let is_turned = of_rows().any(|cell| !cell.is_upright());
+            is_turned.then_some(Basis::Own)
+        }
+        Taken::Stored => None,
+    };
+    if let Some(basis) = basis {
+        let placed = PlacedFrames::new(positions, n_atoms, cells, basis)?;
         return kernel.compute(&Frames::placed(&placed, positions, n_atoms)?, out);
     }
-    let (rows, _) = cells.as_chunks();
-    let cells: Vec<UnitCell> = rows.iter().map(UnitCell::of_row).collect();
-    let dimensions: Vec<f32> = cells.iter().flat_map(|cell| cell.dimensions).collect();
-    let frames = Frames::new(positions, n_atoms, &dimensions)?;
-    let odd = |cell: &UnitCell| {
-        let has_corner = cell.is_periodic() || cell.origin == [0.0; 3];
-        !(cell.is_upright() && has_corner)
-    };
-    let odd = cells.iter().position(odd);
-    match (kernel.taken(), odd) {
-        (Taken::Upright, Some(row)) => Ok(Some((row, NOT_UPRIGHT.to_string()))),
-        _ => kernel.compute(&frames, out),
-    }
+    let dimensions: Vec<f32> = of_rows().flat_map(|cell| cell.dimensions).collect();
+    kernel.compute(&Frames::new(positions, n_atoms, &dimensions)?, out)
 }
 
 /// Why a cell cannot be divided along x, y and z.
-const NOT_UPRIGHT: &str = "a density along x, y and z needs a cell whose first vector is along x and \
-                           whose second is in the plane of x and y, and the frame's is turned, or moves \
-                           along an axis that is not periodic; leave out a fit that rotates, or fit \
-                           with rotation=False";
+const MOVED: &str = "a density along x, y and z needs a cell that stays where it is along axes that \
+                     are not periodic, and the frame's has moved since the first one";
 
 /// The cell of a frame; none where it has none, and distances are not periodic.
 ///

@@ -90,7 +90,8 @@ def _is_unlocked(folder: Path) -> bool:
     except FileNotFoundError:
         return old
     try:
-        return lock(file) or old
+        # On Windows none is kept locked.
+        return (lock(file) and not WINDOWS) or old
     finally:
         os.close(file)
 
