@@ -455,7 +455,7 @@ class TestJoin:
         path = write_simple(tmp_path / "timeless.h5", time=None, velocity=None, force=None)
         index = opened(path)
         assert index.times.tolist() == [0, 1, 2, 3, 4, 5]
-        assert "count as 1 ps apart" in index.notes[0]
+        assert "has no times" in index.time_doubt
 
     def test_times_of_another_element_of_the_same_steps(self, tmp_path):
         path = write_simple(tmp_path / "elsewhere.h5", time=None)

@@ -384,7 +384,9 @@ class EinsteinMSD(AnalysisBase):
         found = {"diffusion coefficient": text}
         if self._molecules[1]:
             found["molecules"] = self._molecules[1]
-        note = finite_size(self.ag.universe.trajectory.ts.dimensions, self.dim_fac)
+        # It is in cm²/s, as D is where times are known.
+        cell = self.ag.universe.trajectory.ts.dimensions if self.times_known else None
+        note = finite_size(cell, self.dim_fac)
         return found | ({"finite size": note} if note else {})
 
     @functools.cached_property
