@@ -50,6 +50,8 @@ def look_at(analyses: Sequence[Any], transforms: Sequence[Transform]) -> "Look |
     if not hasattr(universe, "_topology"):
         return None
     wants = _wants(analyses, transforms, universe)
+    if not cell_of(universe.trajectory)[:, :6].any():
+        wants = wants._replace(whole=[], together=[])  # nothing is broken without a cell
     if not any(wants):
         return None
     groups, together = ([group for _, group in of] for of in (wants.whole, wants.together))
@@ -323,6 +325,8 @@ class _Looking:
             turned = (plain >= TIMES * best) & (plain >= best + MORE)
             for row in np.flatnonzero(turned).tolist():
                 found.append((row, (TURNED, number, plain[row, 0], best[row, 0], 0.0)))
+        if not found:
+            return np.zeros(len(block), np.int64), np.empty((0, 5))
         found.sort()
         rows = np.array([row for row, _ in found], np.int64)
         records = np.array([record for _, record in found], np.float64).reshape(-1, 5)
