@@ -131,6 +131,15 @@ def test_a_hexagonal_cell_of_charmm(tmp_path):
     assert distance(path) == pytest.approx(0.5, abs=1e-4)
 
 
+def test_info_shows_what_lengths_and_angles_do_not(tmp_path, run):
+    path = write_xdr(tmp_path / "fcc.trr", [APART], FCC)
+    assert "; vectors 0 10 10, 10 0 10, 10 10 0 Å" in run("info", path)[1]
+    slab = dump(tmp_path / "slab.lammpstrj", [SLAB_ATOMS], [BOX], boundary="pp pp ff")
+    assert "20 20 20 90 90 90; periodic vectors: a, b" in run("info", slab)[1]
+    plain = write_xdr(tmp_path / "plain.trr", [APART], np.diag([30.0, 31, 32]))
+    assert "30 31 32 90 90 90\n" in run("info", plain)[1]
+
+
 def test_noise_in_a_box_is_not_an_orientation(tmp_path):
     box = np.diag([30.0, 31, 32])
     plain = write_xdr(tmp_path / "plain.trr", [APART], box)

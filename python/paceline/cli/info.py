@@ -3,10 +3,13 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from paceline import _core
+from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.read_cost import advice, layout_in_words, read_costs
@@ -117,17 +120,24 @@ def _spacing(times: np.ndarray) -> list[float]:
 
 
 def _cell(core: Any) -> Fact:
-    """Lengths and angles of the first frame's cell."""
+    """Lengths and angles of the first frame's cell, and its vectors where these do not say all."""
     text, value = "none", None
     if core.n_frames == 0:
         text = "-"
     else:
-        dimensions, _, _ = read_headers(core, [0])
+        cells = read_headers(core, [0]).cells
+        dimensions = dimensions_of(cells)
         if np.isnan(dimensions).any():
             text = "unknown: the first frame is damaged"
         elif dimensions.any():
             value = dimensions[0].tolist()
             text = " ".join(f"{one:g}" for one in dimensions[0])
+            if not _core.upright_cells(cells)[0]:
+                vectors = (" ".join(f"{x:g}" for x in one) for one in vectors_of(cells)[0])
+                text += f"; vectors {', '.join(vectors)} Å"
+            if not (periodic := periodic_vectors(cells)[0]).all():
+                axes = ", ".join(compress("abc", periodic)) or "none"
+                text += f"; periodic vectors: {axes}"
     return Fact("cell (Å, degrees)", text, "cell", value)
 
 

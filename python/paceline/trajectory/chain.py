@@ -182,8 +182,8 @@ class Chain:
         if file.dt is not None:
             return file.dt
         frames = np.arange(min(2, file.n_frames))
-        _, times, steps = read_headers(file, frames.tolist())
-        times = axis(frames, times, steps)
+        headers = read_headers(file, frames.tolist())
+        times = axis(frames, headers.times, headers.steps)
         between = times[-1] - times[0]
         return float(between) if np.isfinite(between) else 0.0
 
@@ -308,7 +308,7 @@ class _Stretch:
         plain = cls(number, 0, file.n_frames)
         if file.frames_counted:
             return plain
-        ends = read_headers(file, [0, file.n_frames - 1])[1]
+        ends = read_headers(file, [0, file.n_frames - 1]).times
         if not np.isfinite(ends).all():
             times = file.times()[0]
             ends = times[np.isfinite(times)][[0, -1]] if np.isfinite(times).any() else ends

@@ -186,15 +186,12 @@ class _Scans:
         self._stopped = True
 
 
-def read_headers(
-    file: TrajectoryFile, frames: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def read_headers(file: TrajectoryFile, frames: Sequence[int]) -> FrameBuffer:
     """Read cells, times and steps of frames, without their positions.
 
-    Cells, float32, shape (n_frames, 6), are in Å and degrees, with zeros where there is none, and
-    times in ps; both are NaN for a damaged frame.
+    Cells and times are NaN for a damaged frame.
     """
     headers = FrameBuffer.allocate(np.asarray(frames), 0, ())
     extents = extents_in(0, file, headers.frames.astype(np.uint64))
     file.spec.open(None, 0).read(extents, headers, required=0, skip=True)
-    return headers.dimensions, headers.times, headers.steps
+    return headers
