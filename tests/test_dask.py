@@ -25,7 +25,7 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import dask as dask_backend
 from paceline.backends import make_backend
-from paceline.backends.dask import DaskRun, HostClocks, ThreadNames
+from paceline.backends.dask import DaskRun, HostClocks, ThreadsByAddress
 from paceline.backends.dask_cluster import LocalCluster
 from paceline.errors import (
     AnalysisError,
@@ -466,7 +466,7 @@ def test_threads_of_a_dask_worker_are_told_apart_by_their_last_blocks():
         its = names.rename(attempt).timing
         return its.worker, its.start, its.end
 
-    names = ThreadNames()
+    names = ThreadsByAddress()
     names.n_threads = {"tcp://10.0.0.1:40": 2, "tcp://10.0.0.1:41": 1, "tcp://10.0.0.2:40": 1}
     names.record("tcp://10.0.0.1:40", result("node1:7:8", 100))
     # The other thread has returned nothing: so it is that one.

@@ -153,7 +153,7 @@ class DaskRun:
         self._scattered: list[Any] = []
         self._n_submitted = self._n_sent = 0
         self._duplicates: list[DuplicateAttempt] = []
-        self._names = ThreadNames()
+        self._names = ThreadsByAddress()
 
     def run(
         self, tasks: Iterable[AnyTask]
@@ -439,7 +439,7 @@ class HostClocks:
         return replace(result, timings=[moved(timing, offset) for timing in result.timings])
 
 
-class ThreadNames:
+class ThreadsByAddress:
     """Names of the threads behind Dask's addresses, by the results that came from there.
 
     Dask knows a worker that hangs by its address alone, its blocks name host:process:thread.

@@ -245,8 +245,8 @@ class FrameFile(Target):
             why = _TURNED
         if why is not None:
             warn(
-                f"{self._path}: {self._format.name} cannot hold {why}: cells are left out; H5MD "
-                "holds them, and keep_cell=True (--keep-cell) writes their lengths and angles"
+                f"{self._path}: {self._format.name} cannot hold {why}: cells are left out; "
+                f"{_HOLDERS[why]}, and keep_cell=True (--keep-cell) writes their lengths and angles"
             )
         return why is not None
 
@@ -357,14 +357,16 @@ class _Encode:
         return block.cells
 
 
-_TURNED = "a cell that is turned"
+_TURNED, _NOT_PERIODIC = "a cell that is turned", "a cell that is not periodic along all vectors"
+#: Formats that hold such cells.
+_HOLDERS = {_TURNED: "XTC, TRR and H5MD hold them", _NOT_PERIODIC: "H5MD holds them"}
 
 
 def _unheld(format: Any, cells: np.ndarray) -> str | None:
     """Tell what a format of the core cannot hold of cells; None if it holds all."""
     cells = cells[cells[:, :3].any(axis=1)]
     if not periodic_vectors(cells).all():
-        return "a cell that is not periodic along all vectors"
+        return _NOT_PERIODIC
     return None if format.turned_cells or _core.upright_cells(cells).all() else _TURNED
 
 
