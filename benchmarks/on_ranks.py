@@ -92,7 +92,8 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
     from mpi4py import MPI
 
     import paceline
-    from paceline.schedule.trajectory_run import TrajectoryRun
+    from paceline.schedule.passes import first_pass
+    from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
     from paceline.schedule.worker import Worker
     from paceline.timing import Timings
 
@@ -103,9 +104,10 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
         function = Work(float(seconds), float(slow), int(n_ranks), busy == "busy")
         series = paceline.TimeSeries(function, sample_universe().select_atoms("name CA"))
         begun = time.perf_counter()
-        one = TrajectoryRun([series], ())
+        run = TrajectoryRun([series], ())
         wanted = frames(int(n_frames))
-        one.prepare(wanted, skip_damaged=False, n_workers=world.size, block_frames=16)
+        run.prepare(wanted, Facilities(world.size), block_frames=16)
+        one = first_pass(run)
         one.start_collecting(0, Timings(), ExitStack())
         jobs, works = [one.job], list(one.tasks(0, world.size))
     jobs, works = world.bcast((jobs, works))

@@ -17,6 +17,7 @@ import paceline
 import paceline._util.machine
 from paceline._util.machine import free_memory_fraction
 from paceline.backends import available_cpus, make_backend
+from paceline.contract.kinds import Kind, PerFrame, WorkerDeclaration
 from paceline.schedule import scheduler
 from paceline.schedule.collect import _Rows
 from paceline.schedule.tasks import WorkerAnalysis
@@ -46,7 +47,7 @@ print(*(int(one.results.timeseries.sum()) for one in analyses))
 TOTALS = f"{3 * sum(range(98))} {-sum(range(98))} {7 * 98}\n"
 
 
-class Filling:
+class Filling(PerFrame):
     """Writes the frames' numbers to rows that it is given, and lists the blocks that had any.
 
     The first attempt that is given some writes others, if `wait` is there: before, and once waited
@@ -116,7 +117,7 @@ def test_a_late_attempt_writes_to_no_result(universe, monkeypatch):
 
 
 def test_a_block_that_is_done_has_no_place_any_more():
-    analysis = WorkerAnalysis("rows", None, None)
+    analysis = WorkerAnalysis("rows", None, WorkerDeclaration(Kind.ROWS), None)
     shared, rows = analysis.shared, _Rows(6, analysis)
     assert shared.take(0, 2) is None
     rows.put(0, np.zeros(2))

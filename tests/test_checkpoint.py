@@ -272,7 +272,7 @@ class Deviations:
 
 
 class FromPlace(paceline.AnalysisBase):
-    """Two passes, the second of which needs numbers of the user's half alone."""
+    """Two passes, the second of which needs numbers of the client part alone."""
 
     stages = 2
 

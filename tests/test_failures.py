@@ -773,7 +773,7 @@ class Computation:
 paceline.analysis.rms.RMSD.prepare = lambda self: Computation()
 sys.exit(cli.main({argv!r}))
 """
-#: The same where the worker's half has more to it than that.
+#: The same where the worker part has more to it than that.
 PATCHED = """
 import sys, time
 from {module} import {worker} as Worker

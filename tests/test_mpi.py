@@ -24,6 +24,7 @@ import paceline
 from paceline._util.launcher import launched, world
 from paceline.backends.mpi import worker as mpi_worker
 from paceline.backends.mpi.worker import RankWorker, Reply
+from paceline.contract.kinds import Kind, WorkerDeclaration
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.schedule.plan import Leaves
 from paceline.schedule.scheduler import StealingPartition
@@ -393,7 +394,7 @@ def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
 
 
 def test_an_unlike_block_fails_the_run_also_at_its_end():
-    part = WorkerAnalysis("rows", None, None)
+    part = WorkerAnalysis("rows", None, WorkerDeclaration(Kind.ROWS), None)
     worker = RankWorker([Job(None, (), [part], Leaves(16), False)], [3], 0)
     for number, shape in enumerate([(16,), (16, 3), (16,)]):
         rows = np.zeros(shape)

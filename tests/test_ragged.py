@@ -12,6 +12,7 @@ from test_failures import full_disk
 
 import paceline
 from paceline import checkpoint
+from paceline.contract.kinds import Kind, WorkerDeclaration
 from paceline.errors import AnalysisError
 from paceline.schedule import collect, result_arrays
 from paceline.schedule.collect import RecordLog
@@ -143,7 +144,9 @@ def test_records_that_come_before_their_turn_wait_for_it(monkeypatch):
         return first, Records(np.ones(2, int), np.array([first, first + 1]))
 
     def collected(order, n_rows):
-        log = RecordLog(WorkerAnalysis("numbers", None, None), n_rows)
+        log = RecordLog(
+            WorkerAnalysis("numbers", None, WorkerDeclaration(Kind.RECORDS), None), n_rows
+        )
         for first in order:
             log.put(*block(first))
         place = log._log.ctypes.data

@@ -373,7 +373,7 @@ class Ragged(PathLength):
         (Halo, "Halo has scan and a halo: keep in the state"),
         (OnePass, "two passes over the frames are needed, and there is 1 in all: set stages = 2"),
         (ThenParts, "two passes over the frames are needed, and there are 2 .* set stages = 3"),
-        (NoMerge, "NoMerge: its worker's half has scan, but no merge"),
+        (NoMerge, "NoMerge: its worker part has scan, but no merge"),
         (Ragged, "has scan and compute_records, and a scan gives a row for each frame"),
     ],
 )

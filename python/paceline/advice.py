@@ -13,6 +13,7 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.machine import available_cpus
+from paceline.contract.transforms import Transform
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
 from paceline.performance.number_format import aligned, amount, percent
@@ -29,7 +30,6 @@ from paceline.scaling.sample_forecast import (
 )
 from paceline.scaling.sample_run import Costs, Outline, SampleRun, disk_rates, open_samples
 from paceline.schedule.plan import choose_frames
-from paceline.transform.base import Transform
 
 __all__ = ["Advice", "Outline", "advise", "open_samples"]
 

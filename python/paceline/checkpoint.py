@@ -25,16 +25,16 @@ from paceline._util.digest import digest, members_used
 from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
-from paceline.analysis.interfaces import Analysis
+from paceline.contract.analysis import Analysis
 from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
 from paceline.schedule.parts import PartsRun
+from paceline.schedule.passes import FramePass
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
-from paceline.schedule.trajectory_run import FramePass, TrajectoryRun
-from paceline.transform.whole import LOOK_NAME
+from paceline.schedule.trajectory_run import TrajectoryRun
 
 #: Shortest time between two writes, seconds …
 INTERVAL = 1.0
@@ -147,7 +147,7 @@ class Checkpoint:
         """Begin the journal, or check that it is of this run."""
         _check_resumable(runs)
         found = facts(runs)
-        sizes = [one.planned.plan.block_frames for one in runs]
+        sizes = [one.run.plan.block_frames for one in runs]
         self._header = json.dumps({"facts": found, "block_frames": sizes}).encode()
         if self._found is None:
             self._journal.append(self._header)
@@ -296,16 +296,17 @@ class Checkpoint:
 def _check_resumable(runs: Sequence[FramePass]) -> None:
     """Raise `UnsupportedError` for analyses and trajectories of which no checkpoint can be kept."""
     for one in runs:
-        for analysis in one.planned.job.analyses:
+        for analysis in one.run.job.analyses:
             if analysis.per_block:
                 raise UnsupportedError(
                     f"{analysis.name} writes a file as blocks come, and that cannot be resumed: "
                     "run it without a checkpoint"
                 )
-        if not one.trajectory.shareable:
+        if not one.shareable:
+            path = one.run.trajectory.provenance()["trajectory"]
             raise UnsupportedError(
-                f"{one.trajectory.provenance()['trajectory']} is read by MDAnalysis, so that it "
-                "could not be noticed if it were another file: run it without a checkpoint"
+                f"{path} is read by MDAnalysis, so that it could not be noticed "
+                "if it were another file: run it without a checkpoint"
             )
 
 
@@ -414,7 +415,7 @@ def facts(runs: Sequence[FramePass]) -> list[Fact]:
     ]
     for k, one in enumerate(runs):
         which = f" of trajectory {k}" if len(runs) > 1 else ""
-        found += [(what + which, shown, value) for what, shown, value in _facts_of(one.planned)]
+        found += [(what + which, shown, value) for what, shown, value in _facts_of(one.run)]
     return found
 
 
@@ -449,16 +450,16 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")
     done = "; ".join(transform.parameters() for transform in one.transforms) or "none"
     yield _fact("transforms", done, done, list(one.job.transforms))
-    named = (analysis.name for analysis in one.analyses if analysis.name != LOOK_NAME)
+    named = (analysis.name for analysis in one.analyses if not analysis.is_companion)
     yield _fact("analyses", ", ".join(named))
     both = list(zip(one.analyses, one.job.analyses, strict=True))
     # What was asked for differs first, where anything does.
-    both.sort(key=lambda pair: pair[0].name == LOOK_NAME)
+    both.sort(key=lambda pair: pair[0].is_companion)
     for analysis, half in both:
         indices = np.asarray(analysis.indices)
         atoms = f"{len(indices)}"
         yield _fact(f"atoms of {analysis.name}", atoms, indices, dict(half.attributes))
-        given = analysis.parameters() if hasattr(analysis, "parameters") else {}
+        given = analysis.parameters()
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         yield _fact(f"parameters of {analysis.name}", shown, given)
         computed: list[Any] = [half.computation, list(analysis.fields)]

@@ -12,9 +12,9 @@ from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
-from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.analysis.results import Results
 from paceline.block import FIELDS, cell_of
+from paceline.contract.kinds import PerBlock, Receiver
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory import source

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -20,28 +21,28 @@ from paceline._util.arguments import one_of
 from paceline._util.files import check_distinct, parse_size
 from paceline._util.machine import MemoryLimit
 from paceline._util.progress import Progress
-from paceline.analysis.interfaces import Analysis
 from paceline.backends import Serial, make_backend
-from paceline.backends.base import Backend, CollectiveRun, collective_run_of
+from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
+from paceline.contract.analysis import Analysis
+from paceline.contract.transforms import Transform
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.parts import PartsRun
+from paceline.schedule.passes import FramePass, first_pass
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.result_arrays import limited
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
-from paceline.schedule.trajectory_run import FramePass, ScanRun, TrajectoryRun, n_passes
+from paceline.schedule.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.schedule.worker import FrameCache
-from paceline.transform.base import Transform, TransformsOfEach, check_transforms, transforms_of
+from paceline.transform.base import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.whole import look_at
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
 #: decoding them, and to decode them twice takes longer up to here (simulated: docs/design.md).
 MOST_IN_RELAY = 32
-#: Attributes of an analysis that a run sets.
-RUN_ATTRIBUTES = ("frames", "times", "damaged", "timings", "provenance", "results")
 
 
 def run(
@@ -174,7 +175,7 @@ def run(
                 f"{refused[0]}; leave it out, or run that analysis by itself"
             )
     if given:
-        with limited(limit) as memory, collective_run_of(workers) as collective:
+        with limited(limit) as memory, workers.collective_run() as collective:
             if collective.is_coordinator:
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
                 _check_files(given, path)
@@ -203,7 +204,7 @@ def run(
 
 def _check_files(analyses: Sequence[Analysis], checkpoint: Any) -> None:
     """Raise `UnsupportedError` where a file that is written is another one, or one that is read."""
-    outputs = [path for one in analyses for path in getattr(one, "outputs", ())]
+    outputs = [path for one in analyses for path in one.outputs]
     check_distinct(checkpoint, *outputs)
     if checkpoint is None and not outputs:
         return
@@ -241,31 +242,27 @@ def _run(
     begun = time.monotonic_ns()
     planned = [_planned(some, own) for some, own in _grouped(analyses, transforms)]
     caches = (
-        [FrameCaching(uuid.uuid4().hex, memory) for _ in planned]
-        if getattr(workers, "keeps_frames", False)
-        else []
+        [FrameCaching(uuid.uuid4().hex, memory) for _ in planned] if workers.keeps_frames else []
+    )
+    facilities = Facilities(
+        workers.n_workers / len(planned),
+        streamed=checkpoint is not None,
+        pipelined=(checkpoint is None and workers.pipelines and workers.n_workers <= MOST_IN_RELAY),
+        parts_by_file=workers.reads_files_of_caller,
     )
     for number, one in enumerate(planned):
         one.prepare(
             choose(one),
+            replace(facilities, caching=caches[number] if caches else None),
             skip_damaged=skip_damaged,
-            n_workers=workers.n_workers / len(planned),
             block_frames=(
                 checkpoint.block_frames(number, block_frames) if checkpoint else block_frames
             ),
-            streamed=checkpoint is not None,
-            hands_on=(
-                checkpoint is None
-                and getattr(workers, "hands_on", False)
-                and workers.n_workers <= MOST_IN_RELAY
-            ),
-            caching=caches[number] if caches else None,
-            parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
-    runs = [_first_pass(one) for one in planned]
+    runs = [first_pass(one) for one in planned]
     timings = _timings(workers, runs, begun)
     timings.n_chosen = sum(len(one.plan.frames) for one in planned)
-    n_stages = max(each.planned.n_stages + (each is not each.planned) for each in runs)
+    n_stages = max(one.n_stages + one.scans_before for one in planned)
     stages: list[list[FramePass | PartsRun]] = []
     n_frames = sum(each.n_frames_here for each in runs)
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
@@ -310,12 +307,6 @@ def _warn_of_placeholder(universe: Any) -> None:
             f"{universe.trajectory.filename}: its cell of 1 × 1 × 1 Å stands for none in files of "
             "structures, and is left out"
         )
-
-
-def _first_pass(planned: TrajectoryRun) -> FramePass:
-    """Get the pass to begin with: one that finds states for a transformation, if it needs them."""
-    states = planned.transform_states
-    return ScanRun(planned, states) if states and planned.scans_before else planned
 
 
 def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndarray:
@@ -384,14 +375,14 @@ def _opened(checkpoint: Any) -> Iterator[Checkpoint | None]:
 def _timings(workers: Backend, runs: Sequence[FramePass], begun: int) -> Timings:
     """Collect the facts that are known before any block is assigned."""
     return Timings(
-        workers.name if any(one.trajectory.shareable for one in runs) else "serial",
+        workers.name if any(one.shareable for one in runs) else "serial",
         begun,
         time.monotonic_ns(),
-        t_init_top=_known_sum(one.trajectory.t_init_top for one in runs),
-        t_init_traj=_known_sum(one.trajectory.t_init_traj for one in runs),
+        t_init_top=_known_sum(one.run.trajectory.t_init_top for one in runs),
+        t_init_traj=_known_sum(one.run.trajectory.t_init_traj for one in runs),
         n_workers=int(workers.n_workers),
-        schedule=getattr(workers, "schedule", "dynamic"),
-        trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in runs),
+        schedule=workers.schedule,
+        trajectory=", ".join(str(one.run.trajectory.provenance()["trajectory"]) for one in runs),
         bytes_used=sum(one.bytes_used for one in runs),
         host=socket.gethostname(),
         date=datetime.now().astimezone().isoformat(" ", "seconds"),
@@ -407,12 +398,9 @@ def _known_sum(values: Iterable[float]) -> float:
 
 def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) -> None:
     """Set the coordinator's results on the analyses of every process that called `run`."""
-    found = collective.broadcast(
-        lambda: [{name: getattr(one, name) for name in RUN_ATTRIBUTES} for one in analyses]
-    )
-    for analysis, values in zip(analyses, found, strict=True):
-        for name, value in values.items():
-            setattr(analysis, name, value)
+    found = collective.broadcast(lambda: [(one.run_info, one.results) for one in analyses])
+    for analysis, (info, results) in zip(analyses, found, strict=True):
+        analysis.run_info, analysis.results = info, results
 
 
 def analyses_of(given: Any) -> list[Analysis]:
@@ -424,7 +412,7 @@ def analyses_of(given: Any) -> list[Analysis]:
     if not analyses:
         raise ValueError("no analyses to run: the list is empty")
     for analysis in analyses:
-        if not (hasattr(analysis, "prepare") and hasattr(analysis, "finish")):
+        if not isinstance(analysis, Analysis):
             kind = type(analysis)
             raise TypeError(
                 f"expected an analysis of paceline.analysis or a list of them, found "

@@ -14,14 +14,15 @@ from paceline.analysis.base import (
     describe_atoms,
     table_in_time,
 )
-from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.rms import table_of_rmsf
+from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.run import RunInfo
+from paceline.contract.transforms import Transform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
 from paceline.transform.base import (
-    Transform,
     check_masses,
     check_positions,
     choose_atoms,
@@ -201,7 +202,7 @@ class AlignTraj(AnalysisBase):
         self._keep_bounds(**chosen)
         if self._theirs is not None:
             self._theirs.run(**chosen)
-            self.frames, self.times = self._theirs.frames, self._theirs.times
+            self.run_info = RunInfo(self._theirs.frames, {}, self._theirs.times)
             self.results = Results(rmsd=self._theirs.results.rmsd)
             return self
         backend, n_workers = backend_of_mdanalysis(backend, n_workers)

@@ -1,8 +1,8 @@
 """Base class of analyses.
 
-An analysis has two halves. The user's half knows MDAnalysis's objects: it names its atoms
-(`indices`), makes the worker's half (`prepare`) and turns what comes back into results (`finish`).
-The worker's half is sent to the workers: a small object with `compute`, and with `merge` if all
+An analysis has two parts. The client part knows MDAnalysis's objects: it names its atoms
+(`indices`), makes the worker part (`prepare`) and turns what comes back into results (`finish`).
+The worker part is sent to the workers: a small object with `compute`, and with `merge` if all
 frames give one result.
 """
 
@@ -17,7 +17,10 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.interfaces import (
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table, with_gaps
+from paceline.contract.analysis import Analysis
+from paceline.contract.kinds import (
     OverParts,
     PerBlock,
     PerFrame,
@@ -25,13 +28,13 @@ from paceline.analysis.interfaces import (
     Ragged,
     Reduction,
 )
-from paceline.analysis.results import Results
-from paceline.analysis.table import Table, with_gaps
+from paceline.contract.run import RUN_ATTRIBUTES
+from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.timings import Timings
-from paceline.runner import RUN_ATTRIBUTES, run
+from paceline.runner import run
 from paceline.trajectory.source import TIMES_REMEDY, UNKNOWN_TIMES
-from paceline.transform.base import Transform, check_static
+from paceline.transform.base import check_static
 from paceline.transform.compounds import fragindices_of
 
 #: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
@@ -42,7 +45,7 @@ UNEVEN = 1e-5
 ROUNDED = 1.2e-7
 
 
-class AnalysisBase:
+class AnalysisBase(Analysis):
     """Base class of analyses.
 
     Parameters
@@ -60,11 +63,11 @@ class AnalysisBase:
     optional_fields : sequence of str
         Further fields; NaN where a frame does not hold them (see `Block.held`).
     stages : int
-        Passes over the frames. After each but the last, `next_stage` makes the worker's half of the
-        next one. A worker's half with `scan` takes two of them.
+        Passes over the frames. After each but the last, `next_stage` makes the worker part of the
+        next one. A worker part with `scan` takes two of them.
     over_parts : bool
         True if the last of the stages is no pass over the frames: it computes parts of the rows
-        that were collected (`paceline.analysis.interfaces.OverParts`).
+        that were collected (`paceline.contract.kinds.OverParts`).
     frames_together : int
         Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
         summed in another order, and may differ in their last bit.
@@ -103,6 +106,11 @@ class AnalysisBase:
     provenance : dict
         The files that are read; set before `prepare`.
 
+    Notes
+    -----
+    A run calls `prepare`, `next_stage` and `finish` of a copy. Once it has succeeded, this object
+    has all attributes of the copy; a run that fails changes nothing.
+
     Raises
     ------
     UnsupportedError
@@ -128,24 +136,6 @@ class AnalysisBase:
     array([25. , 23.5, 20.1], dtype=float32)
     """
 
-    fields: Sequence[str] = ("positions",)
-    optional_fields: Sequence[str] = ()
-    stages: int = 1
-    over_parts: bool = False
-    frames_together: int = 1
-    halo: tuple[int, int] = (0, 0)
-    row_bytes: int = 0
-    needs_whole: bool = False
-    needs_one_location: bool = False
-    needs_together: bool = False
-    needs_fit: bool = False
-    transforms: Sequence[Transform] = ()
-    skip_damaged: bool = False
-    frames: np.ndarray
-    times: np.ndarray
-    damaged: list[tuple[int, str]]
-    timings: Timings
-    provenance: dict[str, Any]
     #: Results that MDAnalysis's class of the same name has too.
     SHARED_RESULTS: tuple[str, ...] = ()
     #: Attributes that its methods need after a run, in the order in which they are set.
@@ -157,8 +147,6 @@ class AnalysisBase:
     start: int | None
     stop: int | None
     step: int | None
-    #: Warnings about the results, by what they are about.
-    remarks: Mapping[str, str] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
@@ -178,7 +166,7 @@ class AnalysisBase:
 
     def __getattr__(self, name: str) -> Any:
         """Find results under the names that MDAnalysis had for them before its version 2."""
-        if name != "results" and name in (*RUN_ATTRIBUTES, "start", "stop", "step"):
+        if name in (*RUN_ATTRIBUTES, "start", "stop", "step"):
             raise NotRunError(f"{type(self).__name__} has no {name} yet: call run() first")
         if name not in type(self).SHARED_RESULTS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -186,24 +174,39 @@ class AnalysisBase:
         return getattr(self.results, name)
 
     @property
-    def name(self) -> str:
-        """Name in error messages."""
-        return type(self).__name__
+    def transforms(self) -> Sequence[Transform]:
+        """Transformations of the present run, or of the last one."""
+        return self.run_context.transforms
 
     @property
-    def indices(self) -> np.ndarray:
-        """Atoms in the order of the computation: ndarray of int64, shape (n_atoms,)."""
-        return self.atomgroup.indices
+    def skip_damaged(self) -> bool:
+        """True if the run leaves out frames that cannot be read."""
+        return self.run_context.skip_damaged
 
     @property
-    def attributes(self) -> Mapping[str, np.ndarray]:
-        """Attributes of the atoms that a block must have: ndarrays, shape (n_atoms, …)."""
-        return {}
+    def frames(self) -> np.ndarray:
+        """Frame numbers: ndarray of int64, shape (n_frames,)."""
+        return self.info.frames
 
     @property
-    def outputs(self) -> Sequence[str]:
-        """Files that a run writes by itself."""
-        return ()
+    def times(self) -> np.ndarray:
+        """Times of the frames, ps: ndarray of float64, shape (n_frames,)."""
+        return self.info.times
+
+    @property
+    def damaged(self) -> list[tuple[int, str]]:
+        """Frames that were left out, and why."""
+        return self.info.damaged
+
+    @property
+    def timings(self) -> Timings:
+        """Timings of the last run."""
+        return self.info.timings
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The files that are read, and the transformations."""
+        return self.info.provenance
 
     @property
     def n_frames(self) -> int:
@@ -215,7 +218,7 @@ class AnalysisBase:
         return {"atoms": describe_atoms(self.atomgroup)}
 
     def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged | PrefixScan:
-        """Make the worker's half.
+        """Make the worker part.
 
         Returns
         -------
@@ -224,7 +227,7 @@ class AnalysisBase:
             With `compute_records(block)` instead if a frame gives any number of records: it
             returns their numbers in each frame, and all of them. With `scan(block)`,
             `merge(left, right)` and `compute(block, state)` if rows depend on all frames before
-            (`paceline.analysis.interfaces.PrefixScan`). It is pickled, and must hold no MDAnalysis
+            (`paceline.contract.kinds.PrefixScan`). It is pickled, and must hold no MDAnalysis
             object.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
@@ -248,7 +251,7 @@ class AnalysisBase:
         return self.row_bytes * n_frames
 
     def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | PrefixScan | OverParts:
-        """Make the worker's half of the next pass over the same frames, or parts of the rows.
+        """Make the worker part of the next pass over the same frames, or parts of the rows.
 
         Parameters
         ----------

@@ -12,11 +12,11 @@ import numpy as np
 from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
-from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
+from paceline.contract.kinds import OverParts, PerFrame
 from paceline.schedule.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
 
@@ -266,7 +266,7 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
 
 
 class _Near:
-    """Worker's half: bits of the frames of two parts that are neighbours."""
+    """Worker part: bits of the frames of two parts that are neighbours."""
 
     def __init__(self, rmsds: PairRmsds, cutoff: float):
         self._rmsds, self._cutoff = rmsds, cutoff

@@ -10,11 +10,11 @@ from paceline import _core
 from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, function_name, table_in_time
-from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
+from paceline.contract.kinds import PerFrame, Reduction
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_positions, check_static
 from paceline.transform.matching import other_order
@@ -280,8 +280,8 @@ class Contacts(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), timeseries=timeseries)
 
 
-class _OfFunction:
-    """Worker's half for a function of the user."""
+class _OfFunction(PerFrame):
+    """Worker part for a function of the user."""
 
     def __init__(
         self, distances: CoreRows, function: Callable[..., float], references: list[np.ndarray]
@@ -494,7 +494,7 @@ class ContactMap(AnalysisBase):
         )
 
 
-class _NearResidues(CoreHalf):
+class _NearResidues(CoreHalf, Reduction):
     """Frames, and for each pair of residues those in which it is in contact."""
 
     def __init__(self, sizes: np.ndarray, cutoff: float, periodic: bool):

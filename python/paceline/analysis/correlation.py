@@ -12,11 +12,11 @@ from paceline.analysis.base import AnalysisBase, check_order, check_times
 from paceline.analysis.blocks import block_products, jackknife_interval
 from paceline.analysis.diffusion import BlockFit
 from paceline.analysis.functions import TimeSeries
-from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
+from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import UnsupportedError, warn
 from paceline.schedule.parts import allocate_results
 from paceline.schedule.result_arrays import put_rows
@@ -35,7 +35,7 @@ PART_BYTES = 16 * 2**20
 CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22
 
 
-class SeriesParts:
+class SeriesParts(OverParts):
     """Parts of a function of the time between frames: ranges of particles, with all frames.
 
     Of `series`, shape (n_frames, n_particles, width), the `axes` of the `width` numbers count;
@@ -110,7 +110,7 @@ class SeriesParts:
 
 
 class _Correlated:
-    """Worker's half: a function of the time between frames, of some particles."""
+    """Worker part: a function of the time between frames, of some particles."""
 
     def __init__(
         self,
@@ -632,7 +632,7 @@ def _beginning(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {title: column[:n] for title, column in columns.items()}
 
 
-class _Currents:
+class _Currents(PerFrame):
     """Compute the current and the volume of each frame."""
 
     def __init__(self, charges: np.ndarray):
@@ -649,8 +649,8 @@ class _Currents:
         return rows
 
 
-class _Velocities:
-    """Worker's half that collects velocities."""
+class _Velocities(PerFrame):
+    """Worker part that collects velocities."""
 
     returns_new = True  # a block is decoded into arrays of its own
 

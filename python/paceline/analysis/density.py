@@ -9,12 +9,12 @@ from paceline import _core
 from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreHalf, SparseCounts, columns_of, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
+from paceline.contract.kinds import Reduction
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.base import check_not_empty, check_positions
@@ -233,7 +233,7 @@ def _map_along_z(density: Any) -> Table:
     return Table(columns, keys[0], y_of, label, image=image, keys=keys, partial=True)
 
 
-class _Voxels(CoreHalf):
+class _Voxels(CoreHalf, Reduction):
     """Find the voxels of atoms."""
 
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):

@@ -22,12 +22,12 @@ from paceline.analysis.blocks import (
     time_with_interval,
 )
 from paceline.analysis.correlation import SeriesParts, check_temperature, running_integral
-from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
+from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform, check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
@@ -52,7 +52,7 @@ class _DipoleAnalysis(AnalysisBase):
         self._bonds = self._find_bonds()
 
     def _moments(self, needs_cell: str | None) -> "_Moments":
-        """Worker's half: moments, and volumes where something needs the cell."""
+        """Worker part: moments, and volumes where something needs the cell."""
         whole = None
         if self.make_whole:
             whole = CoreTransform("unwrap", len(self._charges), self._bonds)
@@ -399,7 +399,7 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         return integral, float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
 
 
-class _Moments:
+class _Moments(PerFrame):
     """Compute rows of each frame, of whole molecules."""
 
     def __init__(self, rows: CoreRows, whole: CoreTransform | None):

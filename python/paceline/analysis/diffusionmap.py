@@ -8,10 +8,10 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name
-from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
+from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.transform.base import choose_atoms, relative_weights
 

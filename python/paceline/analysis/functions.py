@@ -7,10 +7,10 @@ import numpy as np
 
 from paceline._util.arguments import one_of, whole_number
 from paceline.analysis.base import AnalysisBase, function_name, table_in_time
-from paceline.analysis.interfaces import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.analysis.results import Results
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
+from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction
 from paceline.errors import UnsupportedError
 
 
@@ -548,8 +548,8 @@ class _WithSelected:
         return self._function(block, *state)
 
 
-class _Function:
-    """Worker's half of `TimeSeries`."""
+class _Function(PerFrame):
+    """Worker part of `TimeSeries`."""
 
     def __init__(self, function: Callable[[Block], Any]):
         self._function = function
@@ -558,15 +558,14 @@ class _Function:
         return self._function(block)
 
 
-class _FunctionAndMerge(_Function):
-    """Worker's half of `Reduce`; None is the partial result of no frames."""
+class _FunctionAndMerge(Reduction):
+    """Worker part of `Reduce`; None is the partial result of no frames."""
 
     def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
-        super().__init__(function)
-        self._merge = merge
+        self._function, self._merge = function, merge
 
     def compute(self, block: Block) -> Any:
-        return super().compute(block) if len(block) else None
+        return self._function(block) if len(block) else None
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -574,8 +573,8 @@ class _FunctionAndMerge(_Function):
         return self._merge(left, right)
 
 
-class _ScanFunctions:
-    """Worker's half of `Scan`."""
+class _ScanFunctions(PrefixScan):
+    """Worker part of `Scan`."""
 
     def __init__(
         self,
@@ -595,8 +594,8 @@ class _ScanFunctions:
         return self._compute(block, state)
 
 
-class _RecordFunction:
-    """Worker's half of `RaggedTimeSeries`."""
+class _RecordFunction(Ragged):
+    """Worker part of `RaggedTimeSeries`."""
 
     def __init__(self, function: Callable[[Block], Any]):
         self._function = function

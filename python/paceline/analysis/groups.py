@@ -15,11 +15,11 @@ from paceline.analysis.blocks import (
     jackknife_interval,
     time_with_interval,
 )
-from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
+from paceline.contract.kinds import Ragged
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 
@@ -438,8 +438,8 @@ def _returns_by_transforms(
     return counts
 
 
-class AtomRecords:
-    """Worker's half: indices of the atoms of an updating group."""
+class AtomRecords(Ragged):
+    """Worker part: indices of the atoms of an updating group."""
 
     returns_new = True
 

@@ -7,11 +7,11 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import one_of
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
-from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
+from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 from paceline.transform.base import check_not_empty, known_weights, masses_of
@@ -234,8 +234,8 @@ class Gyration(AnalysisBase):
             )
 
 
-class _OfFrames:
-    """Worker's half for a group that changes: numbers of each compound, then that of its atoms."""
+class _OfFrames(PerFrame):
+    """Worker part for a group that changes: numbers of each compound, then that of its atoms."""
 
     returns_new = True
 

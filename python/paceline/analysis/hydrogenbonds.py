@@ -23,7 +23,6 @@ from paceline.analysis.guess import (
     warn_of_missed_acceptors,
     warn_of_missed_hydrogens,
 )
-from paceline.analysis.interfaces import Ragged
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
 from paceline.analysis.table import (
@@ -34,6 +33,7 @@ from paceline.analysis.table import (
     names_of,
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
+from paceline.contract.kinds import Ragged
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import naming_lacks, updates_itself
 

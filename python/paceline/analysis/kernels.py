@@ -1,4 +1,4 @@
-"""Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
+"""Worker parts of analyses that the core computes. Imports no MDAnalysis."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,15 +9,15 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import PERIODIC, Block, check_refused
+from paceline.contract.kinds import PerFrame, Ragged, Reduction
 
 if TYPE_CHECKING:
-    from paceline.analysis.interfaces import PerFrame
     from paceline.analysis.updating import FixedGroup, GroupFinder
     from paceline.transform.compounds import CompoundCenters
 
 
 class CoreHalf:
-    """Worker's half by a kernel of the core, which is made for the first block, and not pickled."""
+    """Worker part by a kernel of the core, which is made for the first block, and not pickled."""
 
     returns_new = True
     _bound: Any = None
@@ -72,7 +72,7 @@ def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -
     check_refused(block[only], kernel.compute(block.raw[0][only], block.cells[only], out))
 
 
-class CoreRows(CoreHalf):
+class CoreRows(CoreHalf, PerFrame):
     """Rows that a kernel of the core computes, `_core.RowKernel.kind(columns, *arguments)`.
 
     With `shape`, the numbers of a frame have that shape. With `dtype`, they are sent and kept as
@@ -159,7 +159,7 @@ def merge_moments(left: Moments, right: Moments) -> Moments:
     return count, left[1], left[2], left[3] + right[3]
 
 
-class CoreMoments(CoreSuperposed):
+class CoreMoments(CoreSuperposed, Reduction):
     """Moments of each coordinate (Å, Å²), and the sum of the RMSDs of what is superposed."""
 
     def compute(self, block: Block) -> Moments:
@@ -175,10 +175,10 @@ class CoreMoments(CoreSuperposed):
         return merge_moments(left, right)
 
 
-class RowMoments:
+class RowMoments(Reduction):
     """Moments of each number of rows. Long ones are computed `most` at a time."""
 
-    def __init__(self, rows: "PerFrame", most: int | None = None):
+    def __init__(self, rows: PerFrame, most: int | None = None):
         self._rows, self._most = rows, most
 
     def compute(self, block: Block) -> Moments:
@@ -203,7 +203,7 @@ class RowMoments:
 CovarianceSums = tuple[int, np.ndarray, np.ndarray]
 
 
-class CoreCovariance(CoreSuperposed):
+class CoreCovariance(CoreSuperposed, Reduction):
     """Means and co-moments of all coordinates."""
 
     def compute(self, block: Block) -> CovarianceSums:
@@ -289,7 +289,7 @@ def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
     )
 
 
-class CoreRdf(CoreHalf):
+class CoreRdf(CoreHalf, Reduction):
     """Count distances between the atoms of two groups, which follow each other in a block.
 
     With `centers`, these take the place of the block's positions.
@@ -406,7 +406,7 @@ class ChangingCenters:
             yield np.concatenate(parts, axis=1) if first else whole[row : row + 1], sites
 
 
-class ChangingRdf:
+class ChangingRdf(Reduction):
     """Count distances between the atoms of two groups, of which one changes or both do.
 
     A block has the atoms that the first reads, then those that the second reads; so have `labels`.
@@ -469,7 +469,7 @@ class ChangingRdf:
         )
 
 
-class CoreSitePairs(CoreHalf):
+class CoreSitePairs(CoreHalf, Reduction):
     """Find the bins of distances between single atoms of groups, which follow each other."""
 
     def __init__(
@@ -505,7 +505,7 @@ class CoreSitePairs(CoreHalf):
         return left[0] + right[0], counts, min(left[2], right[2])
 
 
-class CoreBonds(CoreHalf):
+class CoreBonds(CoreHalf, Ragged):
     """Hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
 
     def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
@@ -527,7 +527,7 @@ class CoreBonds(CoreHalf):
         return counts, records
 
 
-class ChangingBonds:
+class ChangingBonds(Ragged):
     """Hydrogen bonds of donors, hydrogens and acceptors of which some change from frame to frame.
 
     A block has the atoms that each of the three reads, one after another; `parts` number them.

@@ -10,12 +10,12 @@ from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.gyration import COMPOUNDS
-from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
+from paceline.contract.kinds import PerFrame, Reduction
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.base import check_not_empty
 from paceline.transform.compounds import compound_of_atoms
@@ -240,8 +240,8 @@ class LinearDensity(AnalysisBase):
         return int(edges.max() // self.binsize)
 
 
-class _ChangingProfiles:
-    """Worker's half for a group that changes: densities of its atoms in each frame."""
+class _ChangingProfiles(PerFrame):
+    """Worker part for a group that changes: densities of its atoms in each frame."""
 
     def __init__(
         self,

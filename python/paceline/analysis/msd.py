@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,10 +22,10 @@ from paceline.analysis.diffusion import (
     weights_of,
 )
 from paceline.analysis.gyration import COMPOUNDS
-from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block, upright_vectors, vectors_of
+from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.base import choose_atoms, find_scan, masses_of
@@ -346,7 +347,8 @@ class EinsteinMSD(AnalysisBase):
         rows &= ~self.left_out
         if rows.any():
             found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
-            self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))
+            damaged = type(self.damaged)(sorted([*self.damaged, *found]))
+            self.run_info = replace(self.info, damaged=damaged)
 
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""
@@ -520,8 +522,8 @@ def _slopes(
     return slopes, lags
 
 
-class _Particles:
-    """Worker's half that collects positions of atoms, or centers."""
+class _Particles(PerFrame):
+    """Worker part that collects positions of atoms, or centers."""
 
     returns_new = True  # a block is decoded into arrays of its own
 

@@ -10,11 +10,11 @@ from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.images import beyond_half_the_cell, least_width_of
-from paceline.analysis.interfaces import PerFrame, Ragged
 from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block, check_refused
+from paceline.contract.kinds import PerFrame, Ragged
 from paceline.transform.links import PAIR
 
 #: Pairs that are counted at a time, at most, if they are of several frames.
@@ -303,8 +303,8 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
         )
 
 
-class _NearPairs(CoreHalf):
-    """Worker's half of `NeighborList`: indices and labels of the atoms of each group."""
+class _NearPairs(CoreHalf, Ragged):
+    """Worker part of `NeighborList`: indices and labels of the atoms of each group."""
 
     def __init__(
         self,
@@ -342,8 +342,8 @@ def _ends(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(numbers[0]), np.ascontiguousarray(numbers[-1])
 
 
-class _Neighbours:
-    """Worker's half of `CoordinationNumbers`, by that of `NeighborList`."""
+class _Neighbours(PerFrame):
+    """Worker part of `CoordinationNumbers`, by that of `NeighborList`."""
 
     returns_new = True
 

@@ -8,10 +8,10 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.kinds import PerFrame, Reduction
 from paceline.transform.base import choose_atoms, first_positions
 from paceline.transform.matching import warn_of_other_order
 

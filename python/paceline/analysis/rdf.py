@@ -12,7 +12,6 @@ from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
 from paceline.analysis.images import beyond_half_the_cell
-from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import (
     ChangingCenters,
     ChangingCompounds,
@@ -26,6 +25,7 @@ from paceline.analysis.kernels import (
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
+from paceline.contract.kinds import Reduction
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.transform.base import check_not_empty, check_static, updates_itself

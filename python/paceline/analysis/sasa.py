@@ -8,10 +8,10 @@ import numpy as np
 from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
 from paceline.analysis.guess import elements_of
-from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues, residue_labels
+from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, warn
 from paceline.transform.base import check_not_empty, check_static
 

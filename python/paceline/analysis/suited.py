@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from paceline.contract.transforms import Transform
 from paceline.errors import warn
-from paceline.transform.base import Transform, TransformsOfEach, check_transforms
+from paceline.transform.base import TransformsOfEach, check_transforms
 from paceline.transform.molecules import unwrap_known
 
 
@@ -27,7 +28,7 @@ def suited(
             f"{names}: left out, since no analysis of the battery needs it; RMSF and principal "
             "components superpose frames by themselves (align)"
         )
-    unwraps = unwrap and not any(hasattr(one, "made_whole") for one in given)
+    unwraps = unwrap and not any(one.makes_whole for one in given)
     first: dict[int, list[Transform]] = {}
     for universe in {
         id(one.atomgroup.universe): one.atomgroup.universe for one in analyses

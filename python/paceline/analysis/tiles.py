@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
+from paceline.contract.kinds import OverParts, PerFrame
 from paceline.schedule.parts import allocate_results
 
 #: Frames along an edge of a tile, at least, mostly, and at most.
@@ -21,8 +22,8 @@ TILE_BYTES = 8 * 2**20
 Metric = Callable[..., float]
 
 
-class Positions:
-    """Worker's half that collects positions."""
+class Positions(PerFrame):
+    """Worker part that collects positions."""
 
     returns_new = True  # a block is decoded into arrays of its own
 
@@ -32,7 +33,7 @@ class Positions:
 
 
 class PairRmsds:
-    """Worker's half: the RMSDs of the frames of two parts."""
+    """Worker part: the RMSDs of the frames of two parts."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class PairRmsds:
 
 
 class PairMetrics:
-    """Worker's half: the distances of the frames of two parts by a user's function."""
+    """Worker part: the distances of the frames of two parts by a user's function."""
 
     def __init__(self, metric: Metric, weights: Any, cutoff: float, dtype: np.dtype):
         self._metric, self._weights = metric, weights
@@ -89,7 +90,7 @@ def _whole(distances: np.ndarray, size: int) -> np.ndarray:
     return tile
 
 
-class TileParts:
+class TileParts(OverParts):
     """Parts of all pairs of frames: tiles on and above the diagonal of their matrix."""
 
     def __init__(self, rows: np.ndarray, worker: Any):

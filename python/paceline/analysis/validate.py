@@ -13,6 +13,7 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
+from paceline.contract.kinds import PerFrame
 from paceline.errors import (
     DamagedFileError,
     PacelineError,
@@ -284,8 +285,8 @@ class _FrameRows(AnalysisBase):
         self.rows = value.view(ROW)[:, 0]
 
 
-class _MakeRows:
-    """Worker's half: one `ROW` a frame."""
+class _MakeRows(PerFrame):
+    """Worker part: one `ROW` a frame."""
 
     checks_validity = True
 

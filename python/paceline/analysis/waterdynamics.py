@@ -8,9 +8,9 @@ from paceline._util.arguments import slice_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import describe_frames, time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
-from paceline.analysis.interfaces import Ragged
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.kinds import Ragged
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
-from paceline.backends.base import Backend, CollectiveRun, collective_run_of
+from paceline.backends.base import Backend, CollectiveRun
 from paceline.backends.dask import Dask
 from paceline.backends.mpi import MPI, active_session
 from paceline.backends.processes import Adaptive, Pool, Processes
@@ -25,7 +25,6 @@ __all__ = [
     "Serial",
     "Threads",
     "available_cpus",
-    "collective_run_of",
     "is_client",
     "make_backend",
 ]
@@ -80,7 +79,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
         return Pool(backend, n_workers)
     if is_client(backend):
         return Dask(backend, n_workers)
-    if hasattr(backend, "run") and hasattr(backend, "n_workers"):
+    if isinstance(backend, Backend):
         if n_workers not in (None, backend.n_workers):
             raise ValueError(
                 f"n_workers={n_workers} contradicts the backend, which has {backend.n_workers}"

@@ -9,31 +9,6 @@ from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 
-class Backend(Protocol):
-    """Workers that compute blocks.
-
-    It may have `keeps_frames`, true if a later stage finds most blocks in the process that computed
-    them before, so that decoded frames are kept there; `hands_on`, true if all workers are threads
-    of this process, and each begins the first task that none has begun: a block may then wait for
-    what another one hands on; and `reads_files_of_caller`, true if workers are other processes of
-    this machine, which can open files of the caller.
-    """
-
-    #: Name in the timings.
-    name: str
-    #: Number of blocks that are computed at the same time.
-    n_workers: int
-
-    def run(
-        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
-    ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results as they come. Closing the generator stops the work.
-
-        Tasks are taken as workers come free. Results of blocks come in any order, at the end those
-        that workers kept until then, and, at any time, attempts that do not count.
-        """
-
-
 def worker_count(n_workers: int | None) -> int:
     """Check a number of workers; by default the CPUs that this process may use.
 
@@ -83,6 +58,34 @@ class SingleProcessRun:
         return make()
 
 
-def collective_run_of(backend: Backend) -> CollectiveRun:
-    """Get the processes that call `run` together; a backend of several has `collective_run`."""
-    return backend.collective_run() if hasattr(backend, "collective_run") else SingleProcessRun()
+class Backend:
+    """Workers that compute blocks."""
+
+    #: Name in the timings.
+    name: str
+    #: Number of blocks that are computed at the same time.
+    n_workers: int
+    #: Rule by which tasks are assigned.
+    schedule: str = "dynamic"
+    #: True if a later stage finds most blocks in the process that computed them before, so that
+    #: decoded frames are kept there.
+    keeps_frames: bool = False
+    #: True if all workers are threads of this process, and each begins the first task that none has
+    #: begun: a block may then wait for a state from the block before.
+    pipelines: bool = False
+    #: True if workers are other processes of this machine, which can open files of the caller.
+    reads_files_of_caller: bool = False
+
+    def run(
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
+    ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
+        """Run every task; yield results as they come. Closing the generator stops the work.
+
+        Tasks are taken as workers come free. Results of blocks come in any order, at the end those
+        that workers kept until then, and, at any time, attempts that do not count.
+        """
+        raise NotImplementedError
+
+    def collective_run(self) -> CollectiveRun:
+        """Return the processes that call `run` together."""
+        return SingleProcessRun()

@@ -23,11 +23,11 @@ import numpy as np
 
 from paceline._util.progress import Progress
 from paceline._util.system import after_fork
-from paceline.backends.base import collective_run_of
+from paceline.backends.base import Backend
 from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.tasks import FunctionJob, FunctionTask
+from paceline.schedule.tasks import BlockResult, FunctionJob, FunctionTask
 
 #: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's
 #: last digits must not depend on that number.
@@ -153,7 +153,7 @@ def _loads(data: bytes, large: list[Any]) -> Any:
     return _Unpickler(io.BytesIO(data), large).load()
 
 
-class ForMDAnalysis:
+class ForMDAnalysis(Backend):
     """A backend that also serves MDAnalysis, as `run(backend=...)` of its own analyses.
 
     To MDAnalysis it passes for a `BackendSerial`, which every analysis supports and which may show
@@ -165,9 +165,6 @@ class ForMDAnalysis:
         Timings of the last analysis of MDAnalysis that ran here.
     """
 
-    name: str
-    n_workers: int
-    run: Callable
     timings: Timings
 
     @property  # type: ignore[misc]
@@ -265,11 +262,11 @@ class ForMDAnalysis:
             self.name,
             time.monotonic_ns(),
             n_workers=int(self.n_workers),
-            schedule=getattr(self, "schedule", "dynamic"),
+            schedule=self.schedule,
         )
         with _pickling(name):
             job = FunctionJob(name, cloudpickle.dumps(remote))
-        with collective_run_of(self) as collective:
+        with self.collective_run() as collective:
             if collective.is_coordinator:
                 values = self._values(job, calls, bar)
             else:
@@ -289,6 +286,8 @@ class ForMDAnalysis:
                 if isinstance(result, DuplicateAttempt):
                     self.timings.abandoned.append(result)
                     continue
+                assert isinstance(result, BlockResult)
+                assert result.values is not None
                 came = time.monotonic_ns()
                 (values[result.number],) = result.values
                 self.timings.blocks.extend(

@@ -12,7 +12,7 @@ class Serial(ForMDAnalysis):
 
     name = "serial"
     keeps_frames = True
-    hands_on = True
+    pipelines = True
     n_workers = 1
 
     def run(

@@ -41,7 +41,7 @@ class Threads(ForMDAnalysis):
 
     name = "threads"
     keeps_frames = True
-    hands_on = True
+    pipelines = True
 
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)

@@ -1,6 +1,5 @@
 """Short parts of a run, done as the run would do them, and timed."""
 
-import copy
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -14,20 +13,22 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.system import cached_share, cached_share_of_all, drop_from_cache
-from paceline.analysis.interfaces import Analysis
 from paceline.backends.base import Backend
+from paceline.contract.analysis import Analysis
+from paceline.contract.transforms import Transform
 from paceline.errors import UnsupportedError
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
+from paceline.schedule.passes import first_pass
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
 from paceline.schedule.tasks import BlockResult
-from paceline.schedule.trajectory_run import TrajectoryRun
+from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_files
 from paceline.trajectory.source import IndexedFile, TrajectoryFile
-from paceline.transform.base import Transform, find_scan
+from paceline.transform.base import find_scan
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
 _BYTES, _CALL, _SECONDS = 32 << 20, 4 << 20, 0.25
@@ -186,7 +187,7 @@ class SampleRun:
                 "nojump needs all frames, and advice is about some; ask for it without"
             )
         begun = time.perf_counter()
-        self._run = TrajectoryRun([copy.copy(analysis) for analysis in analyses], transforms)
+        self._run = TrajectoryRun(analyses, transforms)
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
@@ -251,23 +252,24 @@ class SampleRun:
         begun = time.monotonic_ns()
         self._prepare(frames, backend.n_workers, block_frames)
         timings = Timings(backend.name, begun, time.monotonic_ns())
+        one = first_pass(self._run)
         with ExitStack() as receivers:
-            self._run.start_collecting(0, timings, receivers)
-            tasks = self._run.tasks(0, backend.n_workers)
+            one.start_collecting(0, timings, receivers)
+            tasks = one.tasks(0, backend.n_workers)
             # Closed at once, also by an error here: workers would go on.
-            with closing(backend.run([self._run.job], tasks)) as outcomes:
+            with closing(backend.run([one.job], tasks)) as outcomes:
                 for outcome in outcomes:
                     # Blocks that were abandoned count for nothing; MPI alone gathers.
                     if isinstance(outcome, BlockResult):
-                        self._run.collected.add(outcome)
+                        one.collected.add(outcome)
         timings.end = time.monotonic_ns()
         return sample_times(timings, self._t_open)
 
     def _prepare(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
         self._run.prepare(
             frames,
+            Facilities(n_workers),
             skip_damaged=self._skip_damaged,
-            n_workers=n_workers,
             block_frames=block_frames,
         )
         leaf = self._run.plan.leaf_frames

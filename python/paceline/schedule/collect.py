@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from paceline.analysis.interfaces import Receiver
+from paceline.contract.kinds import Receiver
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.performance.number_format import amount, many
 from paceline.performance.records import SENT_WITH_LATER, BlockTiming, DuplicateAttempt

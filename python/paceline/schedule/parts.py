@@ -1,8 +1,8 @@
 """Stages that compute parts of what was collected: pairs of frames, or series cut by atoms.
 
 Each part is a call of a `FunctionJob`, with arguments that are numbers and views of the collected
-array: read where they are by threads, from a nameless file by processes of this machine, and sent
-to all other workers. Results are put in their places as they come.
+array: read where they are by threads, from an anonymous temporary file by processes of this
+machine, and sent to all other workers. Results are put in their places as they come.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,12 +16,14 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from paceline._util.system import CAN_SHARE, SharedFile
-from paceline.analysis.interfaces import Analysis, OverParts
+from paceline.contract.analysis import Analysis
+from paceline.contract.kinds import OverParts
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, Cursor, Record, RowRange
 from paceline.schedule.plan import Leaves, Plan
 from paceline.schedule.result_arrays import allocate
 from paceline.schedule.tasks import BlockResult, FunctionJob, FunctionTask
+from paceline.schedule.trajectory_run import TrajectoryRun
 
 #: Bytes from which on a part is read from a file by processes of this machine.
 LARGE_PART = 2**14
@@ -30,7 +32,7 @@ IN_MEMORY = 2**28
 
 
 def allocate_results(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Allocate the array in which results of parts are put: in a nameless file if it is large."""
+    """Allocate the array in which results of parts are put: in a temporary file if it is large."""
     return allocate(shape, dtype, IN_MEMORY)
 
 
@@ -39,32 +41,33 @@ class PartsRun:
 
     Parameters
     ----------
+    run : TrajectoryRun
+        The run whose last stage this is.
     analysis : Analysis
-        Told of its frames.
+        The analysis that made the parts.
     parts : OverParts
-        What it made of them.
+        The parts.
     collected : numpy.ndarray
         The rows of which the parts have views.
     stage : int
         Number of the stage.
-    by_file : bool
-        True if workers are processes of this machine.
     """
 
     def __init__(
         self,
+        run: TrajectoryRun,
         analysis: Analysis,
         parts: OverParts,
         collected: np.ndarray,
         *,
         stage: int,
-        by_file: bool,
     ):
         self.stage = stage
-        self._analysis, self._parts, self._collected = analysis, parts, collected
-        self._by_file = by_file
+        self._trajectory_run, self._analysis = run, analysis
+        self._parts, self._collected = parts, collected
         self.plan = Plan(np.arange(parts.n_parts), Leaves(1), 1)
-        n_frames, n_parts = len(analysis.frames), parts.n_parts
+        self._frames = analysis.info.frames
+        n_frames, n_parts = len(self._frames), parts.n_parts
         #: No method: results that refer to this would keep all rows until garbage is collected.
         self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
         self.job = FunctionJob(analysis.name, cloudpickle.dumps(_Call(parts.worker)))
@@ -78,11 +81,9 @@ class PartsRun:
 
     def tasks(self, job: int, n_workers: int) -> Iterator[FunctionTask]:
         """Yield a task for every part still to be done."""
-        file = _SharedFile.of(self._collected) if self._by_file else None
+        file = _SharedFile.of(self._collected) if self._trajectory_run.parts_by_file else None
         for number in self.collected.missing().tolist():
-            what = f"part {number} of {len(self.plan)}"
-            if hasattr(self._parts, "describe"):
-                what = self._parts.describe(number, self._analysis.frames)
+            what = self._parts.describe(number, self._frames)
             item = tuple(
                 Part(one, file) if isinstance(one, np.ndarray) else one
                 for one in self._parts.arguments(number)
@@ -112,8 +113,7 @@ class PartsRun:
 
     def finish(self, timings: Timings) -> None:
         """Set the results of the analysis."""
-        self._analysis.timings = timings
-        self._analysis.finish(self._parts)
+        self._trajectory_run.conclude(self._analysis, self._parts, timings)
 
 
 class CollectedParts(Collected):
@@ -180,7 +180,7 @@ class _Stack:
 
 
 class _Call:
-    """Calls the worker's half with the arguments of a task."""
+    """Calls the worker part with the arguments of a task."""
 
     def __init__(self, worker: Any):
         self._worker = worker
@@ -204,7 +204,7 @@ class Part:
 
 
 class _SharedFile:
-    """A nameless file that holds an array, for other processes of this machine."""
+    """An anonymous temporary file that holds an array, for other processes of this machine."""
 
     def __init__(self, array: np.ndarray):
         self._array = array

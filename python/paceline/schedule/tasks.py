@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from paceline._util.machine import MemoryLimit
-from paceline.analysis.interfaces import PerBlock, PerFrame, PrefixScan, Ragged, Reduction
+from paceline.contract.kinds import Kind, WorkerDeclaration
 from paceline.errors import AnalysisError
 from paceline.performance.records import BlockTiming
 from paceline.schedule.plan import Leaves
 from paceline.trajectory.source import Extents, FrameSource
 
 if TYPE_CHECKING:
+    from paceline.contract.transforms import WorkerTransform
     from paceline.schedule.transform_states import Relay
-    from paceline.transform.base import WorkerTransform
 
 
 class Records(NamedTuple):
@@ -66,10 +66,11 @@ class SharedRows:
 
 @dataclass(frozen=True)
 class WorkerAnalysis:
-    """Worker's half of one analysis, and the columns of its atoms among the decoded ones."""
+    """Worker part of one analysis, and the columns of its atoms among the decoded ones."""
 
     name: str
-    computation: PerFrame | Reduction | PerBlock | Ragged | PrefixScan
+    computation: Any
+    declared: WorkerDeclaration
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     #: Frames that its blocks have before and after those whose rows it computes.
@@ -81,7 +82,7 @@ class WorkerAnalysis:
     @property
     def scans(self) -> bool:
         """True if its rows depend on all frames before."""
-        return hasattr(self.computation, "scan")
+        return self.declared.kind is Kind.SCAN
 
     @property
     def finds_states(self) -> bool:
@@ -94,22 +95,17 @@ class WorkerAnalysis:
     @property
     def reduces(self) -> bool:
         """True if it gives one result for all frames."""
-        return self.finds_states if self.scans else hasattr(self.computation, "merge")
+        return self.finds_states or self.declared.kind is Kind.SUM
 
     @property
     def per_block(self) -> bool:
         """True if each block's result is passed on by itself."""
-        return hasattr(self.computation, "compute_block")
+        return self.declared.kind is Kind.BLOCKS
 
     @property
     def ragged(self) -> bool:
         """True if it gives any number of records per frame."""
-        return hasattr(self.computation, "compute_records")
-
-    @property
-    def checks_validity(self) -> bool:
-        """True if frames are checked while they are decoded."""
-        return getattr(self.computation, "checks_validity", False)
+        return self.declared.kind is Kind.RECORDS
 
     def merge(self, left: Any, right: Any) -> Any:
         """Merge the partial results of two neighbours; an error names the analysis."""
@@ -126,14 +122,14 @@ class WorkerAnalysis:
 
     def _merged(self, left: Any, right: Any) -> Any:
         """Merge by the method; None, of one that returns nothing, would count as no frames."""
-        found = self.computation.merge(left, right)  # type: ignore[union-attr]
+        found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):
             raise TypeError("merge returned None: it must return the merged result, also in place")
         return found
 
     def own_state(self, state: Any) -> Any:
         """Copy a state, which others have too, where a method of the user's may change it."""
-        return state if getattr(self.computation, "returns_new", False) else copy.deepcopy(state)
+        return state if self.declared.returns_new else copy.deepcopy(state)
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:

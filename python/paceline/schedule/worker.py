@@ -265,7 +265,9 @@ class Worker:
             task.window,
             source.n_wanted,
             source.fields,
-            check_validity=any(analysis.checks_validity for analysis in self._job.analyses),
+            check_validity=any(
+                analysis.declared.checks_validity for analysis in self._job.analyses
+            ),
         )
         try:
             cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
@@ -289,14 +291,11 @@ class Worker:
             return [], []
         vectors = [one for one in (decoded.velocities, decoded.forces) if one is not None]
         for transform in self._job.transforms[done:]:
-            apply: Any = getattr(transform, "apply_noting", None)
-            if task.state is not None and getattr(transform, "scans", False):
+            if task.state is not None and transform.scans:
                 refused = self._follow(task, transform, decoded)
-            elif apply is not None:
-                refused, rows = apply(decoded.positions, decoded.cells, vectors)
-                noted += rows
             else:
-                refused = transform.apply(decoded.positions, decoded.cells, vectors)
+                refused, rows = transform.apply_noting(decoded.positions, decoded.cells, vectors)
+                noted += rows
             for row, reason in refused:
                 failed.setdefault(row, f"{self._job.source.name_of(task.extents, row)}: {reason}")
         if failed and not self._job.skip_damaged:
@@ -350,8 +349,8 @@ class Worker:
                     [computation.compute(leaf) for leaf in leaves], computation.merge
                 )
             if analysis.ragged:
-                return _records_of(computation, block, f"{analysis.name} on {where}")
-            if getattr(computation, "fills_rows", False) and len(block) == task.n_frames:
+                return _records_of(analysis, block, f"{analysis.name} on {where}")
+            if analysis.declared.fills_rows and len(block) == task.n_frames:
                 place = analysis.shared.take(task.first, task.n_frames)
                 if place is not None:
                     return computation.compute(block, place)
@@ -401,8 +400,8 @@ class _Unusable(Exception):
 
 def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
     """Compute the rows of a block."""
-    computation: Any = analysis.computation
-    if _returns_new(computation):
+    computation = analysis.computation
+    if analysis.declared.returns_new:
         rows = computation.compute(block)
     elif any(analysis.halo):
         rows = _array(computation.compute(block), where).copy()
@@ -452,13 +451,13 @@ def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
         raise _Unusable(f"{where}: expected numbers, found {rows.dtype}")
 
 
-def _records_of(computation: Any, block: Block, where: str) -> Records:
+def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
     """Compute the records of a block; frames that were left out have none."""
     counts = np.zeros(len(block), np.int64)
     readable = block.steps != DAMAGED_STEP
     if not readable.any():
         return Records(counts, None)
-    found = computation.compute_records(_readable(block))
+    found = analysis.computation.compute_records(_readable(block))
     if not (isinstance(found, tuple) and len(found) == 2):
         raise _Unusable(
             f"{where}: expected a pair, the number of records of each frame and the records, found "
@@ -478,7 +477,7 @@ def _records_of(computation: Any, block: Block, where: str) -> Records:
         )
     counts[readable] = numbers
     # A copy: the function may fill the same array again for the next block.
-    return Records(counts, records if _returns_new(computation) else records.copy())
+    return Records(counts, records if analysis.declared.returns_new else records.copy())
 
 
 def _change_over(analysis: WorkerAnalysis, leaf: Block) -> Any:
@@ -502,11 +501,6 @@ def _rows_from(
         rows = _rows_of_readable(computation.compute, leaf, f"{analysis.name} on {where}", own)
         parts.append(rows)
     return parts
-
-
-def _returns_new(computation: Any) -> bool:
-    """True if each call returns arrays of its own."""
-    return getattr(computation, "returns_new", False)
 
 
 def run_batch(worker: Worker, job: AnyJob, batch: TaskBatch) -> BlockResult:

@@ -4,14 +4,15 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import check_selection, one_of
 from paceline._util.sorting import sorted_unique
-from paceline.block import Block, cell_of
+from paceline.block import cell_of
+from paceline.contract.transforms import Follower, Transform, WorkerScan, WorkerTransform
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
@@ -27,158 +28,12 @@ from paceline.performance.number_format import joined, many
 MASSLESS = ("MW", "EP", "LP", "OM")
 
 
-class WorkerTransform(Protocol):
-    """Worker's half of a transformation.
-
-    With a method `apply_noting`, this is called instead of `apply`: it returns the same, and rows
-    with bonds that are longer than half the cell afterwards (row, number of bonds, the longest
-    one's atoms, its length in Å).
-    """
-
-    def apply(
-        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
-    ) -> list[tuple[int, str]]:
-        """Transform a block in place; return rows that cannot be transformed, with the reason.
-
-        `cells` are those of `FrameBuffer`, and `vectors` the velocities and forces, which turn with
-        the positions.
-        """
-
-
-class Follower(Protocol):
-    """Transforms blocks in the order of frames, from the first frame of a trajectory on."""
-
-    @property
-    def changes(self) -> np.ndarray:
-        """Frames whose cell differs by more than half from that of the frame before."""
-
-    def move_on(
-        self,
-        number: int,
-        positions: np.ndarray,
-        cells: np.ndarray,
-        state: np.ndarray | None = None,
-    ) -> list[tuple[int, str]] | None:
-        """Transform block `number` in place as those before it are.
-
-        Threads may have one block each. `state` is filled with that in the first frame of it.
-        Returns rows that cannot be transformed, with the reason; None after `close`.
-        """
-
-    def close(self) -> None:
-        """Release the blocks that wait for others."""
-
-
-class TransformScan(Protocol):
-    """Worker's half of the pass that finds states: partial results hold those of some frames."""
-
-    def compute(self, block: Block) -> Any:
-        """Compute the partial result of neighbouring frames; there may be none."""
-
-    def merge(self, left: Any, right: Any) -> Any:
-        """Merge those of neighbours."""
-
-    def states(self, merged: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Make the states of frames from the partial result of all.
-
-        Their shape is (n_states, …). Also returns frames whose cell differs by more than half from
-        that of the frame before.
-        """
-
-
-class WorkerScan(WorkerTransform, Protocol):
-    """Worker's half of a transformation that follows atoms from frame to frame.
-
-    A first pass over all frames, from the first of the trajectory on, finds the states in which
-    blocks begin (`apply`, `scan_of`); in the next one each block goes on from its state
-    (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
-    cannot be followed. Where one process has all frames, blocks are transformed in order instead
-    (`follower`).
-    """
-
-    #: Always true.
-    scans: bool
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the state in one frame."""
-
-    def apply_from(
-        self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
-    ) -> list[tuple[int, str]]:
-        """Transform a block in place, given its states: of every frame, or of the first."""
-
-    def follower(self, skip_damaged: bool) -> Follower:
-        """Make what transforms blocks in order.
-
-        With `skip_damaged`, rows that cannot be followed are left out; else the first one ends
-        the run.
-        """
-
-    def no_states(self, n: int) -> np.ndarray:
-        """States of `n` frames before anything has changed, shape (n, …)."""
-
-    def scan_of(self, frames: np.ndarray) -> TransformScan:
-        """Make the worker's half of the first pass, given the frames of the states."""
-
-
-class Transform(Protocol):
-    """User's half of a transformation; it serves any number of runs.
-
-    With an attribute `scans` that is true, `prepare` makes a `WorkerScan`. With a method
-    `whole_atoms(universe)`, it needs whole molecules: those of the atoms with these indices.
-    """
-
-    @property
-    def turns(self) -> bool:
-        """True if it rotates positions, so that velocities and forces no longer match them."""
-
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        """Find the atoms to be decoded so that those of `wanted` can be transformed.
-
-        Parameters
-        ----------
-        wanted : numpy.ndarray of int64, shape (n_wanted,)
-            Indices, increasing.
-        universe : Universe
-            The system.
-
-        Returns
-        -------
-        numpy.ndarray of int64, shape (n_atoms,)
-            Indices, increasing; those of `wanted` among them.
-        """
-
-    def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
-    ) -> WorkerTransform:
-        """Make the worker's half.
-
-        Parameters
-        ----------
-        atoms : numpy.ndarray of int64, shape (n_atoms,)
-            Indices of all atoms that are decoded, increasing.
-        universe : Universe
-            The system.
-        before : sequence of WorkerTransform
-            Transformations that are applied before this one.
-
-        Returns
-        -------
-        WorkerTransform
-            Without any MDAnalysis object.
-        """
-
-    def parameters(self) -> str:
-        """Describe the call in one line, for the record that is saved with results."""
-
-
 def check_transforms(transforms: Any) -> None:
     """Raise `TypeError` for what is no sequence of transformations."""
     if isinstance(transforms, str) or not isinstance(transforms, Sequence):
         raise TypeError("transforms must be a list of transformations, such as [unwrap()]")
     for one in transforms:
-        if hasattr(one, "atoms") and hasattr(one, "prepare"):
+        if isinstance(one, Transform):
             continue
         name = getattr(one, "__qualname__", repr(one))
         module = getattr(one, "__module__", "")
@@ -211,10 +66,10 @@ def transforms_of(
 def prepare_transforms(
     transforms: Sequence[Transform], wanted: np.ndarray, universe: Any
 ) -> tuple[np.ndarray, list[WorkerTransform]]:
-    """Make the worker's halves of transformations, applied in this order.
+    """Make the worker parts of transformations, applied in this order.
 
     Returns the indices of all atoms that must be decoded for those of `wanted`, which are
-    increasing, as these are; and the worker's halves.
+    increasing, as these are; and the worker parts.
     """
     atoms = wanted
     for transform in reversed(transforms):
@@ -227,10 +82,10 @@ def prepare_transforms(
 
 def find_scan(transforms: Sequence[Any]) -> int | None:
     """Find the transformation that follows atoms from frame to frame; None if there is none."""
-    return next((k for k, one in enumerate(transforms) if getattr(one, "scans", False)), None)
+    return next((k for k, one in enumerate(transforms) if one.scans), None)
 
 
-class CoreTransform:
+class CoreTransform(WorkerTransform):
     """A transformation of the core, `_core.Transform.kind(*arguments)`, that can be pickled."""
 
     def __init__(self, kind: str, *arguments: Any):

@@ -10,8 +10,9 @@ import numpy as np
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block
+from paceline.contract.transforms import WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
-from paceline.transform.base import CoreTransform, WorkerTransform, masses_of, select
+from paceline.transform.base import CoreTransform, masses_of, select
 
 
 def bonds_of(universe: Any, name: str) -> np.ndarray:
@@ -197,7 +198,7 @@ def compounds_of(group: Any, compound: str | None, center: str, name: str) -> Co
 
 
 class CompoundCenters:
-    """Centers of the compounds of some groups, one group after the other: a worker's half.
+    """Centers of the compounds of some groups, one group after the other: a worker part.
 
     If `whole`, molecules are made whole along their bonds first, as `unwrap` does. `indices` are
     the atoms that it needs.

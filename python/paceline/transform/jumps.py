@@ -1,4 +1,4 @@
-"""Follow atoms across the faces of the cell, from frame to frame: worker's halves of `nojump`."""
+"""Follow atoms across the faces of the cell, from frame to frame: worker parts of `nojump`."""
 
 import threading
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import CELL_WIDTH, Block, upright_vectors
+from paceline.contract.kinds import Reduction
+from paceline.contract.transforms import Follower, WorkerScan
 from paceline.errors import warn
 from paceline.performance.number_format import many
-from paceline.transform.base import Follower
 
 #: Steps of molecules are whole numbers of it, Å.
 STEP = 2.0**-24
@@ -66,10 +67,9 @@ class Counts:
     changes: np.ndarray
 
 
-class CoreNoJump:
-    """Images of atoms, counted by the core: worker's half of `nojump`."""
+class CoreNoJump(WorkerScan):
+    """Images of atoms, counted by the core: worker part of `nojump`."""
 
-    scans = True
     #: True if a cell that leans by another whole edge is the same one.
     lengths_only = False
     #: The most images that are kept.
@@ -137,8 +137,8 @@ class CoreNoJump:
         return images.astype(np.int16)
 
 
-class CoreSteps:
-    """Steps of molecules, whole numbers of 2⁻²⁴ Å: worker's half of `nojump(scheme="tor")`.
+class CoreSteps(WorkerScan):
+    """Steps of molecules, whole numbers of 2⁻²⁴ Å: worker part of `nojump(scheme="tor")`.
 
     Parameters
     ----------
@@ -152,7 +152,6 @@ class CoreSteps:
         Place of the first atom of each molecule among these.
     """
 
-    scans = True
     # Shortest steps are the same where the cell leans by another whole edge.
     lengths_only = True
     most = MOST_STEPS
@@ -293,8 +292,8 @@ class _InTurn:
             self._changed.notify_all()
 
 
-class NoJumpScan:
-    """Worker's half of the first pass: counts images over blocks, relative to their first frame.
+class NoJumpScan(Reduction):
+    """Worker part of the first pass: counts images over blocks, relative to their first frame.
 
     Images, or steps of molecules, are noted in the frames `wanted`.
     """

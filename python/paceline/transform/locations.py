@@ -50,7 +50,7 @@ def warn_of_locations(analyses: Sequence[Any]) -> None:
     """Warn of atoms in several locations, where an analysis of one Universe counts each of them."""
     names, message = [], ""
     for analysis in analyses:
-        if not getattr(analysis, "needs_one_location", False):
+        if not analysis.needs_one_location:
             continue
         universe = analysis.atomgroup.universe
         analysis.remarks = {key: one for key, one in analysis.remarks.items() if key != "locations"}

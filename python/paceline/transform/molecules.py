@@ -8,14 +8,10 @@ import numpy as np
 
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
+from paceline.contract.transforms import Transform, WorkerTransform
 from paceline.errors import UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many
-from paceline.transform.base import (
-    CoreTransform,
-    Transform,
-    WorkerTransform,
-    describe,
-)
+from paceline.transform.base import CoreTransform, describe
 from paceline.transform.compounds import (
     advice_on_sites,
     fragments_of,
@@ -88,10 +84,10 @@ def unwrap_known(universe: Any, indices: np.ndarray) -> Transform | None:
 
 
 @dataclass(frozen=True)
-class _Unwrap:
+class _Unwrap(Transform):
     atomgroup: Any
     together: Any = None
-    turns = False
+    makes_whole = True
 
     def made_whole(self, universe: Any) -> np.ndarray:
         fragments = fragments_of(universe, molecular_bonds_of(universe, "unwrap"))

@@ -8,16 +8,9 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
+from paceline.contract.transforms import Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import (
-    CoreTransform,
-    Transform,
-    WorkerTransform,
-    describe,
-    known_weights,
-    masses_of,
-    select,
-)
+from paceline.transform.base import CoreTransform, describe, known_weights, masses_of, select
 from paceline.transform.compounds import (
     advice_on_sites,
     compound_of_atoms,
@@ -169,12 +162,11 @@ def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
 
 
 @dataclass(frozen=True)
-class _Center:
+class _Center(Transform):
     atomgroup: Any
     weights: str | None
     point: tuple[float, ...] | None
     wrap: bool
-    turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         return sorted_unique(wanted, select(self.atomgroup, universe, "center").indices)
@@ -196,11 +188,9 @@ class _Center:
 
 
 @dataclass(frozen=True)
-class _Wrap:
+class _Wrap(Transform):
     atomgroup: Any
     compound: str
-    turns = False
-    #: Atoms of one molecule may come to lie in different images.
     breaks = True
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
@@ -241,9 +231,8 @@ class _Wrap:
 
 
 @dataclass(frozen=True)
-class _NoJump:
+class _NoJump(Transform):
     atomgroup: Any
-    turns = False
     scans = True
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
@@ -264,14 +253,13 @@ class _NoJump:
 
 
 def _check_first(before: Sequence[WorkerTransform]) -> None:
-    if any(getattr(one, "scans", False) for one in before):
+    if any(one.scans for one in before):
         raise UnsupportedError("nojump is given twice: once is enough, for all atoms")
 
 
 @dataclass(frozen=True)
-class _NoJumpOfMolecules:
+class _NoJumpOfMolecules(Transform):
     atomgroup: Any
-    turns = False
     scans = True
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:

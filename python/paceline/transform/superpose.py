@@ -8,11 +8,10 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
+from paceline.contract.transforms import Transform, WorkerTransform
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     CoreTransform,
-    Transform,
-    WorkerTransform,
     check_masses,
     check_positions,
     check_static,
@@ -87,7 +86,7 @@ def fit(
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class _Fit(Transform):
     atomgroup: Any
     reference: Any
     weights: Any

@@ -1,6 +1,6 @@
 """Look at every frame of a run for molecules that are broken, in another image, or not fitted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,9 +8,12 @@ import numpy as np
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block, cell_of
+from paceline.contract.analysis import Analysis
+from paceline.contract.kinds import Ragged
+from paceline.contract.transforms import Transform
 from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
-from paceline.transform.base import Transform, find_scan, first_positions
+from paceline.transform.base import find_scan, first_positions
 from paceline.transform.compounds import fragments_of
 from paceline.transform.links import (
     NEAR,
@@ -22,7 +25,7 @@ from paceline.transform.links import (
 )
 
 if TYPE_CHECKING:
-    from paceline.performance.timings import Timings
+    pass
 
 #: Name of the analysis that goes along: it is none that a user has asked for.
 LOOK_NAME = "look"
@@ -68,22 +71,23 @@ def _wants(analyses: Sequence[Any], transforms: Sequence[Transform], universe: A
     is_whole = np.zeros(len(universe.atoms), bool)
     unwrapped = []
     for one in transforms:
-        if hasattr(one, "made_whole"):
+        if one.makes_whole:
             unwrapped.append(one.made_whole(universe))
             is_whole[unwrapped[-1]] = True
-        elif getattr(one, "breaks", False):
+        elif one.breaks:
             is_whole[:] = False
     of_analyses = [(one.name, _atoms_of(one)) for one in analyses]
     needing = {
-        need: [of for one, of in zip(analyses, of_analyses, strict=True) if getattr(one, need, 0)]
+        need: [of for one, of in zip(analyses, of_analyses, strict=True) if getattr(one, need)]
         for need in ("needs_whole", "needs_together", "needs_fit")
     }
     for one in transforms:
-        if hasattr(one, "whole_atoms"):
+        whole_atoms = one.whole_atoms(universe)
+        if whole_atoms is not None:
             kind = one.parameters().partition("(")[0]
-            moved = f"{kind} (--{kind})", one.whole_atoms(universe)
+            moved = f"{kind} (--{kind})", whole_atoms
             needing["needs_whole"].append(moved)
-            if getattr(one, "turns", False):
+            if one.turns:
                 needing["needs_together"].append(moved)
     if find_scan(transforms) is not None:  # molecules that were near each other part for good
         needing["needs_together"] = []
@@ -94,7 +98,7 @@ def _wants(analyses: Sequence[Any], transforms: Sequence[Transform], universe: A
             for molecules in unwrapped
             for name, group in of_analyses
         ]
-    if any(getattr(one, "turns", False) for one in transforms):
+    if any(one.turns for one in transforms):
         needing["needs_fit"] = []
     broken = [(name, group[~is_whole[group]]) for name, group in needing["needs_whole"]]
     return _Wants(
@@ -124,30 +128,16 @@ def _contacts(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) ->
     return np.unique(np.concatenate(found), axis=0)
 
 
-class Look:
-    """An analysis that goes along with others, and warns of what makes their results wrong.
+class Look(Analysis):
+    """An analysis that goes along with others, and warns of what makes their results wrong."""
 
-    Its warnings stand in the provenance of all of them, too.
-    """
-
-    name = LOOK_NAME
-    fields: Sequence[str] = ("positions",)
-    optional_fields: Sequence[str] = ()
-    attributes: Mapping[str, np.ndarray] = {}
-    stages, over_parts, frames_together, row_bytes = 1, False, 1, 0
-    halo = (0, 0)
-    transforms: Sequence[Transform] = ()
-    skip_damaged = False
-    frames: np.ndarray
-    times: np.ndarray
-    damaged: list[tuple[int, str]]
-    timings: "Timings"
-    provenance: dict[str, Any]
+    is_companion = True
+    name, indices = LOOK_NAME, np.empty(0, np.int64)
 
     def __init__(
         self, analyses: Sequence[Any], wants: _Wants, links: Links | None, contacts: np.ndarray
     ):
-        self.atomgroup, self._analyses = analyses[0].atomgroup, analyses
+        self.atomgroup = analyses[0].atomgroup
         self._wants, self._links, self._contacts = wants, links, contacts
         self._sampled = [
             (name, group[:: max(1, -(-len(group) // SAMPLED))]) for name, group in wants.fit
@@ -163,10 +153,6 @@ class Look:
         """Describe what is looked for, by which checkpoints tell runs."""
         return {"atoms": f"{len(self.indices)}"}
 
-    def stored_bytes(self, n_frames: int) -> int:
-        """Nothing is kept of frames in which nothing is found."""
-        return 0
-
     def prepare(self) -> "_Looking":
         """Find the columns of links and groups, and where frames begin."""
         columns_of = self._columns
@@ -179,13 +165,12 @@ class Look:
             )
             inside = (group[np.isin(group, self.indices)] for _, group in self._wants.whole)
             groups = [columns_of(group) for group in inside]
-        universe = self.atomgroup.universe
+        universe, context = self.atomgroup.universe, self.run_context
+        how = self.info.frames, context.transforms, context.skip_damaged
         references = []
         for _, group in self._sampled:
             try:
-                first = first_positions(
-                    universe.atoms[group], self.frames, self.transforms, self.skip_damaged
-                )
+                first = first_positions(universe.atoms[group], *how)
             except (EOFError, OSError, PacelineError, ValueError):
                 continue  # the run names the frame, if it needs it
             references.append((columns_of(group), first))
@@ -195,31 +180,25 @@ class Look:
     def _columns(self, indices: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.indices, indices).astype(np.int64)
 
-    def next_stage(self, value: Any) -> Any:
-        """Raise `NotImplementedError`: there is one stage."""
-        raise NotImplementedError
-
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Warn of each kind once, and tell the analyses."""
+        """Warn of each kind once."""
         offsets, records = value
         records = records.reshape(-1, 5)
-        frames = np.repeat(self.frames, np.diff(offsets))
+        n_all, frames = len(self.info.frames), np.repeat(self.info.frames, np.diff(offsets))
         said = list(self._unlooked())
-        path = self.provenance["trajectory"]
+        path = self.info.provenance["trajectory"]
         for kind, say in ((BROKEN, self._broken), (APART, self._apart), (TURNED, self._turned)):
             for number in np.unique(records[records[:, 0] == kind, 1]).tolist():
                 of_kind = (records[:, 0] == kind) & (records[:, 1] == number)
                 first = np.flatnonzero(of_kind)[frames[of_kind].argmin()]
                 n_frames = int(of_kind.sum())
-                if kind == TURNED and n_frames < PART * len(self.frames):
+                if kind == TURNED and n_frames < PART * n_all:
                     continue
-                where = f"{n_frames} of {len(self.frames)} frames, first in frame {frames[first]}"
+                where = f"{n_frames} of {n_all} frames, first in frame {frames[first]}"
                 text = f"{path}: {say(where, records[first], int(number))}"
                 warn(text)
                 said.append(text)
-        if said:
-            for one in self._analyses:
-                one.provenance["warnings"] = "; ".join(said)
+        self.found = said
 
     def _unlooked(self) -> "list[str]":
         """Say that molecules could not be looked at, where it matters."""
@@ -267,7 +246,7 @@ class Look:
         name = self._sampled[number][0]
         return (
             f"the atoms of {name} move or turn as a whole in {where}: their RMSD from frame "
-            f"{self.frames[0]} is {record[2]:.1f} Å there, and {record[3]:.1f} Å after "
+            f"{self.info.frames[0]} is {record[2]:.1f} Å there, and {record[3]:.1f} Å after "
             "superposition; superpose them by fit (--fit), or align=True (--align) where it is "
             "known, unless frames were fitted before and this motion is wanted"
         )
@@ -280,8 +259,8 @@ class Look:
         return f"atom {index} ({of})" if of else f"atom {index}"
 
 
-class _Looking:
-    """Worker's half: records of what is found in frames, (kind, number, first, second, length)."""
+class _Looking(Ragged):
+    """Worker part: records of what is found in frames, (kind, number, first, second, length)."""
 
     returns_new = True
     #: Set for the first block.

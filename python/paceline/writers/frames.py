@@ -15,8 +15,8 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
-from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
+from paceline.contract.kinds import PerBlock, Receiver
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.trajectory.source import FORMATS
 
@@ -178,7 +178,7 @@ class Target(ABC):
 
     @abstractmethod
     def begin(self, frames: FramesToWrite) -> PerBlock:
-        """Make the worker's half, by the first frame where the format wants all frames alike."""
+        """Make the worker part, by the first frame where the format wants all frames alike."""
 
     @abstractmethod
     def receiver(self) -> AbstractContextManager[Receiver]:
@@ -215,7 +215,7 @@ class FrameFile(Target):
         self._precision = precision
 
     def begin(self, frames: FramesToWrite) -> "_Encode":
-        """Make the worker's half."""
+        """Make the worker part."""
         left_out = self._leaves_out_cells(frames)
         # Frames of one size all have a cell, or none has.
         has_cell = (frames.has_cell and not left_out) or not self._format.equal_frames
@@ -312,8 +312,8 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 
 @dataclass(frozen=True)
-class _Encode:
-    """Worker's half: encodes a block's frames."""
+class _Encode(PerBlock):
+    """Worker part: encodes a block's frames."""
 
     path: str
     encoder: "_core.Encoder"
@@ -372,7 +372,7 @@ def _unheld(format: Any, cells: np.ndarray) -> str | None:
 
 @dataclass(frozen=True)
 class _EncodeInPlace(_Encode):
-    """Worker's half where frames have their places: writes a block's frames to the file.
+    """Worker part where frames have their places: writes a block's frames to the file.
 
     Workers of other machines return the bytes: they may not see the file's folder, or through a
     network file system that lets neighbours on one page undo each other's writing.

@@ -15,6 +15,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block, vectors_of
+from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (
@@ -55,8 +56,8 @@ class EncodedChunks(EncodedBlock):
 
 
 @dataclass(frozen=True)
-class Encode:
-    """Worker's half: encodes a block's frames as chunks.
+class Encode(PerBlock):
+    """Worker part: encodes a block's frames as chunks.
 
     Those that don't fill chunks stay as they are, and all of them where `frames`, those of a
     chunk, is None.
@@ -111,7 +112,7 @@ class Encode:
 
 @dataclass(frozen=True)
 class EncodeInPlace(Encode):
-    """Worker's half where datasets are allocated: writes a block's frames to the file.
+    """Worker part where datasets are allocated: writes a block's frames to the file.
 
     Workers of other machines return them as they are: they may not see the file's folder, or
     through a network file system that lets neighbours on one page undo each other's writing.
@@ -168,7 +169,7 @@ class H5MDFile(Target):
         self.frames_together = layout.frames_together(n_atoms)
 
     def begin(self, frames: FramesToWrite) -> Encode:
-        """Make the worker's half."""
+        """Make the worker part."""
         self.fields = fields = frames.fields
         if not fields:
             raise UnsupportedError(f"{self._path}: the first frame holds nothing to be written")

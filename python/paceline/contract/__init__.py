@@ -1,0 +1,1 @@
+"""Plain data and declarations that all other packages share."""

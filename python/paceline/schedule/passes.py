@@ -1,0 +1,307 @@
+"""Passes over the frames of one trajectory: make their tasks, collect the results."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline.contract.analysis import Analysis
+from paceline.contract.kinds import Receiver, declaration_of
+from paceline.performance.timings import Timings
+from paceline.schedule.collect import Collected, DamagedFrames
+from paceline.schedule.parts import PartsRun
+from paceline.schedule.plan import Plan
+from paceline.schedule.reduce import states_before
+from paceline.schedule.tasks import BlockResult, Job, SharedRows, Task, WorkerAnalysis
+from paceline.schedule.trajectory_run import TrajectoryRun, worker_part
+from paceline.schedule.transform_states import TransformStates
+
+
+class Before(NamedTuple):
+    """Facts that earlier passes over the same frames found."""
+
+    #: Number and reason of each frame that was left out.
+    damaged: list[tuple[int, str]]
+    #: True if bonds that are longer than half the cell were reported.
+    warned_of_bonds: bool
+
+
+class FramePass:
+    """One pass over frames of a trajectory."""
+
+    #: Set by `start_collecting`.
+    collected: Collected
+
+    def __init__(self, run: TrajectoryRun, plan: Plan, job: Job):
+        #: The run that it is of, the blocks, and what is done to each.
+        self.run, self.plan, self.job = run, plan, job
+
+    @property
+    def is_first(self) -> bool:
+        """True for the first pass over the trajectory."""
+        return True
+
+    @property
+    def shareable(self) -> bool:
+        """True if workers read the frames by themselves."""
+        return self.run.trajectory.shareable
+
+    @property
+    def bytes_used(self) -> int:
+        """Size of the decoded numbers of all frames."""
+        source = self.job.source
+        return 12 * source.n_wanted * len(source.fields) * len(self.plan.frames)
+
+    def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
+        """Get ready to collect results; receivers are entered into `stack`.
+
+        `number` is that of this pass in the run.
+        """
+        receivers = self._receivers(stack)
+        self.collected = Collected(number, self.plan, self.job.analyses, receivers, timings)
+
+    def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
+        """Enter the receivers of analyses that have a result for each block."""
+        return [None] * len(self.job.analyses)
+
+    def tasks(self, job: int, n_workers: int) -> Iterator[Task]:
+        """Yield a task for every block still to be done.
+
+        `job` is the number of this job among those that are run together. Each task has the extents
+        of its worker's next one, if tasks are assigned to `n_workers` in turn.
+        """
+
+        def located() -> Iterator[Task]:
+            for number in self.collected.missing().tolist():
+                rows = self.plan.rows(number)
+                frames, shape = self._window(rows)
+                extents, begin = self.run.trajectory.extents(frames), self._begin_of(number, frames)
+                yield Task(job, number, rows.start, frames, extents, None, **shape, **begin)
+
+        tasks = located()
+        coming = deque(islice(tasks, n_workers))
+        while coming:
+            task = coming.popleft()
+            coming.extend(islice(tasks, 1))
+            ahead = coming[-1].extents if len(coming) == n_workers else None
+            yield replace(task, ahead=ahead)
+
+    def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
+        """Frames that are read for the rows of a block, and attributes of the task about them."""
+        return self.plan.frames[rows], {}
+
+    def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
+        """Attributes of a task with what its block begins with, given the frames that it reads."""
+        return {}
+
+    def frames_of(self, result: BlockResult) -> int:
+        """Frames as which a result counts in the progress."""
+        return result.n_frames
+
+    def release(self, result: BlockResult) -> None:
+        """Free what was kept for other attempts at a block that was collected."""
+
+    @property
+    def n_frames_done(self) -> int:
+        """Frames that were collected."""
+        return self.collected.n_frames
+
+    @property
+    def n_frames_here(self) -> int:
+        """Number of frames of this pass."""
+        return len(self.plan.frames)
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        raise NotImplementedError
+
+    def next_stages(self) -> "list[FramePass | PartsRun]":
+        """Make the passes that follow, once all blocks are done."""
+        raise NotImplementedError
+
+    def finish(self, timings: Timings) -> None:
+        """Set results, and warn of what was found."""
+        raise NotImplementedError
+
+
+class AnalysisPass(FramePass):
+    """One pass of some analyses: those of a stage."""
+
+    def __init__(
+        self,
+        run: TrajectoryRun,
+        stage: int,
+        analyses: Sequence[Analysis],
+        parts: Sequence[WorkerAnalysis],
+        states: Sequence[list[Any] | None],
+        before: Before,
+    ):
+        job = replace(run.job, analyses=parts, caching=run.caching_of(stage))
+        super().__init__(run, run.plan, job)
+        self.stage, self.analyses = stage, analyses
+        #: For each analysis the state before each block, None where it needs none.
+        self._states, self._before = states, before
+
+    @classmethod
+    def first_of(cls, run: TrajectoryRun, before: Before | None = None) -> "AnalysisPass":
+        """Make the first pass of all analyses, given what a pass before it found."""
+        states = [None] * len(run.analyses)
+        return cls(run, 0, run.analyses, run.job.analyses, states, before or Before([], False))
+
+    @property
+    def is_first(self) -> bool:
+        """True for the first pass over the trajectory."""
+        return self.stage == 0 and not self.run.scans_before
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        return (max(one.stages for one in self.analyses) - self.stage) * len(self.plan.frames)
+
+    def release(self, result: BlockResult) -> None:
+        """Free the state in which a block began, if no later pass needs it."""
+        if self.run.relay is not None and self.stage == 0 and self.run.n_passes == 1:
+            self.run.relay.release(result.number)
+
+    def next_stages(self) -> list[FramePass | PartsRun]:
+        """Make the next pass, of the analyses that need one, once all blocks are done.
+
+        It has the same frames, blocks and decoded atoms. Each analysis over parts has a run of its
+        own.
+        """
+        stage = self.stage + 1
+        found: list[tuple[Analysis, WorkerAnalysis, Any]] = []
+        following: list[FramePass | PartsRun] = []
+        for analysis, part, value in zip(
+            self.analyses, self.job.analyses, self.collected.values, strict=True
+        ):
+            if analysis.over_parts and analysis.stages == stage + 1:
+                analysis.run_info = replace(analysis.info, **self._known())
+                parts = analysis.next_stage(value)
+                following.append(PartsRun(self.run, analysis, parts, value, stage=stage))
+            elif analysis.stages > stage:
+                found.append((analysis, part, value))
+        return [self._next_pass(found), *following] if found else following
+
+    def _next_pass(self, found: Sequence[tuple[Analysis, WorkerAnalysis, Any]]) -> "AnalysisPass":
+        """Make the next pass of some analyses, from what this one found."""
+        stage, parts, states = self.stage + 1, list[WorkerAnalysis](), list[list[Any] | None]()
+        for analysis, part, value in found:
+            if part.finds_states:
+                states.append(states_before(part, value))
+                parts.append(replace(part, has_states=True, shared=SharedRows()))
+            else:
+                states.append(None)
+                parts.append(worker_part(analysis, analysis.next_stage(value), part.columns, stage))
+        analyses = [analysis for analysis, _, _ in found]
+        warned = self._before.warned_of_bonds or bool(self.collected.long_bonds)
+        before = Before(self._all_damaged, warned)
+        return AnalysisPass(self.run, stage, analyses, parts, states, before)
+
+    def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
+        """Enter the receivers of analyses that have a result for each block."""
+        return [
+            stack.enter_context(analysis.receiver()) if part.per_block else None
+            for analysis, part in zip(self.analyses, self.job.analyses, strict=True)
+        ]
+
+    def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
+        """Frames that are read for the rows of a block, and attributes of the task about them."""
+        frames, per_row = self.plan.frames, self.run.per_row
+        if per_row is None:
+            before, after = self.run.halo
+            before, after = min(before, rows.start), min(after, len(frames) - rows.stop)
+            return frames[rows.start - before : rows.stop + after], {"halo": (before, after)}
+        lead, begin = 0, int(frames[rows.start])
+        if self.run.relay is not None:
+            lead = begin - int(frames[rows.start - 1]) - 1 if rows.start else begin
+            begin -= lead
+        return np.arange(begin, frames[rows.stop - 1] + 1), {"lead": lead, "step": per_row}
+
+    def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
+        """Attributes of a task with what its block begins with, given the frames that it reads."""
+        of_transform = self.run.transform_states
+        return {
+            "state": of_transform.of_window(frames) if of_transform else None,
+            "states": [states and states[number] for states in self._states],
+        }
+
+    def finish(self, timings: Timings) -> None:
+        """Set the results of every analysis whose last stage this is, once all blocks are done."""
+        for analysis, value in zip(self.analyses, self.collected.values, strict=True):
+            if analysis.stages == self.stage + 1:
+                self.run.conclude(analysis, value, timings, **self._known())
+        if self.is_first:
+            self.run.warn_of_repeats(self.collected.times)
+            if self.run.relay is not None:
+                self.run.warn_of_scan(self.collected.damaged, self.run.relay.changes)
+        if not self._before.warned_of_bonds:
+            self.run.warn_of_long_bonds(self.collected.long_bonds)
+
+    def _known(self) -> dict[str, Any]:
+        """Return the times of the frames, and those that were left out, for a `RunInfo`."""
+        damaged = DamagedFrames(sorted(self._all_damaged))
+        return {"times": self.collected.times, "damaged": damaged}
+
+    @property
+    def _all_damaged(self) -> list[tuple[int, str]]:
+        """Frames that any stage left out, and why."""
+        now = self.collected.damaged
+        known = {frame for frame, _ in now}
+        return now + [one for one in self._before.damaged if one[0] not in known]
+
+
+class ScanPass(FramePass):
+    """The pass before the first one, for a transformation that follows atoms from frame to frame.
+
+    It passes over all frames, from the trajectory's first one on, and finds the states in which the
+    blocks of the analyses begin. States merge exactly, so that neighbours can be merged at once.
+    """
+
+    def __init__(self, run: TrajectoryRun, states: TransformStates):
+        self._states, scan, job = states, states.scan, run.job
+        frames = np.arange(run.plan.frames[-1] + 1)
+        # Blocks as the analyses', which a checkpoint keeps, whatever the number of workers.
+        block_frames = run.plan.block_frames * (run.per_row or 1)
+        plan = run.make_plan(frames, block_frames=block_frames)
+        #: True if the blocks are those of the analyses, for which decoded frames can be kept.
+        self._keeps = np.array_equal(frames, run.plan.frames) and not any(run.halo)
+        self._scan = scan.scan_of(states.frames)
+        finding = WorkerAnalysis("nojump", self._scan, declaration_of(self._scan), None)
+        job = replace(
+            job,
+            transforms=job.transforms[: job.transforms.index(scan) + 1],
+            analyses=[finding],
+            leaves=plan.leaves,
+            caching=job.caching if self._keeps else None,
+        )
+        super().__init__(run, plan, job)
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        return len(self.plan.frames) + self.run.n_stages * len(self.run.plan.frames)
+
+    def next_stages(self) -> list[FramePass | PartsRun]:
+        """Get the first pass of the analyses, from the states that this one found."""
+        [merged] = self.collected.values
+        self._states.found, cells = self._scan.states(merged)
+        warned = self._keeps and bool(self.collected.long_bonds)
+        self.run.warn_of_scan(self.collected.damaged, cells)
+        return [AnalysisPass.first_of(self.run, Before(self.collected.damaged, warned))]
+
+    def finish(self, timings: Timings) -> None:
+        """Warn of long bonds, unless the analyses have other frames."""
+        if self._keeps:
+            self.run.warn_of_long_bonds(self.collected.long_bonds)
+
+
+def first_pass(run: TrajectoryRun) -> FramePass:
+    """Make the pass to begin with: one that finds states for a transformation, if it needs them."""
+    states = run.transform_states
+    return ScanPass(run, states) if states and run.scans_before else AnalysisPass.first_of(run)
