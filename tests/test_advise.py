@@ -19,6 +19,7 @@ from paceline._util.machine import OtherWork
 from paceline._util.system import cached_share, drop_from_cache
 from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends import Threads
 from paceline.cli import main
 from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
@@ -556,7 +557,7 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
     forecast = Forecast(100_000, lambda n_workers: 16)
     found, _ = sample_forecast._warm(
         sample,
-        sample_forecast.Threads,
+        Threads,
         range(1, 3),
         100,
         lambda n, number: np.arange(n),
@@ -593,7 +594,7 @@ def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
         block_of=lambda n: 16,
         run=lambda *given: measured(1e-3),
     )
-    assert len(sample_forecast._cold(sample, sample_forecast.Threads, 2, 10 * n_cold)) == 3
+    assert len(sample_forecast._cold(sample, Threads, 2, 10 * n_cold)) == 3
     everything = np.concatenate([*dropped, sample_forecast._from_memory(sample, 2 * n_cold)])
     assert len(np.unique(everything)) == len(everything)
 

@@ -2,11 +2,13 @@
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +17,16 @@ from helpers.waiting import PATIENCE
 
 import paceline
 import paceline._util.machine
+from paceline import backends
+from paceline._util.choices import BACKENDS
 from paceline._util.machine import free_memory_fraction
 from paceline.backends import available_cpus, make_backend
 from paceline.contract.kinds import Kind, PerFrame, WorkerDeclaration
 from paceline.schedule import scheduler
 from paceline.schedule.collect import _Rows
 from paceline.schedule.tasks import WorkerAnalysis
+
+PACKAGE = Path(paceline.__file__).parent
 
 SCRIPT = """
 import sys
@@ -45,6 +51,27 @@ paceline.run(analyses, backend="processes", n_workers=2)
 print(*(int(one.results.timeseries.sum()) for one in analyses))
 """
 TOTALS = f"{3 * sum(range(98))} {-sum(range(98))} {7 * 98}\n"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_each_declared_name_makes_a_backend(name, monkeypatch):
+    made = []
+    monkeypatch.setitem(backends._BY_NAME, name, lambda n_workers: made.append(n_workers))
+    make_backend(name, 1)
+    assert made == [1]
+
+
+def test_names_of_backends_are_those_of_their_classes_and_of_docstrings():
+    classes = (backends.Threads, backends.Processes, backends.Serial, backends.Dask, backends.MPI)
+    assert tuple(cls.name for cls in classes) == BACKENDS
+    assert set(backends._BY_NAME) == set(BACKENDS)
+    listed = [
+        set(re.findall(r'"(\w+)"', names))
+        for path in PACKAGE.rglob("*.py")
+        for names in re.findall(r"^    backend : \{(.*)\}", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert sorted(map(len, listed)) == [3, 4, 5, 5]
+    assert all(names <= set(BACKENDS) for names in listed)
 
 
 class Filling(PerFrame):
@@ -209,7 +236,7 @@ def test_blocks_are_shared_out(universe, tmp_path):
         (
             "thraeds",
             None,
-            "'processes', 'dask', 'mpi', a concurrent.futures.Executor or a distributed.Client",
+            "'threads', 'processes', 'serial', 'dask', 'mpi', a concurrent.futures.Executor or a ",
         ),
         (3, None, "not 3"),
         ("threads", 0, "at least 1"),

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import MDAnalysis
@@ -70,6 +71,15 @@ def test_examples_of_every_command_are_understood():
     assert {line[0] for line in lines} >= set(commands.choices)
     for line in lines:
         resolve_files(parser.parse_args(line))
+
+
+def test_commands_are_in_the_modules_that_the_table_names():
+    homes = {
+        name: module
+        for module in sorted(set(command_line.COMMANDS.values()))
+        for name in import_module(f"paceline.cli.{module}").PARSERS
+    }
+    assert homes == command_line.COMMANDS
 
 
 def test_paceline_alone_prints_help(run):

@@ -43,6 +43,25 @@ def test_workers_load_no_mdanalysis():
     assert not packages & heavy
 
 
+@pytest.mark.parametrize(
+    ("arguments", "commands"),
+    [("--version", set()), ("rmsd --help", {"analysis"}), ("order --help", {"analysis", "liquid"})],
+)
+def test_a_command_loads_no_other_one(arguments, commands):
+    probe = f"""
+import contextlib, io, sys
+from paceline.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main({arguments.split()})
+print(*sys.modules)
+"""
+    loaded = loaded_by(probe)
+    found = {name for name in loaded if name.startswith("paceline.cli.")}
+    parsers = {f"paceline.cli.{name}_commands" for name in commands}
+    assert {name for name in found if name.endswith("_commands")} == parsers
+    assert not loaded & {"numpy", "logging", "dataclasses", "inspect", "traceback"}
+
+
 def test_an_older_python_is_refused():
     older = (
         "import sys; sys.hexversion, sys.version_info = 0x030A0DF0, (3, 10, 13); import paceline"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import one_of
+from paceline._util.choices import FORECAST, ON_ERROR
 from paceline._util.machine import available_cpus
 from paceline.contract.transforms import Transform
 from paceline.errors import UnsupportedError
@@ -19,7 +20,6 @@ from paceline.performance.components import AT_BLOCKS
 from paceline.performance.number_format import aligned, amount, percent
 from paceline.runner import analyses_of
 from paceline.scaling.sample_forecast import (
-    MAKERS,
     Findings,
     Forecast,
     Pace,
@@ -328,13 +328,13 @@ def advise(
     (98, 'DCD', (1, 2))
     """
     begun = time.perf_counter()
-    one_of("on_error", on_error, "raise", "skip")
+    one_of("on_error", on_error, *ON_ERROR)
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
-    if backend not in (None, *MAKERS):
+    if backend not in (None, *FORECAST):
         raise UnsupportedError(
-            f"advice is about workers of this machine: threads, processes or serial, not "
-            f"{backend!r}; paceline.model.predict tells of others"
+            f"advice is about workers of this machine ({', '.join(FORECAST)}), not {backend!r}; "
+            f"paceline.model.predict tells of others"
         )
     asked = analyses_of(analyses)
     universe = asked[0].atomgroup.universe
@@ -347,7 +347,7 @@ def advise(
     # Before anything is read or let go of.
     cached = sample.in_memory_now()
     forecast = Forecast(len(chosen), sample.block_frames)
-    findings = measure(sample, backend or "threads", forecast, everywhere=is_resident(cached))
+    findings = measure(sample, backend or FORECAST[0], forecast, everywhere=is_resident(cached))
     what = " and ".join(one.name for one in asked)
     return _advice(sample, findings, what, forecast, cached, n_workers, begun)
 

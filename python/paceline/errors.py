@@ -8,7 +8,6 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, CancelledError
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -188,6 +187,8 @@ class AnalysisError(PacelineError, RuntimeError):
 
 def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> AnalysisError:
     """Make an `AnalysisError` that is one of another class, too, where that is possible."""
+    from concurrent.futures import BrokenExecutor, CancelledError  # loads `logging`, 5 ms
+
     # Backends, generators and MDAnalysis take these for something else.
     others = (OSError, StopIteration, StopAsyncIteration, CancelledError, BrokenExecutor)
     if not issubclass(kind, (*others, PacelineError)):

@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline._util.choices import SCHEDULES
     from paceline.scaling.predict import FrameCost, Prediction, Unevenness, predict
     from paceline.scaling.systems import (
         FILE_SYSTEMS,
         LAYOUTS,
-        SCHEDULES,
         FileSystem,
     )
 
@@ -30,7 +30,7 @@ __all__ = [
 _HOMES = {
     "FILE_SYSTEMS": "paceline.scaling.systems",
     "LAYOUTS": "paceline.scaling.systems",
-    "SCHEDULES": "paceline.scaling.systems",
+    "SCHEDULES": "paceline._util.choices",
     "FileSystem": "paceline.scaling.systems",
     "FrameCost": "paceline.scaling.predict",
     "Prediction": "paceline.scaling.predict",

@@ -18,6 +18,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.arguments import one_of
+from paceline._util.choices import ON_ERROR
 from paceline._util.files import check_distinct, parse_size
 from paceline._util.machine import MemoryLimit
 from paceline._util.progress import Progress
@@ -155,7 +156,7 @@ def run(
     >>> [one.results.rmsd.shape for one in runs]
     [(10, 3), (10, 3), (10, 3)]
     """
-    one_of("on_error", on_error, "raise", "skip")
+    one_of("on_error", on_error, *ON_ERROR)
     if not isinstance(transforms, TransformsOfEach):
         check_transforms(transforms)
     workers = make_backend(backend, n_workers)

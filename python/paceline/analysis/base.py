@@ -16,6 +16,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.arguments import one_of
+from paceline._util.choices import BACKENDS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
@@ -358,7 +359,7 @@ class AnalysisBase(Analysis):
         tuple of str
             All of them, for each analysis.
         """
-        return ("serial", "threads", "processes", "multiprocessing", "dask", "mpi")
+        return (*BACKENDS, "multiprocessing")
 
     @property
     def parallelizable(self) -> bool:

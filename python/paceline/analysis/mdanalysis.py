@@ -19,6 +19,7 @@ from MDAnalysis.analysis.results import ResultsGroup
 from MDAnalysis.coordinates import base as mdanalysis_readers
 from MDAnalysis.coordinates.memory import MemoryReader
 
+from paceline._util.choices import ALSO_OF_MDANALYSIS, BACKENDS
 from paceline._util.progress import Progress
 from paceline.backends import Adaptive, is_client, make_backend
 from paceline.backends.mdanalysis import (
@@ -160,7 +161,7 @@ def _is_changed(analysis: Any) -> bool:
 def _is_ours(backend: Any) -> bool:
     """Check for a backend that is ours to make; "serial" and "dask" are MDAnalysis's names, too."""
     if isinstance(backend, str):
-        return backend in ("threads", "processes", "mpi")
+        return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from paceline._util.arguments import whole_number
+from paceline._util.choices import BACKENDS, BackendName
 from paceline._util.machine import available_cpus
 from paceline.backends.base import Backend, CollectiveRun
 from paceline.backends.dask import Dask
@@ -29,11 +30,12 @@ __all__ = [
     "make_backend",
 ]
 
-_BY_NAME: dict[str, Callable[..., Backend]] = {
-    "serial": Serial,
+_BY_NAME: dict[BackendName, Callable[[int | None], Backend]] = {
     "threads": Threads,
     "processes": Processes,
+    "serial": lambda n_workers: _serial(n_workers),
     "dask": Dask.on_this_machine,
+    "mpi": lambda n_workers: MPI(n_workers=n_workers),
 }
 
 
@@ -72,9 +74,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if n_workers is not None:
         n_workers = whole_number("n_workers", n_workers, 1)
     if backend is None:
-        backend = "threads" if active_session() is None else "mpi"
-    if backend == "mpi":
-        return MPI(n_workers=n_workers)
+        backend = BACKENDS[0] if active_session() is None else MPI.name
     if isinstance(backend, Executor):
         return Pool(backend, n_workers)
     if is_client(backend):
@@ -85,17 +85,20 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
                 f"n_workers={n_workers} contradicts the backend, which has {backend.n_workers}"
             )
         return backend
-    if not isinstance(backend, str) or backend not in _BY_NAME:
-        names = ", ".join(repr(name) for name in (*_BY_NAME, "mpi"))
-        raise ValueError(
-            f"backend must be one of {names}, a concurrent.futures.Executor or a "
-            f"distributed.Client, not {backend!r}"
-        )
-    if backend == "serial":
-        if n_workers not in (None, 1):
-            raise ValueError(f"backend 'serial' has one worker, not {n_workers}")
-        return Serial()
-    return _BY_NAME[backend](n_workers)
+    for name, make in _BY_NAME.items():
+        if isinstance(backend, str) and backend == name:
+            return make(n_workers)
+    names = ", ".join(map(repr, BACKENDS))
+    raise ValueError(
+        f"backend must be one of {names}, a concurrent.futures.Executor or a "
+        f"distributed.Client, not {backend!r}"
+    )
+
+
+def _serial(n_workers: int | None) -> Serial:
+    if n_workers not in (None, 1):
+        raise ValueError(f"backend 'serial' has one worker, not {n_workers}")
+    return Serial()
 
 
 def is_client(backend: Any) -> bool:

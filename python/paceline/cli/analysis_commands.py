@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.cli.options import (
@@ -121,8 +121,7 @@ def correlation_lags(args: argparse.Namespace) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command, and the analysis that it runs."""
 
     #: Name of the command, and of the analysis in a battery.
@@ -136,7 +135,7 @@ class Command:
     examples: Sequence[str]
     #: Keywords of the class, with the arguments of their options; `flag` is the option's name where
     #: that is another.
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     #: Help for --select-2 and so on, which must be given.
     groups: Sequence[str] = ()
     #: Endings of other files than tables that -o may have.
@@ -150,7 +149,7 @@ class Command:
     #: True if `make` chooses the atoms where --select is not given, as `select` says.
     chooses: bool = False
     #: Names of further tables of the analysis, with the help of options that save them.
-    further: Mapping[str, str] = field(default_factory=dict)
+    further: Mapping[str, str] = MappingProxyType({})
 
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
@@ -531,3 +530,12 @@ def run_surface(args: argparse.Namespace) -> None:
     results.provenance["tables"] = ", ".join(map(str, args.tables))
     with saved_together():
         save_results(args, results)
+
+
+PARSERS = {
+    "rmsd": add_rmsd,
+    RMSF_COMMAND.name: RMSF_COMMAND.add,
+    "rdf": add_rdf,
+    "align": add_align,
+    "surface": add_surface,
+}

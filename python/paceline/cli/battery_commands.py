@@ -220,3 +220,9 @@ def _names_of(groups: Sequence[Any]) -> list[str]:
         if len(set(names)) == len(names) > 1:
             return list(names)
     return [f"group-{k}" for k in range(1, len(groups) + 1)]
+
+
+PARSERS = {
+    "run": add_run,
+    "battery": add_battery,
+}

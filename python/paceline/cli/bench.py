@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._core import __version__
+from paceline._util.choices import BACKENDS
 from paceline._util.digest import digest
 from paceline._util.files import check_distinct, check_output
 from paceline._util.launcher import launched
@@ -247,7 +248,7 @@ class Bench:
     @property
     def backend(self) -> str:
         """Backend of the workers."""
-        return self._args.backend or "threads"
+        return self._args.backend or BACKENDS[0]
 
     @property
     def launcher(self) -> str:

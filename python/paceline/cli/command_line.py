@@ -6,29 +6,16 @@ import os
 import re
 import shlex
 import sys
-import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from paceline._core import __version__
 from paceline._util.files import check_local
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
-from paceline.cli import liquid_commands, structure_commands
-from paceline.cli.analysis_commands import RMSF_COMMAND, add_align, add_rdf, add_rmsd, add_surface
-from paceline.cli.battery_commands import add_battery, add_run
-from paceline.cli.file_commands import (
-    add_convert,
-    add_index,
-    add_info,
-    add_join,
-    add_repack,
-    add_split,
-    add_validate,
-)
 from paceline.cli.parser import CommandParser, resolve_files
-from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
 from paceline.errors import (
     AtomCountError,
     PacelineError,
@@ -38,28 +25,32 @@ from paceline.errors import (
     without_script_advice,
 )
 
-#: Commands, in the order in which the help lists them.
-COMMANDS = (
-    add_info,
-    add_advise,
-    add_rmsd,
-    RMSF_COMMAND.add,
-    add_rdf,
-    *(command.add for command in (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)),
-    add_align,
-    add_battery,
-    add_run,
-    add_surface,
-    add_convert,
-    add_repack,
-    add_split,
-    add_join,
-    add_validate,
-    add_index,
-    add_report,
-    add_predict,
-    add_bench,
-)
+#: Commands in the order in which the help lists them, and modules that have them in `PARSERS`.
+COMMANDS = {
+    name: module
+    for module, names in (
+        ("file_commands", "info"),
+        ("performance_commands", "advise"),
+        ("analysis_commands", "rmsd rmsf rdf"),
+        (
+            "structure_commands",
+            "gyration ramachandran chi dssp hbonds sasa pca contacts contact-map distances "
+            "distance-map angles dihedrals average rmsd-matrix diffusionmap cluster",
+        ),
+        (
+            "liquid_commands",
+            "selection survival coordination neighbors density lineardensity dielectric msd "
+            "velocity-autocorrelation dipole-autocorrelation current-autocorrelation leaflets "
+            "order",
+        ),
+        ("analysis_commands", "align"),
+        ("battery_commands", "battery run"),
+        ("analysis_commands", "surface"),
+        ("file_commands", "convert repack split join validate index"),
+        ("performance_commands", "report predict bench"),
+    )
+    for name in names.split()
+}
 
 #: Keywords of functions, and the names under which options keep them where these are others;
 #: an option of the keyword's own name is something else.
@@ -135,7 +126,7 @@ def _status_of(argv: Sequence[str]) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    parser = _parser()
+    parser = _parser_for(argv)
     if not argv:
         parser.print_help()
         return 0
@@ -159,6 +150,8 @@ def _main(argv: Sequence[str]) -> int:
             if isinstance(error, ModuleNotFoundError) and error.name == "MDAnalysis":
                 error = needs_mdanalysis("this command")
             if args.debug:
+                import traceback
+
                 traceback.print_exc()
             else:
                 print(f"paceline: error: {_one_line(error, args.option_names)}", file=sys.stderr)
@@ -195,15 +188,14 @@ def _flush_or_discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def command_names() -> list[str]:
-    """List the names of all commands."""
-    commands = argparse.ArgumentParser().add_subparsers(parser_class=CommandParser)
-    for add_command in COMMANDS:
-        add_command(commands)
-    return list(commands.choices)
+def _parser_for(argv: Sequence[str]) -> CommandParser:
+    """Make the parser of the command that is called; of all commands where it takes these."""
+    if argv[:1] == ["--version"]:
+        return _parser(())
+    return _parser(argv[:1] if argv and argv[0] in COMMANDS else COMMANDS)
 
 
-def _parser() -> CommandParser:
+def _parser(names: Iterable[str] = COMMANDS) -> CommandParser:
     parser = CommandParser(
         prog="paceline",
         description="Analyse molecular dynamics trajectories on every core.",
@@ -213,8 +205,9 @@ def _parser() -> CommandParser:
         "--version", action="version", version=f"paceline {__version__}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add_command in COMMANDS:
-        command = add_command(commands)
+    for name in names:
+        module = import_module(f"paceline.cli.{COMMANDS[name]}")
+        command = module.PARSERS[name](commands)
         debug = "show where an error arose"
         command.section("other options").add_argument("--debug", action="store_true", help=debug)
     return parser

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from paceline import _core
 from paceline._util.files import (
     check_distinct,
     check_output,
@@ -102,9 +103,15 @@ examples:
   paceline repack md.h5md small.h5md --compress shuffle+gzip:4 --precision 0.001
 """
 
+
+def _either(names: Sequence[str]) -> str:
+    """Join names to a choice."""
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 #: Formats whose frames can be copied, and formats that are decoded.
-COPIED = "XTC, TRR, DCD or HISTORY"
-FORMATS = "XTC, TRR, DCD, NetCDF, HISTORY, CONFIG, LAMMPSDUMP or HDF5"
+COPIED = _either([format.name for format in _core.formats() if format.appends])
+FORMATS = _either([*(format.name for format in _core.formats()), "HDF5"])
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
 #: Reading that takes so many times the bytes that it took before is warned of.
@@ -628,3 +635,14 @@ def run_repack(args: argparse.Namespace) -> None:
     made = args.output or file
     after = os.path.getsize(made)
     print(f"{made}: {amount(size)}, now {amount(after)}", file=sys.stderr)
+
+
+PARSERS = {
+    "info": add_info,
+    "index": add_index,
+    "validate": add_validate,
+    "split": add_split,
+    "join": add_join,
+    "convert": add_convert,
+    "repack": add_repack,
+}

@@ -342,3 +342,5 @@ COMMANDS = (
         make=_order,
     ),
 )
+
+PARSERS = {command.name: command.add for command in COMMANDS}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline._core import __version__
+from paceline._util.choices import BACKENDS, ON_ERROR
 from paceline._util.files import parse_size
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
@@ -421,7 +422,7 @@ def add_worker_arguments(parser: CommandParser) -> None:
     add = parser.section("workers").add_argument
     add(
         "--on-error",
-        choices=("raise", "skip"),
+        choices=ON_ERROR,
         default="raise",
         help="end at a damaged frame, or leave it out and list it [%(default)s]",
     )
@@ -441,8 +442,8 @@ def add_backend_arguments(parser: CommandParser) -> None:
     add = parser.section("workers").add_argument
     add(
         "--backend",
-        choices=("threads", "processes", "serial", "dask", "mpi"),
-        help="where blocks of frames are computed [threads; under mpirun or srun, mpi]",
+        choices=BACKENDS,
+        help=f"where blocks of frames are computed [{BACKENDS[0]}; under mpirun or srun, mpi]",
     )
     meaning = "workers [the CPUs this process may use]; of mpi, threads on each rank [1]"
     add_thread_argument(parser, meaning)

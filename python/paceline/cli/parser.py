@@ -2,16 +2,15 @@
 
 import argparse
 import contextlib
-import difflib
 import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from paceline import _core
 from paceline.errors import UnsupportedError
 
 #: Groups of options, in the order in which the help of every command has them.
@@ -68,11 +67,12 @@ OPTIONS_OF_GROMACS = {
 #: Kinds of files: a structure has positions, too, and either may be a trajectory of its own.
 TOPOLOGY, STRUCTURE, TRAJECTORY, EITHER = "topology", "structure", "trajectory", "either"
 _SYSTEMS = (TOPOLOGY, STRUCTURE)
-#: Endings of each kind, and formats that never describe a system.
+#: Endings of each kind, and formats that never describe a system: text may name its atoms.
 _TOPOLOGIES = ("tpr", "psf", "prmtop", "parm7", "top", "itp")
 _STRUCTURES = ("gro", "pdb", "ent", "pdbqt", "pqr", "crd", "mol2", "cif", "mmcif", "mmtf", "data")
-_TRAJECTORIES = ("xtc", "trr", "dcd", "nc", "ncdf")
-_PURE_TRAJECTORIES = ("XTC", "TRR", "DCD", "NetCDF")
+_BINARY = [format for format in _core.formats() if not format.is_text]
+_TRAJECTORIES = {ending for format in _BINARY for ending in format.extensions}
+_PURE_TRAJECTORIES = {format.name for format in _BINARY}
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -183,7 +183,7 @@ class CommandParser(argparse.ArgumentParser):
     def _near_option(self, text: str) -> str:
         """Ask for the option that was perhaps meant."""
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
-        near = difflib.get_close_matches(text.partition("=")[0].lstrip("-"), names, 1)
+        near = close_matches(text.partition("=")[0].lstrip("-"), names)
         return f": did you mean --{near[0]}?" if near else ""
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
@@ -204,7 +204,7 @@ class CommandParser(argparse.ArgumentParser):
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
         if choices is None or value in choices:
             return
-        near = difflib.get_close_matches(str(value), choices, 1)
+        near = close_matches(str(value), choices)
         if isinstance(action, argparse._SubParsersAction):
             there = COMMANDS_OF_GROMACS.get(value)
             if there in choices:
@@ -221,8 +221,7 @@ class CommandParser(argparse.ArgumentParser):
         )
 
 
-@dataclass(frozen=True)
-class FileForm:
+class FileForm(NamedTuple):
     """Files that a command takes, in their order: topology, trajectories, output."""
 
     #: "required", "optional" or "" (none).
@@ -262,6 +261,13 @@ class FileForm:
         return " ".join(
             name if needed == "required" else f"[{name}]" for needed, name in files if needed
         )
+
+
+def close_matches(word: str, known: Sequence[str]) -> list[str]:
+    """Find the known word that is most like a word, if one is like it."""
+    import difflib  # not at the top: `paceline --version` loads this module
+
+    return difflib.get_close_matches(word, known, 1)
 
 
 def add_file_arguments(
@@ -405,10 +411,8 @@ def kind_of(path: str) -> str:
     """
     ending = Path(re.sub(r"\.(gz|bz2)$", "", path.lower())).suffix[1:]
     if os.path.isfile(path):
-        from paceline._core import detect_format
-
         with contextlib.suppress(OSError, ValueError):
-            found = detect_format(path)
+            found = _core.detect_format(path)
             if found is not None:
                 return TRAJECTORY if found in _PURE_TRAJECTORIES else EITHER
     kinds = {TRAJECTORY: _TRAJECTORIES, TOPOLOGY: _TOPOLOGIES, STRUCTURE: _STRUCTURES}

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from paceline._util.choices import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.analysis_commands import (
     RDF_SELECT,
@@ -32,7 +33,7 @@ from paceline.cli.options import (
     size,
 )
 from paceline.cli.parser import CommandParser, FileForm
-from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, SCHEDULES, FileSystem
+from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, FileSystem
 
 REPORT_EXAMPLES = """\
 examples:
@@ -173,13 +174,13 @@ def add_advise(commands: Any) -> CommandParser:
     add = parser.section("workers").add_argument
     add(
         "--backend",
-        choices=("threads", "processes", "serial"),
+        choices=FORECAST,
         help="where blocks of frames would be computed [threads]",
     )
     add("--n-workers", type=positive, metavar="N", help="ask about so many workers, too")
     add(
         "--on-error",
-        choices=("raise", "skip"),
+        choices=ON_ERROR,
         default="raise",
         help="end at a damaged frame, or leave it out [%(default)s]",
     )
@@ -471,7 +472,7 @@ def _add_options(parser: CommandParser) -> None:
     )
     add(
         "--backend",
-        choices=("threads", "processes", "dask", "mpi"),
+        choices=PARALLEL,
         help="what the workers are [threads]",
     )
     add(
@@ -554,3 +555,11 @@ class _NotMeasured(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         parser.error(f"{option_string} is not for runs that are measured: leave it out")
+
+
+PARSERS = {
+    "report": add_report,
+    "advise": add_advise,
+    "predict": add_predict,
+    "bench": add_bench,
+}

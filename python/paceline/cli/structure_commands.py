@@ -467,3 +467,5 @@ COMMANDS = (
         further={"sizes": "write the size of each cluster, and the frame at its center"},
     ),
 )
+
+PARSERS = {command.name: command.add for command in COMMANDS}

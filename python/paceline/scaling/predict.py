@@ -5,15 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from paceline._util.choices import SCHEDULES, Schedule
 from paceline.errors import UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.scaling.systems import (
     FILE_SYSTEMS,
     LAYOUTS,
-    SCHEDULES,
     FileSystem,
     Layout,
-    Schedule,
 )
 from paceline.schedule.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 

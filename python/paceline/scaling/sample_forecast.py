@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter, thread_time
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.leftovers import ScratchFolder
 from paceline._util.machine import OtherWork, available_cpus
-from paceline.backends import Backend, Processes, Serial, Threads
+from paceline.backends import Backend, Processes, Serial, make_backend
 from paceline.block import DAMAGED_STEP, FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.errors import PacelineError, WorkerError
 from paceline.scaling.predict import FrameCost, predict
@@ -32,12 +32,6 @@ from paceline.trajectory.source import (
     extents_in,
 )
 
-#: Backends that can be measured, by name.
-MAKERS: dict[str, Callable[[int], Backend]] = {
-    "threads": Threads,
-    "processes": Processes,
-    "serial": lambda _: Serial(),
-}
 #: Seconds that one measurement takes, about; rounds of them, at the least; and seconds since
 #: measuring began, after which no round begins.
 _SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
@@ -288,7 +282,7 @@ def measure(
 
     From memory `everywhere`, where all that the run reads is there; else in the middle.
     """
-    make, most = MAKERS[backend], 1 if backend == "serial" else 2
+    make, most = partial(make_backend, backend), 1 if backend == "serial" else 2
     other_work, begun = OtherWork(), perf_counter()
     end = begun + _LONGEST
 

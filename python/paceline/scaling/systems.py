@@ -6,9 +6,7 @@ from typing import Literal, get_args
 
 from paceline.errors import UnsupportedError
 
-Schedule = Literal["dynamic", "static"]
 Layout = Literal["shared", "split"]
-SCHEDULES: tuple[str, ...] = get_args(Schedule)
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 

@@ -13,6 +13,7 @@ from weakref import WeakSet
 import numpy as np
 
 from paceline._util.arguments import one_of, slice_of
+from paceline._util.choices import ON_ERROR
 from paceline._util.machine import available_cpus, free_memory
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
 from paceline.errors import MissingDataError, UnsupportedError, warn
@@ -464,7 +465,7 @@ class FileTrajectory(Trajectory):
         """
         if n_frames is not None and n_frames < 1:
             raise ValueError(f"expected n_frames of 1 or more, found {n_frames}")
-        one_of("on_error", on_error, "raise", "skip")
+        one_of("on_error", on_error, *ON_ERROR)
         reading = self._reading(atoms, fields, fields)
         numbers = self._numbers(frames)
         skip = on_error == "skip"

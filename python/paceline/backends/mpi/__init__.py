@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional, Self
 import cloudpickle
 
 from paceline._util.arguments import one_of, whole_number
+from paceline._util.choices import SCHEDULES
 from paceline._util.launcher import launched, threads_a_rank, world
 from paceline._util.signals import deaf
 from paceline._util.system import end_after
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MPI", "active_session", "run_on_first_rank"]
 
-SCHEDULES = ("dynamic", "static")
 COLLECTS = ("gather", "one-sided")
 #: After SIGTERM the first rank may take so long to end its run and all ranks, seconds.
 GRACE = 60

@@ -1,0 +1,20 @@
+"""Words that options take, for those that need them before what they name is imported."""
+
+from typing import Literal, get_args
+
+BackendName = Literal["threads", "processes", "serial", "dask", "mpi"]
+#: Names of backends; the first is the default.
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+#: Names that MDAnalysis has for backends of its own, too.
+ALSO_OF_MDANALYSIS: tuple[BackendName, ...] = ("serial", "dask")
+#: Backends that can have several workers.
+PARALLEL: tuple[BackendName, ...] = tuple(name for name in BACKENDS if name != "serial")
+#: Backends whose runs `paceline.advise` forecasts.
+FORECAST: tuple[BackendName, ...] = ("threads", "processes", "serial")
+
+Schedule = Literal["dynamic", "static"]
+#: Ways to assign blocks to workers: as these come free, or equal shares from the beginning.
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+
+#: Treatments of a frame that cannot be read: an error, or to leave it out.
+ON_ERROR = ("raise", "skip")
