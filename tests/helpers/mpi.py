@@ -28,6 +28,8 @@ def find_mpiexec():
 
 
 MPIEXEC = find_mpiexec()
+#: Open MPI beside the default one, as `make test-all` installs it.
+OPEN_MPI = [str(Path(sys.prefix, "open-mpi", "bin", "mpirun")), "--map-by", ":OVERSUBSCRIBE"]
 needs_mpi = pytest.mark.skipif(
     shutil.which(MPIEXEC[0]) is None or find_spec("mpi4py") is None,
     reason="mpiexec or mpi4py is not installed",

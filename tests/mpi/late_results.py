@@ -1,0 +1,30 @@
+"""On every rank: how long results were on their way, where the first rank is slow to take them."""
+
+import sys
+import time
+
+from mpi4py import MPI
+
+import paceline
+from paceline.schedule.collect import Collected
+
+take = Collected.add
+
+
+def take_late(self, result):
+    time.sleep(0.005)
+    take(self, result)
+
+
+Collected.add = take_late
+atoms = paceline.Universe(*sys.argv[1:3]).atoms
+series = paceline.TimeSeries(lambda block: block.positions, atoms)
+timings = series.run(backend="mpi", block_frames=1, frames=10 * list(range(98))).timings
+assert 0 < timings.t_comm <= timings.t_total
+assert all(block.comm >= 0 for block in timings.blocks)
+# For over a frame's 5 ms, or nothing was late.
+assert max(worker.t_comm for worker in timings.workers()) > 0.005
+for worker in timings.workers():
+    assert 0 <= worker.t_comm <= timings.t_total, (worker.t_comm, timings.t_total)
+if MPI.COMM_WORLD.Get_rank() == 0:
+    print("counted once")
