@@ -175,12 +175,22 @@ class Environment:
         self.check_imported()
         self.check_refused(wheel)
         self.check_starts()
-        self.run("python", "-m", "paceline.selftest")
+        self.check_selftest()
         self.run("python", "-m", "pip", "install", "--quiet", *self.found, f"{wheel}[demo]")
         demo = self.folder / "demo.py"
         demo.write_text((ROOT / "examples" / "demo.py").read_text("utf-8"), encoding="utf-8")
         self.run("python", demo, "demo-output")
         self.check_errors()
+
+    def check_selftest(self) -> None:
+        """Run the self-test; no thread of loky may print a traceback."""
+        command = [str(self.programs / "python"), "-m", "paceline.selftest"]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.variables, capture_output=True, text=True
+        )
+        print(done.stdout, flush=True)
+        if done.returncode or "Traceback" in done.stderr:
+            raise SystemExit(f"the self-test ended with status {done.returncode}: {done.stderr}")
 
     def write_data(self) -> list[str]:
         """Get a topology and a trajectory of MDAnalysisTests."""
