@@ -26,6 +26,7 @@ from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.contract.analysis import Analysis
+from paceline.contract.run import RUN_ATTRIBUTES
 from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
@@ -46,7 +47,7 @@ GROWTH = 3
 ROWS_BYTES = 64 * 2**20
 
 #: Attributes of every analysis: those of the run, and others that are compared by themselves.
-_COMPARED = {*Analysis.__annotations__, "results"}
+_COMPARED = {*Analysis.__annotations__, *RUN_ATTRIBUTES, "info", "transforms", "skip_damaged"}
 
 #: A fact's name, its value as text, and its digest.
 Fact = tuple[str, str, str]

@@ -1,6 +1,5 @@
 """Client part of an analysis, as the engine sees it: what it declares, and the calls of a run."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self
@@ -80,7 +79,9 @@ class Analysis:
 
     def of_run(self, context: RunContext, info: RunInfo) -> Self:
         """Make the copy that takes part in a run."""
-        one = copy.copy(self)
+        # Not by `copy.copy`: a class that is its own worker part may leave out attributes for it.
+        one = object.__new__(type(self))
+        vars(one).update(vars(self))
         one._original, one.run_context, one.run_info = self, context, info
         return one
 
@@ -105,5 +106,5 @@ class Analysis:
 
     def publish(self) -> None:
         """Copy what a run has set on this copy to the user's object."""
-        original, self._original = self._original, None
-        vars(original).update(vars(self))
+        found = dict(vars(self))
+        vars(found.pop("_original")).update(found)
