@@ -29,7 +29,7 @@ HEADINGS = (
 OPEN = """
 import contextlib, sys, time, warnings
 import MDAnalysis, paceline
-import paceline.trajectory.mdanalysis_reader
+import paceline.mdanalysis.reader
 warnings.simplefilter("ignore")
 way, *files = sys.argv[1:]
 with paceline.register() if way == "registered" else contextlib.nullcontext():

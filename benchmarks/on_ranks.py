@@ -92,6 +92,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
     from mpi4py import MPI
 
     import paceline
+    from paceline.mdanalysis.universe_trajectory import trajectory_of
     from paceline.schedule.passes import first_pass
     from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
     from paceline.schedule.worker import Worker
@@ -104,7 +105,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
         function = Work(float(seconds), float(slow), int(n_ranks), busy == "busy")
         series = paceline.TimeSeries(function, sample_universe().select_atoms("name CA"))
         begun = time.perf_counter()
-        run = TrajectoryRun([series], ())
+        run = TrajectoryRun([series], (), trajectory_of([series], ()))
         wanted = frames(int(n_frames))
         run.prepare(wanted, Facilities(world.size), block_frames=16)
         one = first_pass(run)

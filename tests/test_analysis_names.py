@@ -18,7 +18,7 @@ from MDAnalysisTests.datafiles import DCD, PSF
 
 import paceline
 import paceline.analysis
-from paceline.analysis.mdanalysis import SingleFrameAnalysis
+from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -193,7 +193,7 @@ if __name__ == "__main__":
     if backend == "spawned":
         backend = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
     def loaded(block):
-        ours = {"paceline.universe", "paceline.trajectory.mdanalysis_reader"}
+        ours = {"paceline.universe", "paceline.mdanalysis.reader"}
         heavy = ours | {"MDAnalysis", "matplotlib", "scipy"}
         return np.full(len(block), len(heavy & set(sys.modules)))
     atoms = paceline.Universe(*sys.argv[2:]).atoms

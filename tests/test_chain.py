@@ -29,8 +29,8 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory import source
-from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import files_named, open_file, open_files
 
 pytestmark = [

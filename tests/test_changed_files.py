@@ -12,8 +12,8 @@ from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 import paceline
 from paceline.analysis.rms import RMSF
 from paceline.errors import FileChangedError
+from paceline.mdanalysis.universe_trajectory import FileTrajectory
 from paceline.trajectory.open import open_file
-from paceline.trajectory.universe_trajectory import FileTrajectory
 
 #: Frames that are read; others lie before and behind them.
 SHARE = range(40, 60)

@@ -18,7 +18,7 @@ from helpers.disks import full_disk
 from helpers.waiting import PATIENCE
 
 import paceline
-import paceline.writers.h5md
+import paceline.trajectory.h5md_file
 from paceline import cli
 from paceline.analysis.rms import RMSD
 from paceline.errors import (
@@ -29,8 +29,9 @@ from paceline.errors import (
     UnsupportedError,
     UnwritableError,
 )
+from paceline.trajectory import frame_file as frame_files
+from paceline.trajectory import h5md_file
 from paceline.trajectory.open import open_file
-from paceline.writers import frames as frame_files
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
@@ -265,9 +266,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / f"expected{ending}")
     expected = (tmp_path / f"expected{ending}").read_bytes()
-    writer = (
-        paceline.writers.h5md.EncodeInPlace if ending == ".h5md" else frame_files._EncodeInPlace
-    )
+    writer = h5md_file.EncodeInPlace if ending == ".h5md" else frame_files._EncodeInPlace
     compute = writer.compute_block
     released, left, times = threading.Event(), threading.Event(), []
 

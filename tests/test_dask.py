@@ -530,7 +530,7 @@ def hang(block):
     open(MARKER, "w").close()
     time.sleep(600)
 def heavy():
-    ours = {"paceline.universe", "paceline.trajectory.mdanalysis_reader"}
+    ours = {"paceline.universe", "paceline.mdanalysis.reader"}
     return (ours | {"MDAnalysis", "matplotlib"}) & set(sys.modules)
 def run(function):
     series = paceline.TimeSeries(function, atoms)

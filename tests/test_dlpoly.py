@@ -17,7 +17,7 @@ from paceline import _core
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import AtomCountError, DamagedFileError, PacelineWarning, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 PUBLISHED = (
     "DLP_HISTORY",

@@ -37,7 +37,7 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.backends import processes
 from paceline.errors import AnalysisError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 FILES = [(GRO, XTC), (GRO, TRR), (PSF, DCD)]
 

@@ -164,7 +164,7 @@ def test_scripts_of_mdanalysis_run_natively(adk):
         theirs = Theirs(MDAnalysis.Universe(*adk), guess_hydrogens)
         ours = DSSP.like(Theirs(paceline.Universe(*adk), guess_hydrogens))
         assert_same(ours.run(backend="serial"), theirs.run())
-    from paceline.analysis.mdanalysis import native_class
+    from paceline.mdanalysis.analyses import native_class
 
     assert native_class(Theirs) is DSSP
 

@@ -891,9 +891,17 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 @pytest.mark.parametrize(
     ("command", "name", "worker"),
     [
-        ("convert", "out.xtc", ("paceline.writers.frames", "_Encode", "compute_block")),
-        ("convert", "out.dcd", ("paceline.writers.frames", "_EncodeInPlace", "compute_block")),
-        ("convert", "out.h5md", ("paceline.writers.h5md", "EncodeInPlace", "compute_block")),
+        ("convert", "out.xtc", ("paceline.trajectory.frame_file", "_Encode", "compute_block")),
+        (
+            "convert",
+            "out.dcd",
+            ("paceline.trajectory.frame_file", "_EncodeInPlace", "compute_block"),
+        ),
+        (
+            "convert",
+            "out.h5md",
+            ("paceline.trajectory.h5md_file", "EncodeInPlace", "compute_block"),
+        ),
         ("validate", "findings.tsv", ("paceline.analysis.validate", "_MakeRows", "compute")),
     ],
 )

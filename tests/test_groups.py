@@ -150,7 +150,7 @@ def two_of(made, path):
         warnings.simplefilter("ignore")
         theirs.load_new(path)
         ours.load_new(path)
-        ours.trajectory = paceline.trajectory.mdanalysis_reader.Reader(path)
+        ours.trajectory = paceline.mdanalysis.reader.Reader(path)
     return theirs, ours
 
 
@@ -570,7 +570,7 @@ def test_pairs_of_one_residue_are_excluded_between_centers(wet):
 
 def test_compounds_without_mass_in_a_group_are_named(wet):
     ours = wet[1].copy()
-    ours.trajectory = paceline.trajectory.mdanalysis_reader.Reader(wet[1].trajectory.filename)
+    ours.trajectory = paceline.mdanalysis.reader.Reader(wet[1].trajectory.filename)
     ours.select_atoms("name HW2").masses = 0.0
     tail = ours.select_atoms("name OW HW2 and prop z > 12", updating=True)
     water = ours.select_atoms("name OW")

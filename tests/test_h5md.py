@@ -37,7 +37,7 @@ from paceline.hdf5.elements import cells_of
 from paceline.hdf5.file import Array, File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.units import factor_of, units_given
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 from paceline.trajectory.source import extents_in
 

@@ -20,8 +20,8 @@ from MDAnalysis.units import get_conversion_factor
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import h5md_writer
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
+from paceline.mdanalysis import h5md_writer
 
 POSITION = "particles/trajectory/position/value"
 LAYOUTS = [

@@ -35,7 +35,7 @@ from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.repack import repack
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
 N_FRAMES, N_ATOMS = 12, 20

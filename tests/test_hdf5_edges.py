@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import PacelineWarning
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 #: Of H5Dpublic.h.
 DONT_FILTER_PARTIAL_CHUNKS = 2

@@ -19,7 +19,7 @@ from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File
 from paceline.hdf5.observables import find_observables
 from paceline.hdf5.repack import repack
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 VALUE = "particles/all/position/value"
 POSITIONS = np.random.default_rng(1).uniform(0, 9, (6, 4, 3)).astype("f4")

@@ -11,7 +11,7 @@ from paceline.block import FrameBuffer
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
 from paceline.hdf5.read_cost import advice, bytes_read, layout_in_words, read_costs
 from paceline.hdf5.trajectory import Hdf5Options
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 from paceline.trajectory.source import extents_in
 

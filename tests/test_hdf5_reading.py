@@ -34,8 +34,8 @@ from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import is_hdf5
+from paceline.mdanalysis.reader import Reader
 from paceline.schedule import plan
-from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
 from paceline.trajectory.source import extents_in
 

@@ -111,9 +111,7 @@ def water(request, tmp_path_factory):
             warnings.simplefilter("ignore")
             copy.load_new(str(folder / "water.xtc"))
             if package is paceline:
-                copy.trajectory = paceline.trajectory.mdanalysis_reader.Reader(
-                    str(folder / "water.xtc")
-                )
+                copy.trajectory = paceline.mdanalysis.reader.Reader(str(folder / "water.xtc"))
         return copy
 
     return make
@@ -400,7 +398,7 @@ class Blinking:
         self.universe = universe.copy()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.universe.trajectory = paceline.trajectory.mdanalysis_reader.Reader(path)
+            self.universe.trajectory = paceline.mdanalysis.reader.Reader(path)
 
     def run(self, **options):
         one = HydrogenBondAnalysis(self.universe, hydrogens_sel="name H", acceptors_sel="name O")

@@ -13,7 +13,7 @@ import pytest
 from helpers.waiting import PATIENCE
 from MDAnalysisTests import datafiles
 
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(is cut|the header says)")

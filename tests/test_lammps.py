@@ -32,7 +32,7 @@ from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.hdf5.units import factor_of
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 PUBLISHED = (
     "LAMMPSDUMP",

@@ -13,7 +13,7 @@ from MDAnalysis.core.topology import Topology
 
 import paceline
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 N_ATOMS, N_FRAMES, DT = 25, 40, 1.5
 CELL = [30.0, 31.0, 32.0, 90.0, 90.0, 90.0]

@@ -34,7 +34,7 @@ from scipy.io import netcdf_file
 import paceline
 from paceline.analysis.rms import RMSD
 from paceline.errors import DamagedFileError, FileChangedError, PacelineWarning, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*has not been set:UserWarning"),

@@ -24,7 +24,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.analysis.rms import RMSD
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 netCDF4 = pytest.importorskip("netCDF4")
 

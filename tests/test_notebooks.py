@@ -229,7 +229,7 @@ def test_a_notebook_runs_unchanged(program, tmp_path):
         "from MDAnalysisTests.datafiles import DCD, PSF\nwarnings.simplefilter('ignore')",
         "u = mda.Universe(PSF, DCD)\ntype(u.trajectory).__module__",
         "rms.RMSD(u, select='name CA').run().results.rmsd.shape",
-        "import paceline.registration\n[one.runs for one in paceline.registration._active]",
+        "from paceline.mdanalysis import registration\n[one.runs for one in registration._active]",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
@@ -249,7 +249,7 @@ def test_a_notebook_runs_unchanged(program, tmp_path):
     ran = nbformat.reads(done.stdout, as_version=4)
     shown = [cell.outputs[-1].data["text/plain"] for cell in ran.cells if cell.outputs]
     assert shown == [
-        "'paceline.trajectory.mdanalysis_reader'",
+        "'paceline.mdanalysis.reader'",
         "(98, 3)",
         "[[('RMSD', 'native')]]",
     ]

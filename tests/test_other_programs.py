@@ -13,7 +13,7 @@ from helpers.programs import needs_program
 
 import paceline
 from paceline.errors import PacelineError, PacelineWarning
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]

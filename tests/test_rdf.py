@@ -364,7 +364,7 @@ def test_tables_of_sites(universe, tmp_path):
 
 
 def test_scripts_with_sites_run_natively(adk_in_water):
-    from paceline.analysis.mdanalysis import native_class
+    from paceline.mdanalysis.analyses import native_class
 
     universe = paceline.Universe(*adk_in_water)
     ags = [[universe.select_atoms("name NZ"), universe.select_atoms("name OW")]]

@@ -30,7 +30,7 @@ from MDAnalysisTests.datafiles import DCD_empty, XTC_multi_frame
 
 import paceline
 from paceline.errors import PacelineError
-from paceline.trajectory.mdanalysis_reader import _REUSES_DCD, Reader
+from paceline.mdanalysis.reader import _REUSES_DCD, Reader
 
 # They warn of what MDAnalysis will change, and DCD's header of frames that the file does not have.
 pytestmark = pytest.mark.filterwarnings("ignore")

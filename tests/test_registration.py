@@ -44,7 +44,7 @@ from paceline._util.launcher import run_script
 from paceline.analysis.gnm import GNMAnalysis
 from paceline.backends import processes
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 FILES = [
     (GRO, XTC, XTCReader),

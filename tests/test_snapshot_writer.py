@@ -16,10 +16,10 @@ from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 from helpers.programs import needs_program
 
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
+from paceline.mdanalysis.reader import Reader
 from paceline.snapshot.local_atoms import angles_of, cell_of, lengths_and_cosines, names_as_bytes
 from paceline.snapshot.options import WRITER_BYTES, choose_writers, format_of, given_writers, spread
 from paceline.snapshot.output import Output
-from paceline.trajectory.mdanalysis_reader import Reader
 
 pytest.importorskip("mpi4py")
 pytestmark = needs_mpi

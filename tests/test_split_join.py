@@ -30,8 +30,8 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
+from paceline.mdanalysis.reader import Reader, open_file
 from paceline.trajectory import split_join
-from paceline.trajectory.mdanalysis_reader import Reader, open_file
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*the header says"),

@@ -27,7 +27,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.cli import main
 from paceline.errors import MissingDataError, PacelineWarning, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
 pytestmark = [

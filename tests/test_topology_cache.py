@@ -24,7 +24,7 @@ from MDAnalysisTests import datafiles
 from numpy.lib.format import read_array, write_array
 
 import paceline
-from paceline import topology_cache
+from paceline.mdanalysis import topology_cache
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis")
 

@@ -26,7 +26,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.trajectory.mdanalysis_reader import Reader, open_file
+from paceline.mdanalysis.reader import Reader, open_file
 
 DATA = Path(datafiles.__file__).parent / "data"
 PUBLISHED = sorted(path.relative_to(DATA) for path in DATA.rglob("*.trr"))

@@ -27,7 +27,7 @@ reveal_type(rmsd.timings)  # paceline.performance.timings.Timings
 series = paceline.TimeSeries(radii, u.atoms, unit="Å").run()
 reveal_type(series)  # paceline.analysis.functions.TimeSeries
 with paceline.register() as registration:
-    reveal_type(registration)  # paceline.registration.Registration
+    reveal_type(registration)  # paceline.mdanalysis.registration.Registration
 """
 MISTAKES = """\
 import paceline

@@ -25,8 +25,8 @@ from paceline.errors import (
     SelectionError,
     UnsupportedError,
 )
-from paceline.trajectory.mdanalysis_reader import Reader, is_ours
-from paceline.trajectory.universe_trajectory import open_trajectory
+from paceline.mdanalysis.reader import Reader, is_ours
+from paceline.mdanalysis.universe_trajectory import open_trajectory
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),

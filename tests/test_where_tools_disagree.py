@@ -60,7 +60,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.errors import PacelineWarning, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.transform import nojump, unwrap
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"

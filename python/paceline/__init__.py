@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.convert import Write
-    from paceline.h5md_writer import H5MDWriter
-    from paceline.registration import register, unregister
+    from paceline.mdanalysis.dask_array import dask_array
+    from paceline.mdanalysis.h5md_writer import H5MDWriter
+    from paceline.mdanalysis.registration import register, unregister
     from paceline.runner import run
-    from paceline.trajectory.dask_array import dask_array
     from paceline.trajectory.file_trajectory import open
     from paceline.trajectory.split_join import join, split
     from paceline.universe import Universe
@@ -65,7 +65,7 @@ __all__ = [
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "Correlation": "paceline.analysis.correlation",
-    "H5MDWriter": "paceline.h5md_writer",
+    "H5MDWriter": "paceline.mdanalysis.h5md_writer",
     "RaggedTimeSeries": "paceline.analysis.functions",
     "Reduce": "paceline.analysis.functions",
     "Scan": "paceline.analysis.functions",
@@ -73,13 +73,13 @@ _HOMES = {
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
     "advise": "paceline.advice",
-    "dask_array": "paceline.trajectory.dask_array",
+    "dask_array": "paceline.mdanalysis.dask_array",
     "join": "paceline.trajectory.split_join",
     "open": "paceline.trajectory.file_trajectory",
-    "register": "paceline.registration",
+    "register": "paceline.mdanalysis.registration",
     "run": "paceline.runner",
     "split": "paceline.trajectory.split_join",
-    "unregister": "paceline.registration",
+    "unregister": "paceline.mdanalysis.registration",
     "validate": "paceline.analysis.validate",
 }
 

@@ -132,7 +132,7 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     # What is imported here, MDAnalysis above all, stays to the end: collecting garbage among it
     # would take a tenth of the imports' time now, and a third of it when Python exits.
     gc.disable()
-    from paceline.registration import register
+    from paceline.mdanalysis.registration import register
 
     gc.freeze()
     gc.enable()

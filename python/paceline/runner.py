@@ -197,7 +197,7 @@ def run(
                     collective.work()
             _broadcast_results(collective, given)
     if theirs:
-        from paceline.analysis.mdanalysis import run_together
+        from paceline.mdanalysis.analyses import run_together
 
         run_together(theirs, chosen, None if backend is None else workers, n_workers, progress)
     return analyses
@@ -295,8 +295,12 @@ def _planned(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> T
     """Plan the run of analyses of one Universe, with a look at what would make them wrong."""
     _warn_of_placeholder(analyses[0].atomgroup.universe)
     look = look_at(analyses, transforms)
-    # First, as it is to warn before results are made.
-    return TrajectoryRun(analyses if look is None else [look, *analyses], transforms)
+    # Worker processes import analyses, and so this module, but never MDAnalysis.
+    from paceline.mdanalysis.universe_trajectory import trajectory_of
+
+    # The look comes first, as it is to warn before results are made.
+    every = analyses if look is None else [look, *analyses]
+    return TrajectoryRun(every, transforms, trajectory_of(every, transforms))
 
 
 def _warn_of_placeholder(universe: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import MDAnalysis
 
-from paceline import _core, topology_cache
+from paceline import _core
 from paceline._util.files import check_local
 from paceline.errors import (
     AtomCountError,
@@ -17,8 +17,9 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.hdf5.trajectory import is_hdf5
+from paceline.mdanalysis import topology_cache
+from paceline.mdanalysis.reader import Reader, is_name, is_ours
 from paceline.trajectory.atom_names import names_in
-from paceline.trajectory.mdanalysis_reader import Reader, is_name, is_ours
 from paceline.trajectory.open import files_named
 from paceline.transform.matching import order_in_file
 

@@ -17,7 +17,7 @@ import numpy as np
 from MDAnalysis.coordinates.core import get_reader_for
 
 from paceline.errors import PacelineError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.universe import is_ours
 
 #: Packages that have trajectories among their files.

@@ -33,7 +33,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main as command_line
 from paceline.errors import PacelineError
 from paceline.hdf5.repack import repack
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
 #: What may come of a killed process: nothing has its final name; the file of before has; all files

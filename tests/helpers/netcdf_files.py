@@ -9,7 +9,7 @@ from MDAnalysisTests import datafiles
 from scipy.io import netcdf_file
 
 from paceline.errors import PacelineWarning
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 DATA = Path(datafiles.__file__).parent / "data"
 PUBLISHED = sorted(

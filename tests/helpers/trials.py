@@ -19,7 +19,7 @@ from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main as command_line
 from paceline.errors import AnalysisError, PacelineError, PacelineWarning, WorkerError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 #: What may come of a changed file: refused by name; read, with words about it; read, and only
 #: `validate` has words about it; read as before; read with other numbers, which the format cannot

@@ -8,7 +8,7 @@ import numpy as np
 import paceline
 from paceline.analysis.rms import RMSF
 from paceline.errors import FileChangedError
-from paceline.trajectory.universe_trajectory import FileTrajectory
+from paceline.mdanalysis.universe_trajectory import FileTrajectory
 
 # The first rank does not see what others do, as where another host has another file.
 FileTrajectory.verify = lambda self: None

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import paceline
 from paceline.errors import UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 world = MPI.COMM_WORLD
 path = sys.argv[1]

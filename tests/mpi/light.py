@@ -31,7 +31,7 @@ def look(block):
         "matplotlib",
         "scipy",
         "paceline.universe",
-        "paceline.trajectory.mdanalysis_reader",
+        "paceline.mdanalysis.reader",
     }
     links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
     names = [os.readlink(link) for link in links if os.path.islink(link)]

@@ -62,7 +62,7 @@ def name_of_mdanalysis(module: str, name: str) -> Any:
     """Get a name of the module of MDAnalysis that one of ours is like."""
     if name.startswith("__"):
         raise AttributeError(name)
-    from paceline.analysis.mdanalysis import on_our_workers
+    from paceline.mdanalysis.analyses import on_our_workers
 
     within = module.removeprefix(_OURS)
     if home := _ELSEWHERE.get(f"{within}.{name}"):

@@ -8,17 +8,12 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import (
-    AnalysisBase,
-    backend_of_mdanalysis,
-    describe_atoms,
-    table_in_time,
-)
+from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.rms import table_of_rmsf
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run import RunInfo
+from paceline.contract.run import RunInfo, describe_atoms
 from paceline.contract.transforms import Transform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run

@@ -29,7 +29,7 @@ from paceline.contract.kinds import (
     Ragged,
     Reduction,
 )
-from paceline.contract.run import RUN_ATTRIBUTES
+from paceline.contract.run import RUN_ATTRIBUTES, describe_atoms, describe_frames
 from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.timings import Timings
@@ -153,7 +153,7 @@ class AnalysisBase(Analysis):
         """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
         super().__init_subclass__(**kwargs)
         if "_single_frame" in vars(cls) and AnalysisBase in cls.__bases__:
-            from paceline.analysis.mdanalysis import SingleFrameAnalysis
+            from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
             cls.__bases__ = tuple(
                 SingleFrameAnalysis if base is AnalysisBase else base for base in cls.__bases__
@@ -588,39 +588,6 @@ def function_name(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
     return getattr(function, "__qualname__", type(function).__qualname__)
-
-
-def describe_atoms(atomgroup: Any) -> str:
-    """Describe atoms in one line: their number, and their indices as few ranges.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> describe_atoms(SimpleNamespace(indices=np.array([0, 1, 2, 7])))
-    '4 atoms, indices 0-2 7'
-    """
-    indices = atomgroup.indices
-    if len(indices) == 0:
-        return "0 atoms"
-    runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1)[:20] + 1)
-    text = " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:20])
-    return f"{len(indices)} atoms, indices {text}{' …' if len(runs) > 20 else ''}"
-
-
-def describe_frames(frames: np.ndarray) -> str:
-    """Describe frames in one line: as start:stop:step, else their number, first and last.
-
-    Examples
-    --------
-    >>> describe_frames(np.arange(0, 100, 10)), describe_frames(np.array([7, 3, 4]))
-    ('0:91:10', '3 frames from 7 to 4')
-    """
-    steps = np.unique(np.diff(frames))
-    if len(steps) == 0:
-        return f"{frames[0]}"
-    if len(steps) == 1 and steps[0] > 0:
-        return f"{frames[0]}:{frames[-1] + 1}:{steps[0]}"
-    return f"{len(frames)} frames from {frames[0]} to {frames[-1]}"
 
 
 def __getattr__(name: str) -> Any:

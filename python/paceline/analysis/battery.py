@@ -12,10 +12,11 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
-from paceline.analysis.base import AnalysisBase, describe_frames
+from paceline.analysis.base import AnalysisBase
 from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
 from paceline.analysis.suited import suited
+from paceline.contract.run import describe_frames
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many

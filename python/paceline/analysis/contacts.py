@@ -9,12 +9,13 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, function_name, table_in_time
+from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_positions, check_static
 from paceline.transform.matching import other_order

@@ -8,13 +8,14 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase
 from paceline.analysis.kernels import CoreHalf, SparseCounts, columns_of, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.contract.kinds import Reduction
+from paceline.contract.run import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.base import check_not_empty, check_positions

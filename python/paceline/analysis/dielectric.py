@@ -8,13 +8,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import (
-    AnalysisBase,
-    check_order,
-    check_times,
-    describe_atoms,
-    table_in_time,
-)
+from paceline.analysis.base import AnalysisBase, check_order, check_times, table_in_time
 from paceline.analysis.blocks import (
     block_products,
     is_converged,
@@ -28,6 +22,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.run import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform, check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of

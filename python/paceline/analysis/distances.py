@@ -6,12 +6,13 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.images import nearer_images
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_not_empty, check_static, known_weights, masses_of
 

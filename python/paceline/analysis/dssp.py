@@ -6,11 +6,12 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, along_residues, with_gaps
 from paceline.contract.kinds import PerFrame
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.sorting import sorted_unique
-from paceline.analysis.base import AnalysisBase, check_times, describe_frames, table_of_counts
+from paceline.analysis.base import AnalysisBase, check_times, table_of_counts
 from paceline.analysis.blocks import (
     BlockSums,
     block_starts,
@@ -20,6 +20,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
 from paceline.contract.kinds import Ragged
+from paceline.contract.run import describe_frames
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 

@@ -6,12 +6,13 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import one_of
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.contract.kinds import PerFrame
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 from paceline.transform.base import check_not_empty, known_weights, masses_of

@@ -10,7 +10,7 @@ import numpy as np
 from paceline._util.arguments import check_selection, length, one_of, whole_number
 from paceline._util.sorting import sorted_unique
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_of_counts
+from paceline.analysis.base import AnalysisBase, table_of_counts
 from paceline.analysis.groups import (
     check_presence,
     mean_survival,
@@ -34,6 +34,7 @@ from paceline.analysis.table import (
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
 from paceline.contract.kinds import Ragged
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import naming_lacks, updates_itself
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.base import describe_frames
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, fractions_of_frames, residue_labels
+from paceline.contract.run import describe_frames
 from paceline.errors import UnsupportedError
 from paceline.schedule.parts import allocate_results
 

@@ -8,7 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments, fill_row
 from paceline.analysis.results import Results
@@ -16,6 +16,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
 from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.run import describe_atoms
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.base import check_not_empty
 from paceline.transform.compounds import compound_of_atoms

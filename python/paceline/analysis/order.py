@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.base import describe_atoms, table_in_time
+from paceline.analysis.base import table_in_time
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.contract.kinds import PerFrame
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static, choose_atoms
 from paceline.transform.compounds import bonds_of

@@ -10,7 +10,7 @@ import numpy as np
 from paceline._util.arguments import check_range, one_of, whole_number
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, shared_labels
+from paceline.analysis.base import AnalysisBase, shared_labels
 from paceline.analysis.images import beyond_half_the_cell
 from paceline.analysis.kernels import (
     ChangingCenters,
@@ -26,6 +26,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
 from paceline.contract.kinds import Reduction
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.transform.base import check_not_empty, check_static, updates_itself

@@ -7,11 +7,12 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
 from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     check_masses,

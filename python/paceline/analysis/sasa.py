@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import length, one_of, whole_number
-from paceline.analysis.base import AnalysisBase, describe_atoms, table_in_time
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues, residue_labels
 from paceline.contract.kinds import PerFrame
+from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, warn
 from paceline.transform.base import check_not_empty, check_static
 

@@ -6,11 +6,12 @@ import numpy as np
 
 from paceline._util.arguments import slice_of, whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import describe_frames, time_between
+from paceline.analysis.base import time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.contract.kinds import Ragged
+from paceline.contract.run import describe_frames
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 

@@ -566,7 +566,7 @@ def _universe(args: argparse.Namespace) -> Any:
     if args.index is None:
         return paceline.open(args.trajectory, **chain_options(args))
     from paceline.cli.atom_groups import GroupUniverse
-    from paceline.trajectory.mdanalysis_reader import Reader
+    from paceline.mdanalysis.reader import Reader
 
     files = [file for name in args.trajectory for file in files_named(name)]
     trajectory = Reader(files, **chain_options(args))

@@ -43,3 +43,36 @@ class RunInfo:
 
 #: Attributes that an analysis has after a run.
 RUN_ATTRIBUTES = tuple(one.name for one in fields(RunInfo))
+
+
+def describe_atoms(atomgroup: Any) -> str:
+    """Describe atoms in one line: their number, and their indices as few ranges.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> describe_atoms(SimpleNamespace(indices=np.array([0, 1, 2, 7])))
+    '4 atoms, indices 0-2 7'
+    """
+    indices = atomgroup.indices
+    if len(indices) == 0:
+        return "0 atoms"
+    runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1)[:20] + 1)
+    text = " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:20])
+    return f"{len(indices)} atoms, indices {text}{' …' if len(runs) > 20 else ''}"
+
+
+def describe_frames(frames: np.ndarray) -> str:
+    """Describe frames in one line: as start:stop:step, else their number, first and last.
+
+    Examples
+    --------
+    >>> describe_frames(np.arange(0, 100, 10)), describe_frames(np.array([7, 3, 4]))
+    ('0:91:10', '3 frames from 7 to 4')
+    """
+    steps = np.unique(np.diff(frames))
+    if len(steps) == 0:
+        return f"{frames[0]}"
+    if len(steps) == 1 and steps[0] > 0:
+        return f"{frames[0]}:{frames[-1] + 1}:{steps[0]}"
+    return f"{len(frames)} frames from {frames[0]} to {frames[-1]}"

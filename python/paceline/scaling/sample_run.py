@@ -186,8 +186,10 @@ class SampleRun:
             raise UnsupportedError(
                 "nojump needs all frames, and advice is about some; ask for it without"
             )
+        from paceline.mdanalysis.universe_trajectory import trajectory_of
+
         begun = time.perf_counter()
-        self._run = TrajectoryRun(analyses, transforms)
+        self._run = TrajectoryRun(analyses, transforms, trajectory_of(analyses, transforms))
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames

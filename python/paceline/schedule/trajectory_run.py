@@ -14,7 +14,7 @@ from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.run import RunContext, RunInfo
 from paceline.contract.transforms import Transform, WorkerScan
-from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
+from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
@@ -61,10 +61,14 @@ class TrajectoryRun:
     plan: Plan
     job: Job
 
-    def __init__(self, analyses: Sequence[Analysis], transforms: Sequence[Transform]):
+    def __init__(
+        self,
+        analyses: Sequence[Analysis],
+        transforms: Sequence[Transform],
+        trajectory: "Trajectory",
+    ):
         self.analyses = self._given = analyses
-        self.transforms = transforms
-        self.trajectory = _open([analysis.atomgroup for analysis in analyses], transforms)
+        self.transforms, self.trajectory = transforms, trajectory
         self.halo: tuple[int, int] = (0, 0)
         #: States of a transformation that follows atoms from frame to frame.
         self.transform_states: TransformStates | None = None
@@ -290,25 +294,6 @@ class TrajectoryRun:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
         return provenance
-
-
-def _open(atomgroups: Sequence[Any], transforms: Sequence[Transform]) -> "Trajectory":
-    """Open the trajectory of groups of atoms, of a Universe or of files without a topology."""
-    # Worker processes import the analyses, and so this, but never MDAnalysis.
-    from paceline.trajectory.file_trajectory import FileTrajectory
-
-    universe = atomgroups[0].universe
-    if isinstance(universe, FileTrajectory):
-        if any(len(group) == 0 for group in atomgroups):
-            raise SelectionError("no atoms are chosen for an analysis")
-        if transforms:
-            raise UnsupportedError(
-                f"{universe.filename}: transforms= need a topology: open it by paceline.Universe"
-            )
-        return universe
-    from paceline.trajectory.universe_trajectory import open_trajectory
-
-    return open_trajectory(atomgroups)
 
 
 def n_passes(

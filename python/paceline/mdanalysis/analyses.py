@@ -33,7 +33,7 @@ from paceline.backends.mdanalysis import (
 from paceline.backends.mpi import active_session
 from paceline.block import FIELDS
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.mdanalysis.reader import Reader
 
 #: Arguments of `run` that may be given by their places, and others.
 _BY_PLACE = (

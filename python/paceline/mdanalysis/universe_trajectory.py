@@ -33,10 +33,10 @@ from paceline.errors import (
     UnsupportedError,
     warn,
 )
+from paceline.mdanalysis.reader import Reader
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
-from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
 from paceline.trajectory.source import (
     Extents,
@@ -238,6 +238,21 @@ class _MDAnalysisFileReader:
         # An observable of H5MD may have that name, and any shape.
         found = ts.data.get("lambda")
         buffer.lambdas[row] = found if isinstance(found, float) else 0.0
+
+
+def trajectory_of(analyses: Sequence[Any], transforms: Sequence[Any]) -> Trajectory:
+    """Open the trajectory of analyses of one Universe, or of files without a topology."""
+    groups = [analysis.atomgroup for analysis in analyses]
+    universe = groups[0].universe
+    if not isinstance(universe, FileTrajectory):
+        return open_trajectory(groups)
+    if any(len(group) == 0 for group in groups):
+        raise SelectionError("no atoms are chosen for an analysis")
+    if transforms:
+        raise UnsupportedError(
+            f"{universe.filename}: transforms= need a topology: open it by paceline.Universe"
+        )
+    return universe
 
 
 def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:

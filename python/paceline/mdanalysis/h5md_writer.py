@@ -21,8 +21,8 @@ from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
-from paceline.analysis.base import describe_atoms
 from paceline.block import vectors_of
+from paceline.contract.run import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (

@@ -95,7 +95,7 @@ class _Frames:
     """Chosen frames of a group of atoms, cut into chunks."""
 
     def __init__(self, atomgroup: Any, field: str, frames: slice, block_frames: int | None):
-        from paceline.trajectory.universe_trajectory import open_trajectory
+        from paceline.mdanalysis.universe_trajectory import open_trajectory
 
         field_bits([field])
         self._trajectory = open_trajectory([atomgroup.atoms])

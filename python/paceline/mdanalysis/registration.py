@@ -25,10 +25,10 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core import universe as mdanalysis_universe
 
-from paceline import topology_cache
-from paceline.analysis.mdanalysis import run_on_workers
 from paceline.errors import ExternalFileError, UnsupportedError, warn
-from paceline.trajectory.mdanalysis_reader import Reader, is_ours
+from paceline.mdanalysis import topology_cache
+from paceline.mdanalysis.analyses import run_on_workers
+from paceline.mdanalysis.reader import Reader, is_ours
 
 #: Formats of the files that MDAnalysis's readers read, as we name them.
 _FORMATS: dict[type, frozenset[str]] = {

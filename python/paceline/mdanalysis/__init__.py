@@ -1,0 +1,1 @@
+"""All that knows MDAnalysis's interfaces: its readers, registry, topologies and analyses."""

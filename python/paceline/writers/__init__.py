@@ -1,1 +1,0 @@
-"""Write frames to trajectory files, in order."""
