@@ -92,7 +92,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
     from mpi4py import MPI
 
     import paceline
-    from paceline.mdanalysis.universe_trajectory import trajectory_of
+    from paceline.runner import trajectory_of
     from paceline.schedule.passes import first_pass
     from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
     from paceline.schedule.worker import Worker

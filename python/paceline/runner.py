@@ -28,7 +28,7 @@ from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis
 from paceline.contract.transforms import Transform
-from paceline.errors import UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.parts import PartsRun
@@ -38,6 +38,7 @@ from paceline.schedule.result_arrays import limited
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.schedule.worker import FrameCache
+from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.base import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.whole import look_at
 
@@ -295,12 +296,27 @@ def _planned(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> T
     """Plan the run of analyses of one Universe, with a look at what would make them wrong."""
     _warn_of_placeholder(analyses[0].atomgroup.universe)
     look = look_at(analyses, transforms)
-    # Worker processes import analyses, and so this module, but never MDAnalysis.
-    from paceline.mdanalysis.universe_trajectory import trajectory_of
-
     # The look comes first, as it is to warn before results are made.
     every = analyses if look is None else [look, *analyses]
     return TrajectoryRun(every, transforms, trajectory_of(every, transforms))
+
+
+def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> Trajectory:
+    """Open the trajectory of analyses of one Universe, or of files without a topology."""
+    groups = [analysis.atomgroup for analysis in analyses]
+    universe = groups[0].universe
+    if not isinstance(universe, FileTrajectory):
+        # Worker processes import analyses, and so this module, but never MDAnalysis.
+        from paceline.mdanalysis.universe_trajectory import open_trajectory
+
+        return open_trajectory(groups)
+    if any(len(group) == 0 for group in groups):
+        raise SelectionError("no atoms are chosen for an analysis")
+    if transforms:
+        raise UnsupportedError(
+            f"{universe.filename}: transforms= need a topology: open it by paceline.Universe"
+        )
+    return universe
 
 
 def _warn_of_placeholder(universe: Any) -> None:

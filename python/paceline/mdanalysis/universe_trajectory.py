@@ -240,21 +240,6 @@ class _MDAnalysisFileReader:
         buffer.lambdas[row] = found if isinstance(found, float) else 0.0
 
 
-def trajectory_of(analyses: Sequence[Any], transforms: Sequence[Any]) -> Trajectory:
-    """Open the trajectory of analyses of one Universe, or of files without a topology."""
-    groups = [analysis.atomgroup for analysis in analyses]
-    universe = groups[0].universe
-    if not isinstance(universe, FileTrajectory):
-        return open_trajectory(groups)
-    if any(len(group) == 0 for group in groups):
-        raise SelectionError("no atoms are chosen for an analysis")
-    if transforms:
-        raise UnsupportedError(
-            f"{universe.filename}: transforms= need a topology: open it by paceline.Universe"
-        )
-    return universe
-
-
 def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
     """Open the one trajectory behind some groups of atoms, of one Universe.
 

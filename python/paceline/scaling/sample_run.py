@@ -186,7 +186,7 @@ class SampleRun:
             raise UnsupportedError(
                 "nojump needs all frames, and advice is about some; ask for it without"
             )
-        from paceline.mdanalysis.universe_trajectory import trajectory_of
+        from paceline.runner import trajectory_of
 
         begun = time.perf_counter()
         self._run = TrajectoryRun(analyses, transforms, trajectory_of(analyses, transforms))
