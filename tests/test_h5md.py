@@ -995,3 +995,12 @@ def test_mdtraj_s_arrays_that_disagree(tmp_path):
     message = refused(path, DamagedFileError)
     assert "/time: expected numbers of shape (4,), as the coordinates have it" in message
     assert "(5,)" in message
+
+
+def test_a_file_without_positions_shows_no_zeros(tmp_path):
+    path = write_simple(tmp_path / "moves.h5md", position=None)
+    reader = Reader(path)
+    assert not reader.ts.has_positions
+    with pytest.raises(MDAnalysis.NoDataError, match="no positions"):
+        _ = reader.ts.positions
+    assert reader.ts.has_velocities

@@ -210,8 +210,9 @@ class Reader(ReaderBase):
             raise error
         self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
-        #: Fields (bits) that the frame on the Timestep has of its file, and whether the cell is.
-        self._held, self._has_cell = 0, False
+        #: Fields (bits) that the frame on the Timestep has of its file, and whether the cell is. A
+        #: new Timestep holds zeros, which are of no file: the first frame replaces or clears all.
+        self._held, self._has_cell = ~0, False
         self._observed: list[str] = []
         self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
