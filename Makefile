@@ -94,9 +94,10 @@ test-develop: $(VENV)/built ## the tests with MDAnalysis as it is being develope
 	export PYTHONPATH=$(CURDIR)/$(VENV)/mdanalysis-develop; \
 	  $(BIN)/python -c 'import MDAnalysis as one; print("MDAnalysis", one.__version__, one.__file__)' && $(PYTEST)
 
-hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; SEED=7 repeats one
+hunt: $(VENV)/built ## change bytes of files, kill writers and workers, read others' files; SEED=7 repeats one
 	$(BIN)/python tests/hunt.py mutations --seed $(SEED) --runs 5000
 	$(BIN)/python tests/hunt.py kills --seed $(SEED) --runs 100
+	$(BIN)/python tests/hunt.py workers --seed $(SEED) --runs 100
 	$(BIN)/python tests/hunt.py files
 
 suite: $(VENV)/built ## run MDAnalysis's own tests on paceline, and the MDAKits that are installed

@@ -75,9 +75,9 @@ def test_frames_that_were_left_out_count_in_no_pair(fft, damaged):
 
 
 @pytest.mark.full
-def test_bits_are_the_same_everywhere(everywhere, ca):
+def test_bits_are_the_same_everywhere(where, ca):
     wanted = paceline.Correlation(heights, ca).run(backend="serial").results
-    found = paceline.Correlation(heights, ca).run(**everywhere, block_frames=32).results
+    found = paceline.Correlation(heights, ca).run(**where, block_frames=32).results
     assert found.timeseries.tobytes() == wanted.timeseries.tobytes()
     assert found.by_series.tobytes() == wanted.by_series.tobytes()
 
@@ -269,11 +269,11 @@ def test_frames_that_are_far_apart_are_told_of(analysis, tmp_path, recwarn):
 
 
 @pytest.mark.full
-def test_currents_have_the_same_bits_everywhere(everywhere, tmp_path):
+def test_currents_have_the_same_bits_everywhere(where, tmp_path):
     velocities = np.random.default_rng(5).standard_normal((90, 2, 3))
     universe = ions(tmp_path, velocities, 0.1)
     wanted = CurrentAutocorrelation(universe).run(backend="serial").results
-    found = CurrentAutocorrelation(universe).run(**everywhere, block_frames=32).results
+    found = CurrentAutocorrelation(universe).run(**where, block_frames=32).results
     for name in ("timeseries", "by_axis", "conductivity", "currents"):
         assert found[name].tobytes() == wanted[name].tobytes()
 

@@ -221,6 +221,7 @@ class Energies(AnalysisBase):
         return ResultsGroup({"energies": ResultsGroup.flatten_sequence})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["EDR", "XVG"])
 def test_auxiliaries_in_workers(kind) -> None:
     files = (AUX_EDR_TPR, AUX_EDR_XTC) if kind == "EDR" else (GRO, XTC)

@@ -345,9 +345,9 @@ def refuse(block):
     raise Refusal("no such chain", 7)
 
 
-def test_a_users_own_exception_can_be_caught(atoms, everywhere):
+def test_a_users_own_exception_can_be_caught(atoms, where):
     with pytest.raises(Refusal, match=r"no such chain \(7\)$") as caught:
-        paceline.TimeSeries(refuse, atoms).run(**everywhere)
+        paceline.TimeSeries(refuse, atoms).run(**where)
     assert isinstance(caught.value, AnalysisError)
     assert caught.value.code == 7
 

@@ -155,8 +155,8 @@ def test_frames_that_were_left_out_count_in_no_pair(fft, damaged, adk_xtc):
 
 
 @pytest.mark.full  # test_analyses runs it as well
-def test_bits_are_the_same_everywhere(everywhere, ca, alone):
-    found = EinsteinMSD(ca).run(**everywhere, block_frames=32).results
+def test_bits_are_the_same_everywhere(where, ca, alone):
+    found = EinsteinMSD(ca).run(**where, block_frames=32).results
     for name in ("timeseries", "msds_by_particle"):
         assert found[name].tobytes() == alone[name].tobytes()
 

@@ -676,13 +676,13 @@ def test_steps_are_the_shortest_in_oblique_cells(angles):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_molecules_take_the_shortest_steps(everywhere, molecules):
+def test_molecules_take_the_shortest_steps(where, molecules):
     atoms, expected = molecules
     tor = nojump(scheme="tor")
     found = followed(atoms, tor, before=WHOLE, backend="serial", max_memory=0)
     np.testing.assert_allclose(found, expected, atol=1e-3)
     assert np.abs(found - followed(atoms, before=WHOLE)).max() > 3  # Å: the changes of the cell
-    again = followed(atoms, tor, before=WHOLE, **everywhere)
+    again = followed(atoms, tor, before=WHOLE, **where)
     assert np.array_equal(again, found)
 
 

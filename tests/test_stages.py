@@ -53,8 +53,8 @@ def test_each_stage_sees_what_the_last_one_found(alone, atoms):
     assert len(alone[1].times) == alone[1].n_frames == 98
 
 
-def test_bits_are_the_same_everywhere(everywhere, atoms, alone):
-    assert run(atoms, **everywhere)[0] == alone[0]
+def test_bits_are_the_same_everywhere(where, atoms, alone):
+    assert run(atoms, **where)[0] == alone[0]
 
 
 @pytest.mark.parametrize("block_frames", [1, 32, 10**6])
