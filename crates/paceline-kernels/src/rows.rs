@@ -58,6 +58,11 @@ impl<'a> Frames<'a> {
         (stored, self.placements.get(row).and_then(Option::as_ref))
     }
 
+    /// Number of frames.
+    pub fn n_frames(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Atoms of a frame.
     pub fn n_atoms(&self) -> usize {
         self.frame_len / 3

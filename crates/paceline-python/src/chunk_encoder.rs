@@ -2,15 +2,11 @@
 
 use std::path::PathBuf;
 
-use numpy::{
-    PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
-    PyUntypedArrayMethods, ToPyArray,
-};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::encoder::{failed, unwritable};
+use super::arrays::{Array1, Array2, Array3, NewArray};
+use super::errors::{Failure, Result};
 use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
 use paceline_formats::writer::allocated_chunks::{with_room, write};
 use paceline_formats::{CELL_WIDTH, CellRow, UnitCell};
@@ -28,7 +24,6 @@ impl ChunkEncoder {
         what="position".into()
     ))]
     fn new(
-        py: Python<'_>,
         dtype: &str,
         chunk: (usize, usize, usize),
         shuffle: bool,
@@ -37,19 +32,19 @@ impl ChunkEncoder {
         precision: Option<f64>,
         factor: f64,
         what: String,
-    ) -> PyResult<Self> {
+    ) -> Result<Self> {
         let (frames, atoms, components) = chunk;
         let float = match dtype {
             "<f4" => Float::F4,
             "<f8" => Float::F8,
             _ => {
                 let reason = format!("dtype must be <f4 or <f8, not {dtype}");
-                return Err(PyValueError::new_err(reason));
+                return Err(Failure::argument(reason));
             }
         };
         if components != 3 {
             let reason = format!("a chunk must be (frames, atoms, 3), not {chunk:?}");
-            return Err(PyValueError::new_err(reason));
+            return Err(Failure::argument(reason));
         }
         let settings = Settings {
             float,
@@ -62,13 +57,11 @@ impl ChunkEncoder {
             what,
         };
         let encoder = encode::ChunkEncoder::new(settings);
-        encoder
-            .map(ChunkEncoder)
-            .map_err(|reason| unwritable(py, None, &reason))
+        encoder.map(ChunkEncoder).map_err(Failure::unwritable)
     }
 
     /// Return the arguments that `new` was given, for pickle.
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Arguments, Bound<'py, PyDict>)> {
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<(Arguments, Bound<'py, PyDict>)> {
         let settings = self.0.settings();
         let dtype = match settings.float {
             Float::F4 => "<f4",
@@ -97,23 +90,23 @@ impl ChunkEncoder {
     }
 
     /// Refuse numbers that are not finite, as `encode` and `write` do.
-    fn check(&self, py: Python<'_>, values: PyReadonlyArray3<'_, f32>) -> PyResult<()> {
-        let (n_atoms, values) = (atoms_of(&values)?, values.as_slice()?);
+    fn check(&self, py: Python<'_>, values: Array3<'_, f32>) -> Result<()> {
+        let (n_atoms, values) = (atoms_of(&values)?, &*values);
         py.detach(|| self.0.check(values, n_atoms))
-            .map_err(|(row, reason)| unwritable(py, Some(row), &reason))
+            .map_err(Failure::row)
     }
 
     /// All chunks of frames, one after another, and the size of each.
     fn encode<'py>(
         &self,
         py: Python<'py>,
-        values: PyReadonlyArray3<'py, f32>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<u64>>)> {
-        let (n_atoms, values) = (atoms_of(&values)?, values.as_slice()?);
+        values: Array3<'_, f32>,
+    ) -> Result<(Bound<'py, PyBytes>, NewArray<u64, 1>)> {
+        let (n_atoms, values) = (atoms_of(&values)?, &*values);
         with_room(|room| {
             let sizes = py.detach(|| self.0.encode(values, n_atoms, room));
-            let sizes = sizes.map_err(|(row, reason)| unwritable(py, Some(row), &reason))?;
-            Ok((PyBytes::new(py, &room.packed), sizes.to_pyarray(py)))
+            let sizes = sizes.map_err(Failure::row)?;
+            Ok((PyBytes::new(py, &room.packed), sizes.into()))
         })
     }
 
@@ -124,26 +117,25 @@ impl ChunkEncoder {
         &self,
         py: Python<'_>,
         path: PathBuf,
-        offsets: PyReadonlyArray1<'_, u64>,
-        values: PyReadonlyArray3<'_, f32>,
+        offsets: Array1<'_, u64>,
+        values: Array3<'_, f32>,
         lead: usize,
-    ) -> PyResult<()> {
+    ) -> Result<()> {
         let n_atoms = atoms_of(&values)?;
-        let (offsets, values) = (offsets.as_slice()?, values.as_slice()?);
-        py.detach(|| write(&self.0, &path, offsets, lead, values, n_atoms))
-            .map_err(|why| failed(py, why))
+        let (offsets, values) = (&*offsets, &*values);
+        Ok(py.detach(|| write(&self.0, &path, offsets, lead, values, n_atoms))?)
     }
 }
 
 /// Name of the numbers' type and shape of a chunk.
 type Arguments = (&'static str, (usize, usize, usize));
 
-fn compression(method: &str, level: Option<i32>) -> PyResult<Compression> {
+fn compression(method: &str, level: Option<i32>) -> Result<Compression> {
     match (method, level) {
         ("gzip", Some(level)) => Ok(Compression::Gzip(level)),
         ("zstd", Some(level)) => Ok(Compression::Zstd(level)),
         ("lz4", None) => Ok(Compression::Lz4),
-        _ => Err(PyValueError::new_err(format!(
+        _ => Err(Failure::argument(format!(
             "expected gzip or zstd with a level, or lz4 without, found {method} with {level:?}"
         ))),
     }
@@ -159,19 +151,19 @@ pub(super) fn pack_chunk<'py>(
     shuffle: bool,
     method: &str,
     level: Option<i32>,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> Result<Bound<'py, PyBytes>> {
     let compression = compression(method, level)?;
     with_room(|room| {
         let packed = py.detach(|| encode::pack_chunk(data, width, shuffle, compression, room));
-        packed.map_err(|reason| unwritable(py, None, &reason))?;
+        packed.map_err(Failure::unwritable)?;
         Ok(PyBytes::new(py, &room.packed))
     })
 }
 
-fn atoms_of(values: &PyReadonlyArray3<'_, f32>) -> PyResult<usize> {
+fn atoms_of(values: &Array3<'_, f32>) -> Result<usize> {
     match values.shape() {
         &[_, n_atoms, 3] if n_atoms > 0 => Ok(n_atoms),
-        shape => Err(PyValueError::new_err(format!(
+        shape => Err(Failure::argument(format!(
             "values must be of shape (frames, atoms, 3), not {shape:?}"
         ))),
     }
@@ -181,77 +173,63 @@ fn atoms_of(values: &PyReadonlyArray3<'_, f32>) -> PyResult<usize> {
 /// precision, so that lengths and angles come out of them again as they went in; zeros where lengths
 /// and angles span no volume.
 #[pyfunction]
-pub(super) fn cells_of_dimensions<'py>(
-    py: Python<'py>,
-    dimensions: PyReadonlyArray2<'py, f32>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (cells, rest) = dimensions.as_slice()?.as_chunks::<6>();
+pub(super) fn cells_of_dimensions(dimensions: Array2<'_, f32>) -> Result<NewArray<f64, 2>> {
+    let (cells, rest) = dimensions.as_chunks::<6>();
     if dimensions.shape()[1] != 6 || !rest.is_empty() {
-        return Err(PyValueError::new_err("dimensions must be of shape (n, 6)"));
+        return Err(Failure::argument("dimensions must be of shape (n, 6)"));
     }
     let row = |cell: &[f32; 6]| UnitCell::of_dimensions(*cell).row();
     let rows: Vec<f64> = cells.iter().flat_map(row).collect();
-    PyArray1::from_vec(py, rows).reshape([cells.len(), CELL_WIDTH])
+    Ok(NewArray::new(rows, [cells.len(), CELL_WIDTH]))
 }
 
 /// Cells of vectors (Å) as rows of `FrameBuffer.cells`, with which of them are periodic.
 #[pyfunction]
-pub(super) fn cells_of_vectors<'py>(
-    py: Python<'py>,
-    vectors: PyReadonlyArray3<'py, f64>,
+pub(super) fn cells_of_vectors(
+    vectors: Array3<'_, f64>,
     periodic: [bool; 3],
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
+) -> Result<NewArray<f64, 2>> {
     if vectors.shape()[1..] != [3, 3] {
-        return Err(PyValueError::new_err("vectors must be of shape (n, 3, 3)"));
+        return Err(Failure::argument("vectors must be of shape (n, 3, 3)"));
     }
-    let (matrices, _) = vectors.as_slice()?.as_chunks::<3>().0.as_chunks::<3>();
+    let (matrices, _) = vectors.as_chunks::<3>().0.as_chunks::<3>();
     let row = |vectors: &[[f64; 3]; 3]| {
         let cell = UnitCell::of_vectors(*vectors);
         UnitCell { periodic, ..cell }.row()
     };
     let rows: Vec<f64> = matrices.iter().flat_map(row).collect();
-    PyArray1::from_vec(py, rows).reshape([matrices.len(), CELL_WIDTH])
+    Ok(NewArray::new(rows, [matrices.len(), CELL_WIDTH]))
 }
 
 /// Cells of which upright ones have the vectors of their lengths and angles, without noise.
 #[pyfunction]
-pub(super) fn cells_without_noise<'py>(
-    py: Python<'py>,
-    cells: PyReadonlyArray2<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    each_cell(py, &cells, |cell| cell.without_noise())
+pub(super) fn cells_without_noise(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
+    each_cell(&cells, |cell| cell.without_noise())
 }
 
 /// Mask of cells whose vectors are those of their lengths and angles, but for noise.
 #[pyfunction]
-pub(super) fn upright_cells<'py>(
-    py: Python<'py>,
-    cells: PyReadonlyArray2<'py, f64>,
-) -> PyResult<Bound<'py, PyArray1<bool>>> {
-    let (cells, _) = cells.as_slice()?.as_chunks::<CELL_WIDTH>();
+pub(super) fn upright_cells(cells: Array2<'_, f64>) -> Result<NewArray<bool, 1>> {
+    let (cells, _) = cells.as_chunks::<CELL_WIDTH>();
     let found = cells.iter().map(|cell| UnitCell::of_row(cell).is_upright());
-    Ok(PyArray1::from_iter(py, found))
+    Ok(found.collect::<Vec<_>>().into())
 }
 
 /// The same, periodic along all vectors: those that are not are too long for any step.
 #[pyfunction]
-pub(super) fn lattices<'py>(
-    py: Python<'py>,
-    cells: PyReadonlyArray2<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    each_cell(py, &cells, |cell| cell.lattice())
+pub(super) fn lattices(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
+    each_cell(&cells, |cell| cell.lattice())
 }
 
-fn each_cell<'py>(
-    py: Python<'py>,
-    cells: &PyReadonlyArray2<'py, f64>,
+fn each_cell(
+    cells: &Array2<'_, f64>,
     change: impl Fn(UnitCell) -> UnitCell,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (cells, rest) = cells.as_slice()?.as_chunks::<CELL_WIDTH>();
+) -> Result<NewArray<f64, 2>> {
+    let (cells, rest) = cells.as_chunks::<CELL_WIDTH>();
     if !rest.is_empty() {
-        return Err(PyValueError::new_err("cells must be of shape (n, 19)"));
+        return Err(Failure::argument("cells must be of shape (n, 19)"));
     }
     let row = |cell: &CellRow| change(UnitCell::of_row(cell)).row();
     let rows: Vec<f64> = cells.iter().flat_map(row).collect();
-    PyArray1::from_vec(py, rows).reshape([cells.len(), CELL_WIDTH])
+    Ok(NewArray::new(rows, [cells.len(), CELL_WIDTH]))
 }

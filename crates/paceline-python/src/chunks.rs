@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::arrays::{self, Array1, Indices, NewArray};
+use super::errors::{Failure, Result};
+use super::hints::{attribute, attributes, from_python, protocol};
 use super::reader::{BlockArrays, Cost, open_verified};
-use super::{OrRaise, indices};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
-use paceline_formats::error::{Error, Result};
+use paceline_formats::error::{self, Error};
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
 use paceline_formats::reader::chunks::{
     self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
@@ -24,41 +24,53 @@ pub(super) struct ChunkReader {
     chunks: Mutex<Chunks>,
 }
 
-#[derive(FromPyObject)]
-struct PyFilter {
-    number: u32,
-    name: String,
-    values: Vec<u64>,
+attributes! {
+    #[name = "_Filter"]
+    /// Stage through which a chunk's bytes went.
+    struct PyFilter {
+        number: u32,
+        name: String,
+        values: Vec<u64>,
+    }
 }
 
-#[derive(FromPyObject)]
-struct PyDtype {
-    str: String,
+attributes! {
+    #[name = "_Dtype"]
+    /// Type of numbers.
+    struct PyDtype {
+        str: String,
+    }
 }
 
-#[derive(FromPyObject)]
-pub(super) struct PyDataset {
-    name: String,
-    dtype: PyDtype,
-    shape: Vec<u64>,
-    chunk: Option<Vec<u64>>,
-    filters: Vec<PyFilter>,
-    offset: u64,
-    fill: Vec<u8>,
+attributes! {
+    #[name = "_Dataset"]
+    /// Dataset of numbers of an HDF5 file, and how its bytes are laid out.
+    pub(super) struct PyDataset {
+        name: String,
+        dtype: PyDtype,
+        shape: Vec<u64>,
+        chunk: Option<Vec<u64>>,
+        filters: Vec<PyFilter>,
+        offset: u64,
+        fill: Vec<u8>,
+    }
 }
 
-#[derive(FromPyObject)]
-struct PyElement {
-    dataset: PyDataset,
-    factor: f64,
-    divisor: f64,
-    scale: f64,
+attributes! {
+    #[name = "_Element"]
+    /// Dataset, and the factors that convert its numbers to paceline's units.
+    struct PyElement {
+        dataset: PyDataset,
+        factor: f64,
+        divisor: f64,
+        scale: f64,
+    }
 }
 
 impl PyDataset {
-    fn into_dataset(self) -> PyResult<Dataset> {
+    fn into_dataset(self) -> Result<Dataset> {
         let Some(number) = Number::parse(&self.dtype.str) else {
-            return Err(PyValueError::new_err(format!(
+            return Err(Failure::argument(format!(
                 "{}: expected numbers that the core decodes, found {}",
                 self.name, self.dtype.str
             )));
@@ -81,7 +93,7 @@ impl PyDataset {
 }
 
 impl PyElement {
-    fn into_element(self) -> PyResult<Element> {
+    fn into_element(self) -> Result<Element> {
         Ok(Element {
             dataset: self.dataset.into_dataset()?,
             units: Units {
@@ -93,57 +105,68 @@ impl PyElement {
     }
 }
 
-/// Rows and chunks of the frames of a block in one dataset.
-#[derive(FromPyObject)]
-pub(super) struct SliceArrays<'py> {
-    rows: PyReadonlyArray1<'py, i64>,
-    chunk_numbers: PyReadonlyArray1<'py, u64>,
-    offsets: PyReadonlyArray1<'py, u64>,
-    sizes: PyReadonlyArray1<'py, u64>,
-    masks: PyReadonlyArray1<'py, u32>,
+attributes! {
+    #[name = "_Slice"]
+    /// Rows and chunks of the frames of a block in one dataset.
+    pub(super) struct SliceArrays<'py> {
+        rows: Array1<'py, i64>,
+        chunk_numbers: Array1<'py, u64>,
+        offsets: Array1<'py, u64>,
+        sizes: Array1<'py, u64>,
+        masks: Array1<'py, u32>,
+    }
 }
 
 impl SliceArrays<'_> {
-    fn as_slices(&self) -> PyResult<Slice<'_>> {
-        Ok(Slice {
-            rows: self.rows.as_slice()?,
-            chunk_numbers: self.chunk_numbers.as_slice()?,
-            offsets: self.offsets.as_slice()?,
-            sizes: self.sizes.as_slice()?,
-            masks: self.masks.as_slice()?,
-        })
+    fn as_slices(&self) -> Slice<'_> {
+        Slice {
+            rows: &self.rows,
+            chunk_numbers: &self.chunk_numbers,
+            offsets: &self.offsets,
+            sizes: &self.sizes,
+            masks: &self.masks,
+        }
     }
 }
 
 /// Rows of a dataset of (rows, integers), one after another; each chunk is read once.
 #[pyfunction]
-pub(super) fn read_integers<'py>(
-    py: Python<'py>,
+pub(super) fn read_integers(
+    py: Python<'_>,
     path: PathBuf,
     dataset: PyDataset,
-    slice: SliceArrays<'py>,
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    let (dataset, slice) = (dataset.into_dataset()?, slice.as_slices()?);
+    slice: SliceArrays<'_>,
+) -> Result<NewArray<i64, 1>> {
+    let (dataset, slice) = (dataset.into_dataset()?, slice.as_slices());
     let read = || chunks::read_integers(Arc::new(FileSource::open(&path)?), dataset, slice);
-    let numbers = py.detach(read).or_raise(py)?;
-    Ok(PyArray1::from_vec(py, numbers))
+    Ok(py.detach(read)?.into())
 }
 
 /// Positions, velocities and forces in this order.
 type OfFields<T> = [Option<T>; 3];
 
-fn slices_of<'a>(arrays: &'a OfFields<SliceArrays<'_>>) -> PyResult<[Option<Slice<'a>>; 3]> {
-    let [a, b, c] = arrays.each_ref().map(|arrays| {
-        let arrays = arrays.as_ref();
-        arrays.map(SliceArrays::as_slices).transpose()
-    });
-    Ok([a?, b?, c?])
+fn slices_of<'a>(arrays: &'a OfFields<SliceArrays<'_>>) -> OfFields<Slice<'a>> {
+    let arrays = arrays.each_ref();
+    arrays.map(|arrays| arrays.as_ref().map(SliceArrays::as_slices))
 }
 
-/// Numbers of a block's frames.
-#[derive(FromPyObject)]
-struct FrameNumbers<'py> {
-    frames: PyReadonlyArray1<'py, i64>,
+/// A block whose frames' numbers are known, for messages.
+struct NumberedBlock<'py> {
+    frames: Array1<'py, i64>,
+    arrays: BlockArrays<'py>,
+}
+
+from_python! {
+    ['py] NumberedBlock<'py>,
+    protocol! {
+        "_NumberedBlock"(BlockArrays::<'py>::INPUT_TYPE),
+        "Block whose frames' numbers are known, for messages.",
+        frames: <i64 as arrays::Number>::ARRAY,
+    },
+    |block| {
+        let frames = attribute(block, pyo3::intern!(block.py(), "frames"), "NumberedBlock")?;
+        Ok(Self { frames, arrays: block.extract()? })
+    }
 }
 
 #[pymethods]
@@ -159,60 +182,57 @@ impl ChunkReader {
         samples: &[u8],
         elements: OfFields<PyElement>,
         n_atoms: usize,
-        atoms: Option<PyReadonlyArray1<'_, i64>>,
+        atoms: Option<Indices>,
         ids: Option<PyElement>,
-        id_order: Option<PyReadonlyArray1<'_, i64>>,
-    ) -> PyResult<Self> {
+        id_order: Option<Array1<'_, i64>>,
+    ) -> Result<Self> {
         let atoms = match atoms {
             None => Atoms::all(n_atoms),
-            Some(atoms) => Atoms::new(&indices(atoms.as_slice()?)?, n_atoms).or_raise(py)?,
+            Some(atoms) => Atoms::new(&atoms, n_atoms)?,
         };
         let [a, b, c] = elements.map(|element| element.map(PyElement::into_element).transpose());
         let elements = [a?, b?, c?];
         let ids = match (ids, id_order) {
             (Some(element), Some(order)) => Some(Identity {
                 element: element.into_element()?,
-                order: order.as_slice()?.to_vec(),
+                order: order.to_vec(),
             }),
             (None, None) => None,
-            _ => return Err(PyValueError::new_err("ids and id_order go together")),
+            _ => return Err(Failure::argument("ids and id_order go together")),
         };
-        let chunks = py
-            .detach(|| {
-                let source = Arc::new(open_verified(&path, samples)?);
-                Chunks::new(source, elements, &atoms, ids)
-            })
-            .or_raise(py)?;
+        let chunks = py.detach(|| {
+            let source = Arc::new(open_verified(&path, samples)?);
+            Chunks::new(source, elements, &atoms, ids)
+        })?;
         Ok(ChunkReader {
             chunks: Mutex::new(chunks),
         })
     }
 
     /// Ask for the bytes of a block that will be read soon.
-    fn read_ahead(&self, py: Python<'_>, slices: OfFields<SliceArrays<'_>>) -> PyResult<()> {
-        let slices = slices_of(&slices)?;
-        py.detach(|| self.lock()?.read_ahead(slices)).or_raise(py)
+    fn read_ahead(&self, py: Python<'_>, slices: OfFields<SliceArrays<'_>>) -> Result<()> {
+        let slices = slices_of(&slices);
+        Ok(py.detach(|| self.lock()?.read_ahead(slices))?)
     }
 
     /// Read and decode a block into the arrays given.
     #[pyo3(signature = (slices, block, *, ids=None, required, skip, whole=false))]
     #[expect(clippy::too_many_arguments, reason = "all but two are named")]
-    fn read<'py>(
+    fn read(
         &self,
-        py: Python<'py>,
-        slices: OfFields<SliceArrays<'py>>,
-        block: Bound<'py, PyAny>,
-        ids: Option<SliceArrays<'py>>,
+        py: Python<'_>,
+        slices: OfFields<SliceArrays<'_>>,
+        block: NumberedBlock<'_>,
+        ids: Option<SliceArrays<'_>>,
         required: u8,
         skip: bool,
         whole: bool,
-    ) -> PyResult<Cost> {
-        let numbers: FrameNumbers<'_> = block.extract()?;
-        let mut arrays: BlockArrays<'_> = block.extract()?;
+    ) -> Result<Cost> {
+        let NumberedBlock { frames, mut arrays } = block;
         let request = ReadRequest {
-            frames: numbers.frames.as_slice()?,
-            slices: slices_of(&slices)?,
-            ids: ids.as_ref().map(SliceArrays::as_slices).transpose()?,
+            frames: &frames,
+            slices: slices_of(&slices),
+            ids: ids.as_ref().map(SliceArrays::as_slices),
             required: Fields::from_bits(required),
             skip,
             whole,
@@ -222,7 +242,7 @@ impl ChunkReader {
 }
 
 impl ChunkReader {
-    fn lock(&self) -> Result<MutexGuard<'_, Chunks>> {
+    fn lock(&self) -> error::Result<MutexGuard<'_, Chunks>> {
         self.chunks
             .try_lock()
             .map_err(|_| Error::Argument("a reader belongs to one worker at a time".into()))

@@ -4,12 +4,15 @@ use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::ffi;
+use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView, PyNone, PyString};
+use pyo3::{PyTypeInfo, ffi};
 
-use paceline_formats::error::{Error, Result};
+use super::arrays::{Array1, Number};
+use super::hints::{INT, callable, from_python, protocol};
+
+use paceline_formats::error::{self, Error};
 use paceline_snapshot::{Communicator, Reduce};
 
 /// A `paceline.backends.mpi.comm.Comm`.
@@ -21,16 +24,37 @@ pub(super) struct PyCommunicator {
     raised: Mutex<Option<PyErr>>,
 }
 
-impl PyCommunicator {
-    pub(super) fn new(comm: &Bound<'_, PyAny>) -> PyResult<Self> {
+from_python! {
+    [] PyCommunicator,
+    protocol! {
+        "_Communicator",
+        "Communicator of ranks, as `paceline.backends.mpi.comm` has it.",
+        rank: INT,
+        size: INT,
+        all_to_all: callable!([u64::ARRAY] -> u64::ARRAY),
+        exchange: callable!(
+            [PyMemoryView::TYPE_HINT, u64::ARRAY, PyMemoryView::TYPE_HINT, u64::ARRAY]
+                -> PyNone::TYPE_HINT
+        ),
+        all_reduce: callable!([u64::ARRAY, PyString::TYPE_HINT] -> PyNone::TYPE_HINT),
+        all_gather: callable!([PyBytes::TYPE_HINT] -> <Vec<&[u8]> as IntoPyObject<'_>>::OUTPUT_TYPE),
+        send: callable!([INT, PyMemoryView::TYPE_HINT] -> PyNone::TYPE_HINT),
+        receive: callable!([INT, PyMemoryView::TYPE_HINT] -> PyNone::TYPE_HINT),
+        write_at: callable!(
+            [PyString::TYPE_HINT, u64::ARRAY, INT, PyMemoryView::TYPE_HINT] -> PyNone::TYPE_HINT
+        ),
+    },
+    |comm| {
         Ok(PyCommunicator {
             rank: comm.getattr("rank")?.extract()?,
             size: comm.getattr("size")?.extract()?,
-            comm: comm.clone().unbind(),
+            comm: comm.to_owned().unbind(),
             raised: Mutex::new(None),
         })
     }
+}
 
+impl PyCommunicator {
     /// Return the exception that a call raised, if one did.
     pub(super) fn raised(self) -> Option<PyErr> {
         self.raised
@@ -41,7 +65,7 @@ impl PyCommunicator {
     fn call<T>(
         &self,
         function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<T>,
-    ) -> Result<T> {
+    ) -> error::Result<T> {
         Python::attach(|py| function(self.comm.bind(py))).map_err(|raised| {
             let mut first = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(raised);
@@ -59,12 +83,12 @@ impl Communicator for PyCommunicator {
         self.size
     }
 
-    fn all_to_all(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+    fn all_to_all(&self, numbers: &[u64]) -> error::Result<Vec<u64>> {
         self.call(|comm| {
             let numbers = PyArray1::from_slice(comm.py(), numbers);
             let received = comm.call_method1("all_to_all", (numbers,))?;
-            let received: PyReadonlyArray1<'_, u64> = received.extract()?;
-            Ok(received.as_slice()?.to_vec())
+            let received: Array1<'_, u64> = received.extract()?;
+            Ok(received.to_vec())
         })
     }
 
@@ -74,7 +98,7 @@ impl Communicator for PyCommunicator {
         send_counts: &[u64],
         receive: &mut [u8],
         receive_counts: &[u64],
-    ) -> Result<()> {
+    ) -> error::Result<()> {
         self.call(|comm| {
             let counts = |counts| PyArray1::from_slice(comm.py(), counts);
             let (send_counts, receive_counts) = (counts(send_counts), counts(receive_counts));
@@ -88,7 +112,7 @@ impl Communicator for PyCommunicator {
         })
     }
 
-    fn all_reduce(&self, values: &mut [u64], how: Reduce) -> Result<()> {
+    fn all_reduce(&self, values: &mut [u64], how: Reduce) -> error::Result<()> {
         let how = match how {
             Reduce::Sum => "sum",
             Reduce::Max => "max",
@@ -102,14 +126,14 @@ impl Communicator for PyCommunicator {
         })
     }
 
-    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn all_gather(&self, bytes: &[u8]) -> error::Result<Vec<Vec<u8>>> {
         self.call(|comm| {
             let bytes = PyBytes::new(comm.py(), bytes);
             comm.call_method1("all_gather", (bytes,))?.extract()
         })
     }
 
-    fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
+    fn send(&self, to: usize, bytes: &[u8]) -> error::Result<()> {
         self.call(|comm| {
             lend(comm.py(), bytes, |bytes| {
                 comm.call_method1("send", (to, bytes)).map(drop)
@@ -117,7 +141,7 @@ impl Communicator for PyCommunicator {
         })
     }
 
-    fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<()> {
+    fn receive(&self, from: usize, bytes: &mut [u8]) -> error::Result<()> {
         self.call(|comm| {
             lend_mut(comm.py(), bytes, |bytes| {
                 comm.call_method1("receive", (from, bytes)).map(drop)
@@ -125,7 +149,13 @@ impl Communicator for PyCommunicator {
         })
     }
 
-    fn write_at(&self, path: &Path, offsets: &[u64], size: usize, bytes: &[u8]) -> Result<()> {
+    fn write_at(
+        &self,
+        path: &Path,
+        offsets: &[u64],
+        size: usize,
+        bytes: &[u8],
+    ) -> error::Result<()> {
         let written = Python::attach(|py| {
             let offsets = PyArray1::from_slice(py, offsets);
             lend(py, bytes, |bytes| {

@@ -2,21 +2,22 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
-use super::raise;
+use super::arrays::{Array1, Array2, Array3};
+use super::errors::{Failure, Result};
+use super::hints::{alias, narrowed};
+
 use paceline_formats::error::Error;
 use paceline_formats::format::EncoderSettings;
 use paceline_formats::registry::STANDARD;
-use paceline_formats::writer::{Block, Failure};
+use paceline_formats::writer::{self, Block};
 use paceline_formats::{Fields, Series};
 
-/// Encodes the frames of one file: what an encoder is made of. Each block has one of its own,
-/// which takes 0 to 4 % more time than one kept for all blocks of a thread.
+/// Encodes the frames of one file.
 #[pyclass(frozen, module = "paceline._core")]
+// Each block makes an encoder of its own of these, which takes 0 to 4 % more time than one kept for
+// all blocks of a thread.
 pub(super) struct Encoder {
     format: String,
     n_atoms: usize,
@@ -28,15 +29,13 @@ pub(super) struct Encoder {
 #[pymethods]
 impl Encoder {
     #[new]
-    #[pyo3(signature = (format, n_atoms, precision, has_cell, fields))]
     fn new(
-        py: Python<'_>,
         format: String,
         n_atoms: usize,
         precision: Option<f32>,
         has_cell: bool,
         fields: u8,
-    ) -> PyResult<Self> {
+    ) -> Result<Self> {
         let encoder = Encoder {
             format,
             n_atoms,
@@ -44,9 +43,7 @@ impl Encoder {
             has_cell,
             fields: Fields::from_bits(fields),
         };
-        encoder
-            .make()
-            .map_err(|reason| unwritable(py, None, &reason))?;
+        encoder.make().map_err(Failure::unwritable)?;
         Ok(encoder)
     }
 
@@ -68,15 +65,7 @@ impl Encoder {
     }
 
     /// Return the bytes before the first frame.
-    fn head<'py>(
-        &self,
-        py: Python<'py>,
-        n_frames: u64,
-        time: f64,
-        dt: f64,
-        step: i64,
-        steps: i64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn head(&self, n_frames: u64, time: f64, dt: f64, step: i64, steps: i64) -> Result<Vec<u8>> {
         let series = Series {
             n_frames,
             time,
@@ -84,52 +73,51 @@ impl Encoder {
             step,
             steps,
         };
-        let encoder = self.encoder().map_err(|why| failed(py, why))?;
-        Ok(PyBytes::new(py, &encoder.head(&series)))
+        Ok(self.encoder()?.head(&series))
     }
 
     /// The bytes of all frames of a block.
-    fn encode<'py>(&self, py: Python<'py>, block: Arrays<'py>) -> PyResult<Bound<'py, PyBytes>> {
+    fn encode(&self, py: Python<'_>, block: Arrays<'_>) -> Result<Vec<u8>> {
         let block = self.block(&block)?;
-        let encoded = py.detach(|| block.encode(&mut *self.encoder()?));
-        Ok(PyBytes::new(py, &encoded.map_err(|why| failed(py, why))?))
+        Ok(py.detach(|| block.encode(&mut *self.encoder()?))?)
     }
 
     /// Write all frames of a block into a file that exists, as its frames from `first` on.
-    fn write(&self, py: Python<'_>, path: PathBuf, first: u64, block: Arrays<'_>) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, path: PathBuf, first: u64, block: Arrays<'_>) -> Result<()> {
         let block = self.block(&block)?;
-        py.detach(|| block.write(&mut *self.encoder()?, &path, first))
-            .map_err(|why| failed(py, why))
+        Ok(py.detach(|| block.write(&mut *self.encoder()?, &path, first))?)
     }
 }
 
-/// Positions, velocities, forces, cells, times, steps and λ of a block.
-#[derive(FromPyObject)]
-struct Arrays<'py>(
-    Option<PyReadonlyArray3<'py, f32>>,
-    Option<PyReadonlyArray3<'py, f32>>,
-    Option<PyReadonlyArray3<'py, f32>>,
-    PyReadonlyArray2<'py, f64>,
-    PyReadonlyArray1<'py, f64>,
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, f32>,
+type ArraysOfFields<'py> = (
+    Option<Array3<'py, f32>>,
+    Option<Array3<'py, f32>>,
+    Option<Array3<'py, f32>>,
+    Array2<'py, f64>,
+    Array1<'py, f64>,
+    Array1<'py, i64>,
+    Array1<'py, f32>,
 );
 
+narrowed! {
+    /// Positions, velocities, forces, cells, times, steps and λ of a block.
+    struct Arrays<'py>(ArraysOfFields<'py>): alias!("_Arrays", ArraysOfFields::<'py>::INPUT_TYPE)
+}
+
 impl Encoder {
-    fn encoder(&self) -> Result<Box<dyn paceline_formats::Encoder>, Failure> {
-        self.make()
-            .map_err(|reason| Failure::Error(Error::Argument(reason)))
+    fn encoder(&self) -> std::result::Result<Box<dyn paceline_formats::Encoder>, writer::Failure> {
+        let refused = |reason| writer::Failure::Error(Error::Argument(reason));
+        self.make().map_err(refused)
     }
 
     /// The arrays of a block, of the shapes that the encoder expects.
-    fn block<'a>(&self, arrays: &'a Arrays<'_>) -> PyResult<Block<'a>> {
-        let Arrays(positions, velocities, forces, cells, times, steps, lambdas) = arrays;
-        let (times, steps, lambdas) = (times.as_slice()?, steps.as_slice()?, lambdas.as_slice()?);
+    fn block<'a>(&self, arrays: &'a Arrays<'_>) -> Result<Block<'a>> {
+        let Arrays((positions, velocities, forces, cells, times, steps, lambdas)) = arrays;
         let n_frames = times.len();
-        let (cells, rest) = cells.as_slice()?.as_chunks();
+        let (cells, rest) = cells.as_chunks();
         let same = [cells.len(), steps.len(), lambdas.len()] == [n_frames; 3];
         if !same || !rest.is_empty() {
-            return Err(PyValueError::new_err(format!(
+            return Err(Failure::argument(format!(
                 "cells (n, 19), times (n,), steps (n,) and lambdas (n,) must have the same n: \
                  {n_frames}"
             )));
@@ -150,7 +138,7 @@ impl Encoder {
     ///
     /// # Errors
     /// A sentence on what cannot be written.
-    fn make(&self) -> Result<Box<dyn paceline_formats::Encoder>, String> {
+    fn make(&self) -> std::result::Result<Box<dyn paceline_formats::Encoder>, String> {
         STANDARD.encoder(&EncoderSettings {
             name: &self.format,
             n_atoms: self.n_atoms,
@@ -172,44 +160,19 @@ impl Encoder {
         &self,
         name: &str,
         written: bool,
-        array: &'a Option<PyReadonlyArray3<'_, f32>>,
+        array: &'a Option<Array3<'_, f32>>,
         n_frames: usize,
-    ) -> PyResult<&'a [f32]> {
+    ) -> Result<&'a [f32]> {
         match array {
-            Some(array) if written && array.shape() == [n_frames, self.n_atoms, 3] => {
-                Ok(array.as_slice()?)
-            }
+            Some(array) if written && array.shape() == [n_frames, self.n_atoms, 3] => Ok(array),
             None if !written || self.mixed() => Ok(&[]),
             _ => {
                 let expected = match written {
                     true => format!("an array of shape ({n_frames}, {}, 3)", self.n_atoms),
                     false => "None: this encoder does not write them".into(),
                 };
-                Err(PyValueError::new_err(format!("{name} must be {expected}")))
+                Err(Failure::argument(format!("{name} must be {expected}")))
             }
         }
     }
-}
-
-pub(super) fn failed(py: Python<'_>, why: Failure) -> PyErr {
-    match why {
-        Failure::Frame(row, reason) => unwritable(py, Some(row), &reason),
-        Failure::Error(error) => raise(py, error),
-    }
-}
-
-/// Raise `paceline.errors.UnwritableError`.
-pub(super) fn unwritable(py: Python<'_>, row: Option<usize>, reason: &str) -> PyErr {
-    let text = match row {
-        Some(row) => format!("row {row}: {reason}"),
-        None => reason.to_owned(),
-    };
-    let made = || -> PyResult<Bound<'_, PyAny>> {
-        let errors = py.import("paceline.errors")?;
-        let error = errors.getattr("UnwritableError")?.call1((text,))?;
-        error.setattr("row", row)?;
-        error.setattr("reason", reason)?;
-        Ok(error)
-    };
-    made().map_or_else(|error| error, PyErr::from_value)
 }

@@ -9,11 +9,12 @@ use paceline_formats::error::{Error, Fault};
 use paceline_formats::netcdf3::header::{Attribute, Header, width};
 use paceline_formats::netcdf3::units;
 use paceline_formats::{Fields, dcd, dlpoly};
+use pyo3::inspect::{PyStaticConstant, PyStaticExpr};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyFloat, PyTuple};
+use pyo3::{PyTypeInfo, type_hint_subscript, type_hint_union};
 
-use crate::OrRaise;
-use crate::encoder::unwritable;
+use super::errors::{Failure, Result};
 
 /// The error of a header of which `len` bytes were given.
 fn damaged(path: &Path, len: usize, fault: Fault) -> Error {
@@ -46,15 +47,9 @@ pub(super) struct DcdHeader {
 /// Parse the header of a DCD file; without the size of the file, as if it went on for ever.
 #[pyfunction]
 #[pyo3(signature = (path, head, file_size=None))]
-pub(super) fn dcd_header(
-    py: Python<'_>,
-    path: PathBuf,
-    head: &[u8],
-    file_size: Option<u64>,
-) -> PyResult<DcdHeader> {
+pub(super) fn dcd_header(path: PathBuf, head: &[u8], file_size: Option<u64>) -> Result<DcdHeader> {
     let layout = dcd::Layout::parse(head, file_size.unwrap_or(u64::MAX))
-        .map_err(|fault| damaged(&path, head.len(), fault))
-        .or_raise(py)?;
+        .map_err(|fault| damaged(&path, head.len(), fault))?;
     Ok(DcdHeader {
         big_endian: layout.is_big_endian(),
         marker_size: layout.marker_size(),
@@ -88,14 +83,12 @@ pub(super) struct HistoryHeader {
 #[pyfunction]
 #[pyo3(signature = (path, head, file_size=None))]
 pub(super) fn history_header(
-    py: Python<'_>,
     path: PathBuf,
     head: &[u8],
     file_size: Option<u64>,
-) -> PyResult<HistoryHeader> {
+) -> Result<HistoryHeader> {
     let head = dlpoly::Head::parse_history(head, file_size.unwrap_or(u64::MAX))
-        .map_err(|fault| damaged(&path, head.len(), fault))
-        .or_raise(py)?;
+        .map_err(|fault| damaged(&path, head.len(), fault))?;
     let layout = head.layout;
     Ok(HistoryHeader {
         level: layout.level(),
@@ -108,6 +101,30 @@ pub(super) fn history_header(
     })
 }
 
+/// Value of an attribute: text as bytes, numbers as a tuple.
+struct Value(Py<PyAny>);
+
+impl<'a, 'py> IntoPyObject<'py> for &'a Value {
+    type Target = PyAny;
+    type Output = Borrowed<'a, 'py, PyAny>;
+    type Error = std::convert::Infallible;
+
+    const OUTPUT_TYPE: PyStaticExpr = type_hint_union!(
+        PyBytes::TYPE_HINT,
+        type_hint_subscript!(
+            PyTuple::TYPE_HINT,
+            PyFloat::TYPE_HINT,
+            PyStaticExpr::Constant {
+                value: PyStaticConstant::Ellipsis
+            }
+        )
+    );
+
+    fn into_pyobject(self, py: Python<'py>) -> std::result::Result<Self::Output, Self::Error> {
+        Ok(self.0.bind_borrowed(py))
+    }
+}
+
 /// A variable of a NetCDF file.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct NetcdfVariable {
@@ -115,8 +132,7 @@ pub(super) struct NetcdfVariable {
     dimensions: Vec<String>,
     /// NumPy's name of its numbers' type.
     kind: &'static str,
-    /// Text as bytes, numbers as a tuple.
-    attributes: HashMap<String, Py<PyAny>>,
+    attributes: HashMap<String, Value>,
     /// Each record holds an entry of it.
     in_records: bool,
     /// Bytes of an entry, or of the whole variable where it is not in records.
@@ -134,8 +150,7 @@ pub(super) struct NetcdfHeader {
     n_records: Option<u64>,
     /// Lengths by name; 0 of the records.
     dimensions: HashMap<String, u64>,
-    /// Text as bytes, numbers as a tuple.
-    attributes: HashMap<String, Py<PyAny>>,
+    attributes: HashMap<String, Value>,
     variables: HashMap<String, Py<NetcdfVariable>>,
     /// Bytes of the header.
     size: u64,
@@ -156,10 +171,9 @@ pub(super) fn netcdf_header(
     path: PathBuf,
     head: &[u8],
     file_size: Option<u64>,
-) -> PyResult<NetcdfHeader> {
+) -> Result<NetcdfHeader> {
     let header = Header::parse(head, file_size.unwrap_or(u64::MAX))
-        .map_err(|fault| damaged(&path, head.len(), fault))
-        .or_raise(py)?;
+        .map_err(|fault| damaged(&path, head.len(), fault))?;
     let mut variables = HashMap::new();
     for variable in &header.variables {
         let of = |&number: &usize| text(header.dimensions[number].name);
@@ -209,14 +223,14 @@ fn kind_of(kind: u32) -> &'static str {
     }
 }
 
-fn attributes(py: Python<'_>, all: &[Attribute<'_>]) -> PyResult<HashMap<String, Py<PyAny>>> {
+fn attributes(py: Python<'_>, all: &[Attribute<'_>]) -> Result<HashMap<String, Value>> {
     let mut made = HashMap::new();
     for one in all {
         let value = match kind_of(one.kind) {
             "S1" => PyBytes::new(py, one.values).into_any().unbind(),
             kind => numbers(py, kind, one)?,
         };
-        made.insert(text(one.name), value);
+        made.insert(text(one.name), Value(value));
     }
     Ok(made)
 }
@@ -248,16 +262,14 @@ fn numbers(py: Python<'_>, kind: &str, attribute: &Attribute<'_>) -> PyResult<Py
 /// DL_POLY's periodic boundary of a cell (Å).
 #[pyfunction]
 #[pyo3(signature = (cell))]
-pub(super) fn dlpoly_imcon(py: Python<'_>, cell: Option<Cell>) -> PyResult<i64> {
-    encode::imcon(cell.as_ref()).map_err(|reason| unwritable(py, None, &reason))
+pub(super) fn dlpoly_imcon(cell: Option<Cell>) -> Result<i64> {
+    encode::imcon(cell.as_ref()).map_err(Failure::unwritable)
 }
 
 /// Return the bytes of a CONFIG before the first atom.
 #[pyfunction]
 #[pyo3(signature = (title, n_atoms, fields, *, step, dt, time, cell))]
-#[expect(clippy::too_many_arguments, reason = "named in Python")]
-pub(super) fn dlpoly_config_head<'py>(
-    py: Python<'py>,
+pub(super) fn dlpoly_config_head(
     title: &str,
     n_atoms: u64,
     fields: u8,
@@ -265,46 +277,44 @@ pub(super) fn dlpoly_config_head<'py>(
     dt: f64,
     time: f64,
     cell: Option<Cell>,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> Result<Vec<u8>> {
     let moment = moment(step, dt, time, cell.as_ref());
     let head = level(fields).and_then(|level| encode::config_head(title, level, n_atoms, &moment));
-    bytes(py, head)
+    head.map_err(Failure::unwritable)
 }
 
 /// Return the bytes of a HISTORY before the first frame.
 #[pyfunction]
 #[pyo3(signature = (title, n_atoms, fields, *, imcon, n_frames))]
-pub(super) fn dlpoly_history_head<'py>(
-    py: Python<'py>,
+pub(super) fn dlpoly_history_head(
     title: &str,
     n_atoms: u64,
     fields: u8,
     imcon: i64,
     n_frames: u64,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> Result<Vec<u8>> {
     let head = level(fields)
         .and_then(|level| encode::history_head(title, level, imcon, n_atoms, n_frames));
-    bytes(py, head)
+    head.map_err(Failure::unwritable)
 }
 
 /// Return the bytes of a frame of a HISTORY before the first atom.
 #[pyfunction]
 #[pyo3(signature = (n_atoms, fields, *, step, dt, time, cell))]
-pub(super) fn dlpoly_frame_head<'py>(
-    py: Python<'py>,
+pub(super) fn dlpoly_frame_head(
     n_atoms: u64,
     fields: u8,
     step: i64,
     dt: f64,
     time: f64,
     cell: Option<Cell>,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> Result<Vec<u8>> {
     let moment = moment(step, dt, time, cell.as_ref());
     let head = level(fields).and_then(|level| encode::frame_head(level, n_atoms, &moment));
-    bytes(py, head)
+    head.map_err(Failure::unwritable)
 }
 
-fn level(fields: u8) -> Result<usize, String> {
+fn level(fields: u8) -> std::result::Result<usize, String> {
     encode::level(Fields::from_bits(fields))
 }
 
@@ -314,12 +324,5 @@ fn moment(step: i64, dt: f64, time: f64, cell: Option<&Cell>) -> Moment<'_> {
         dt,
         time,
         cell,
-    }
-}
-
-fn bytes(py: Python<'_>, head: Result<Vec<u8>, String>) -> PyResult<Bound<'_, PyBytes>> {
-    match head {
-        Ok(head) => Ok(PyBytes::new(py, &head)),
-        Err(reason) => Err(unwritable(py, None, &reason)),
     }
 }

@@ -1,12 +1,16 @@
 //! The only place that knows Python. Each call checks its arguments, takes slices, releases the
 //! interpreter, calls plain Rust, and converts the error.
 
+mod arrays;
 mod chunk_encoder;
 mod chunks;
 mod communicator;
 mod encoder;
+mod errors;
 mod file_format;
 mod headers;
+mod hints;
+mod kernels;
 mod part_kernels;
 mod reader;
 mod record_kernels;
@@ -18,101 +22,11 @@ mod trajectory;
 mod transforms;
 mod whole;
 
-use std::path::PathBuf;
-
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
-use pyo3::prelude::*;
-
-use paceline_formats::error::{Error, Result};
-
-/// Raise the exception of `paceline.errors` or the built-in one that says the same.
-fn raise(py: Python<'_>, error: Error) -> PyErr {
-    let text = error.to_string();
-    let ours = |name: &str| -> PyResult<Bound<'_, PyAny>> {
-        py.import("paceline.errors")?.getattr(name)?.call1((&text,))
-    };
-    let damaged = |path: PathBuf, frame: Option<u64>, offset: Option<u64>, expected, found| {
-        let error = ours("DamagedFileError")?;
-        error.setattr("path", path.into_os_string())?;
-        error.setattr("frame", frame)?;
-        error.setattr("offset", offset)?;
-        error.setattr::<_, String>("expected", expected)?;
-        error.setattr::<_, String>("found", found)?;
-        Ok(error)
-    };
-    let made = match error {
-        Error::Damaged {
-            path,
-            frame,
-            offset,
-            expected,
-            found,
-        } => damaged(path, frame, Some(offset), expected, found),
-        Error::DamagedChunk {
-            path,
-            frames: (first, last),
-            offset,
-            expected,
-            found,
-            ..
-        } => {
-            let frame = (first == last).then_some(first.unsigned_abs());
-            damaged(path, frame, offset.map(u64::from), expected, found)
-        }
-        Error::Missing { .. } => ours("MissingDataError"),
-        Error::Unsupported { .. } => ours("UnsupportedError"),
-        Error::Changed { .. } => ours("FileChangedError"),
-        Error::Io {
-            path,
-            action,
-            source,
-        } => {
-            // With a number, Python makes a FileNotFoundError, PermissionError, … of it: the first
-            // one, or on Windows, where the system's numbers are not errno's, the last one.
-            return match source.raw_os_error() {
-                Some(number) => {
-                    let reason = format!("{action}: {source}");
-                    // Python says the number itself.
-                    let reason = reason.replace(&format!(" (os error {number})"), "");
-                    PyOSError::new_err((number, reason, path.into_os_string(), number))
-                }
-                None => PyOSError::new_err(text),
-            };
-        }
-        Error::Argument(reason) => return PyValueError::new_err(reason),
-        Error::Interrupted => return PyKeyboardInterrupt::new_err(()),
-    };
-    match made {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
-}
-
-trait OrRaise<T> {
-    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
-}
-
-impl<T> OrRaise<T> for Result<T> {
-    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|error| raise(py, error))
-    }
-}
-
-fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
-    values
-        .iter()
-        .map(|&value| {
-            usize::try_from(value)
-                .map_err(|_| PyValueError::new_err(format!("{value} is no index")))
-        })
-        .collect()
-}
+use pyo3::pymodule;
 
 #[pymodule]
 mod _core {
-    use paceline_formats::reader::chunks::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
-    use paceline_formats::source::GAP;
-    use pyo3::prelude::*;
+    use paceline_formats::{reader::chunks, source};
 
     #[pymodule_export]
     use super::chunk_encoder::{
@@ -157,12 +71,19 @@ mod _core {
     #[pymodule_export]
     use super::whole::{Whole, links};
 
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("GAP_BYTES", GAP)?;
-        module.add("KEPT_BYTES", KEPT_BYTES)?;
-        module.add("BEGINNING_SHARE", BEGINNING_SHARE)?;
-        module.add("BEGINNING_SPARE", BEGINNING_SPARE)
-    }
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+    /// Bytes between wanted ones that are read with them.
+    #[pymodule_export]
+    const GAP_BYTES: u64 = source::GAP;
+    /// Bytes of unpacked chunks that a reader keeps.
+    #[pymodule_export]
+    const KEPT_BYTES: usize = chunks::KEPT_BYTES;
+    /// Largest share of a chunk of deflate alone that is inflated without the rest.
+    #[pymodule_export]
+    const BEGINNING_SHARE: f64 = chunks::BEGINNING_SHARE;
+    /// Bytes that are read beyond that share.
+    #[pymodule_export]
+    const BEGINNING_SPARE: u64 = chunks::BEGINNING_SPARE;
 }

@@ -1,64 +1,49 @@
 //! Kernels over parts of what the frames of a trajectory gave: pairs of frames, series of particles.
 
-use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadonlyArray3, PyReadwriteArrayDyn, PyUntypedArrayMethods,
-};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::arrays::{Array1, Array2, Array3, ArrayMutDyn, Indices, NewArray, Number};
+use super::errors::{Failure, Result};
+use super::kernels::kernels;
 use paceline_kernels::correlation::{self, Correlated};
 use paceline_kernels::rmsd_matrix;
 
-use super::{OrRaise, indices};
+kernels! {
+    /// RMSDs of frames from one another.
+    pub(super) struct PairRmsd(rmsd_matrix::PairRmsd);
 
-/// RMSDs of frames from one another.
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct PairRmsd {
-    task: rmsd_matrix::PairRmsd,
-}
-
-#[pymethods]
-impl PairRmsd {
-    #[new]
-    #[pyo3(signature = (n_atoms, weights, *, superposition))]
-    fn new(
-        py: Python<'_>,
-        n_atoms: usize,
-        weights: Option<PyReadonlyArray1<'_, f64>>,
-        superposition: bool,
-    ) -> PyResult<Self> {
-        let weights = weights
-            .as_ref()
-            .map(|weights| weights.as_slice())
-            .transpose()?;
-        let task = rmsd_matrix::PairRmsd::new(n_atoms, weights, superposition).or_raise(py)?;
-        Ok(PairRmsd { task })
+    new {
+        #[pyo3(signature = (n_atoms, weights, *, superposition))]
+        (n_atoms: usize, weights: Option<Array1<'_, f64>>, superposition: bool) {
+            rmsd_matrix::PairRmsd::new(n_atoms, weights.as_deref(), superposition)
+        }
     }
 
-    /// Fill the RMSD (Å) of each of the first frames from each of the second. Those that are not
-    /// larger than the cutoff become 0.
-    fn fill(
-        &self,
-        py: Python<'_>,
-        first: PyReadonlyArray3<'_, f32>,
-        second: PyReadonlyArray3<'_, f32>,
-        cutoff: f64,
-        out: Distances<'_>,
-    ) -> PyResult<()> {
-        let (first, second) = (first.as_slice()?, second.as_slice()?);
-        let cut = |x: f64| if x <= cutoff { 0.0 } else { x };
-        match out {
-            Distances::Single(mut out) => {
-                let out = out.as_slice_mut()?;
-                py.detach(|| self.task.fill(first, second, |x| cut(x) as f32, out))
+    methods {
+        /// Fill the RMSD (Å) of each of the first frames from each of the second. Those that are not
+        /// larger than the cutoff become 0.
+        fn fill(
+            &self,
+            py: Python<'_>,
+            first: Array3<'_, f32>,
+            second: Array3<'_, f32>,
+            cutoff: f64,
+            out: Distances<'_>,
+        ) -> Result<()> {
+            let (first, second) = (&*first, &*second);
+            let cut = |x: f64| if x <= cutoff { 0.0 } else { x };
+            match out {
+                Distances::Single(mut out) => {
+                    let out = &mut *out;
+                    py.detach(|| self.0.fill(first, second, |x| cut(x) as f32, out))?;
+                }
+                Distances::Double(mut out) => {
+                    let out = &mut *out;
+                    py.detach(|| self.0.fill(first, second, cut, out))?;
+                }
             }
-            Distances::Double(mut out) => {
-                let out = out.as_slice_mut()?;
-                py.detach(|| self.task.fill(first, second, cut, out))
-            }
+            Ok(())
         }
-        .or_raise(py)
     }
 }
 
@@ -66,8 +51,15 @@ impl PairRmsd {
 /// its diagonal.
 #[derive(FromPyObject)]
 pub(super) enum Distances<'py> {
-    Single(PyReadwriteArrayDyn<'py, f32>),
-    Double(PyReadwriteArrayDyn<'py, f64>),
+    Single(ArrayMutDyn<'py, f32>),
+    Double(ArrayMutDyn<'py, f64>),
+}
+
+/// Distances of some frames from others.
+#[derive(FromPyObject)]
+pub(super) enum Tile<'py> {
+    Single(Array2<'py, f32>),
+    Double(Array2<'py, f64>),
 }
 
 /// Put a tile of frames from `first` and `second` on in a matrix of `n_frames`.
@@ -76,32 +68,32 @@ pub(super) fn put_tile(
     py: Python<'_>,
     matrix: Distances<'_>,
     n_frames: usize,
-    tile: &Bound<'_, PyAny>,
+    tile: Tile<'_>,
     first: usize,
     second: usize,
-) -> PyResult<()> {
-    match matrix {
-        Distances::Single(matrix) => put(py, matrix, n_frames, tile, first, second),
-        Distances::Double(matrix) => put(py, matrix, n_frames, tile, first, second),
+) -> Result<()> {
+    let places = (n_frames, first, second);
+    match (matrix, tile) {
+        (Distances::Single(matrix), Tile::Single(tile)) => put(py, matrix, tile, places),
+        (Distances::Double(matrix), Tile::Double(tile)) => put(py, matrix, tile, places),
+        _ => Err(Failure::argument(
+            "a tile must have the dtype of its matrix",
+        )),
     }
 }
 
 /// Put a tile in a matrix of its type.
-fn put<T: numpy::Element + Copy + Send + Sync>(
+fn put<T: Number>(
     py: Python<'_>,
-    mut matrix: PyReadwriteArrayDyn<'_, T>,
-    n_frames: usize,
-    tile: &Bound<'_, PyAny>,
-    first: usize,
-    second: usize,
-) -> PyResult<()> {
-    let tile: PyReadonlyArray2<'_, T> = tile.extract()?;
+    mut matrix: ArrayMutDyn<'_, T>,
+    tile: Array2<'_, T>,
+    (n_frames, first, second): (usize, usize, usize),
+) -> Result<()> {
     let [height, width] = [tile.shape()[0], tile.shape()[1]];
     let (rows, columns) = (first..first + height, second..second + width);
-    let shape = (n_frames, matrix.ndim() == 1);
-    let (all, tile) = (matrix.as_slice_mut()?, tile.as_slice()?);
-    py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns))
-        .or_raise(py)
+    let shape = (n_frames, matrix.shape().len() == 1);
+    let (all, tile) = (&mut *matrix, &*tile);
+    Ok(py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns))?)
 }
 
 /// A function of the time between frames, of series of particles.
@@ -114,45 +106,41 @@ pub(super) struct Correlation {
 /// Values of particles, in single or double precision.
 #[derive(FromPyObject)]
 enum Series<'py> {
-    Single(PyReadonlyArray3<'py, f32>),
-    Double(PyReadonlyArray3<'py, f64>),
+    Single(Array3<'py, f32>),
+    Double(Array3<'py, f64>),
 }
 
 /// Rows of particles, and their sum.
-type RowsAndSum<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
+type RowsAndSum = (NewArray<f64, 2>, NewArray<f64, 1>);
 
 #[pymethods]
 impl Correlation {
     #[new]
     #[pyo3(signature = (correlated, n_frames, width, axes, gaps, *, fft))]
     fn new(
-        py: Python<'_>,
         correlated: &str,
         n_frames: usize,
         width: usize,
-        axes: PyReadonlyArray1<'_, i64>,
-        gaps: PyReadonlyArray1<'_, i64>,
+        axes: Indices,
+        gaps: Indices,
         fft: bool,
-    ) -> PyResult<Self> {
+    ) -> Result<Self> {
         let correlated = match correlated {
             "displacement" => Correlated::Displacement,
             "product" => Correlated::Product,
             other => {
-                return Err(PyValueError::new_err(format!(
-                    "{other:?} is no correlation"
-                )));
+                return Err(Failure::argument(format!("{other:?} is no correlation")));
             }
         };
-        let (axes, gaps) = (indices(axes.as_slice()?)?, indices(gaps.as_slice()?)?);
         let task = correlation::Correlation::new(correlated, n_frames, width, &axes, &gaps, fft);
         Ok(Correlation {
-            task: task.or_raise(py)?,
+            task: task?,
             n_frames,
         })
     }
 
     /// The function of each particle, a number for each distance in time, and the sum of all.
-    fn compute<'py>(&self, py: Python<'py>, series: Series<'py>) -> PyResult<RowsAndSum<'py>> {
+    fn compute(&self, py: Python<'_>, series: Series<'_>) -> Result<RowsAndSum> {
         let n_particles = match &series {
             Series::Single(series) => series.shape()[1],
             Series::Double(series) => series.shape()[1],
@@ -161,16 +149,15 @@ impl Correlation {
         let mut sum = vec![0.0; self.n_frames];
         match &series {
             Series::Single(series) => {
-                let series = series.as_slice()?;
+                let series = &**series;
                 py.detach(|| self.task.fill(series, &mut out, &mut sum))
             }
             Series::Double(series) => {
-                let series = series.as_slice()?;
+                let series = &**series;
                 py.detach(|| self.task.fill(series, &mut out, &mut sum))
             }
-        }
-        .or_raise(py)?;
-        let rows = out.into_pyarray(py).reshape([n_particles, self.n_frames])?;
-        Ok((rows, sum.into_pyarray(py)))
+        }?;
+        let rows = NewArray::new(out, [n_particles, self.n_frames]);
+        Ok((rows, sum.into()))
     }
 }

@@ -2,19 +2,28 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use super::arrays::{Array1, Array2, ArrayMut1};
 use super::communicator::PyCommunicator;
-use super::encoder::unwritable;
-use super::raise;
+use super::errors::{Failure, Result};
+use super::hints::{alias, literal, narrowed};
 use paceline_formats::Fields;
 use paceline_snapshot::formats::{Arrays, Float, Text};
-use paceline_snapshot::{Atoms, Batch, Cost, Failure, Job, Method, Records, Vectors};
+use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors};
 
-/// Records that a format makes of atoms.
+narrowed! {
+    /// Format of a snapshot.
+    struct Kind(String): literal!("CONFIG", "HISTORY", "DCD", "arrays")
+}
+
+narrowed! {
+    /// Name of how ranks write together.
+    pub(super) struct MethodName(String): literal!("serial", "direct", "mpiio", "sorted")
+}
+
+/// Records that a format makes of atoms. It can be pickled.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct SnapshotFormat {
     made_of: (String, u8, (f64, f64, f64), String),
@@ -25,28 +34,22 @@ pub(super) struct SnapshotFormat {
 impl SnapshotFormat {
     #[new]
     #[pyo3(signature = (kind, fields, *, factors=(1.0, 1.0, 1.0), dtype="<f4".into()))]
-    fn new(
-        py: Python<'_>,
-        kind: String,
-        fields: u8,
-        factors: (f64, f64, f64),
-        dtype: String,
-    ) -> PyResult<Self> {
-        let held = Fields::from_bits(fields);
-        let text = |history| -> PyResult<Box<dyn Records + Send>> {
-            let text = Text::new(history, held).map_err(|reason| unwritable(py, None, &reason))?;
+    fn new(kind: Kind, fields: u8, factors: (f64, f64, f64), dtype: String) -> Result<Self> {
+        let (Kind(kind), held) = (kind, Fields::from_bits(fields));
+        let text = |history| -> Result<Box<dyn Records + Send>> {
+            let text = Text::new(history, held).map_err(Failure::unwritable)?;
             Ok(Box::new(text))
         };
         let float = Float::from_name(&dtype).ok_or_else(|| {
-            PyValueError::new_err(format!("dtype must be <f4, >f4, <f8 or >f8, not {dtype}"))
+            Failure::argument(format!("dtype must be <f4, >f4, <f8 or >f8, not {dtype}"))
         })?;
         let records = match &kind[..] {
             "CONFIG" => text(false)?,
             "HISTORY" => text(true)?,
             "DCD" if held == Fields::POSITIONS => Box::new(Arrays::coordinates(float)),
-            "DCD" => return Err(unwritable(py, None, "DCD holds positions and nothing else")),
+            "DCD" => return Err(Failure::unwritable("DCD holds positions and nothing else")),
             "arrays" => Box::new(Arrays::new(held, float, factors.into())),
-            _ => return Err(PyValueError::new_err(format!("there is no format {kind}"))),
+            _ => return Err(Failure::argument(format!("there is no format {kind}"))),
         };
         Ok(SnapshotFormat {
             made_of: (kind, fields, factors, dtype),
@@ -55,10 +58,7 @@ impl SnapshotFormat {
     }
 
     /// Return the arguments that `new` was given, for pickle.
-    fn __getnewargs_ex__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<((&str, u8), Bound<'py, PyDict>)> {
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((&str, u8), Bound<'py, PyDict>)> {
         let (kind, fields, factors, dtype) = &self.made_of;
         let named = PyDict::new(py);
         named.set_item("factors", factors)?;
@@ -78,12 +78,13 @@ impl SnapshotFormat {
         py: Python<'py>,
         section: usize,
         atoms: AtomArrays<'_>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    ) -> Result<Bound<'py, PyBytes>> {
         let atoms = atoms.as_atoms()?;
-        PyBytes::new_with(py, self.size(section)? * atoms.len(), |out| {
+        let n_bytes = self.size(section)? * atoms.len();
+        Ok(PyBytes::new_with(py, n_bytes, |out| {
             py.detach(|| self.records.put(section, &Batch::from(&atoms), out));
             Ok(())
-        })
+        })?)
     }
 
     /// Write the same bytes over those of `out`.
@@ -92,14 +93,14 @@ impl SnapshotFormat {
         py: Python<'_>,
         section: usize,
         atoms: AtomArrays<'_>,
-        mut out: PyReadwriteArray1<'_, u8>,
-    ) -> PyResult<()> {
+        mut out: ArrayMut1<'_, u8>,
+    ) -> Result<()> {
         let atoms = atoms.as_atoms()?;
         let n_bytes = self.size(section)? * atoms.len();
         if out.shape() != [n_bytes] {
             return Err(misfit("out", &[n_bytes], out.shape()));
         }
-        let out = out.as_slice_mut()?;
+        let out = &mut *out;
         py.detach(|| self.records.put(section, &Batch::from(&atoms), out));
         Ok(())
     }
@@ -107,35 +108,38 @@ impl SnapshotFormat {
 
 impl SnapshotFormat {
     /// Bytes of an atom in a section.
-    fn size(&self, section: usize) -> PyResult<usize> {
+    fn size(&self, section: usize) -> Result<usize> {
         let size = self.records.sections().get(section).copied();
-        size.ok_or_else(|| PyValueError::new_err(format!("there is no section {section}")))
+        size.ok_or_else(|| Failure::argument(format!("there is no section {section}")))
     }
 }
 
-/// Ids, positions, velocities, forces, names, masses and charges.
-#[derive(FromPyObject)]
-pub(super) struct AtomArrays<'py>(
-    PyReadonlyArray1<'py, i64>,
+type ArraysOfAtoms<'py> = (
+    Array1<'py, i64>,
     VectorArray<'py>,
     Option<VectorArray<'py>>,
     Option<VectorArray<'py>>,
-    Option<PyReadonlyArray2<'py, u8>>,
-    Option<PyReadonlyArray1<'py, f64>>,
-    Option<PyReadonlyArray1<'py, f64>>,
+    Option<Array2<'py, u8>>,
+    Option<Array1<'py, f64>>,
+    Option<Array1<'py, f64>>,
 );
+
+narrowed! {
+    /// Ids, positions, velocities, forces, names, masses and charges.
+    pub(super) struct AtomArrays<'py>(ArraysOfAtoms<'py>): alias!("_SnapshotAtoms", ArraysOfAtoms::<'py>::INPUT_TYPE)
+}
 
 #[derive(FromPyObject)]
 enum VectorArray<'py> {
-    F32(PyReadonlyArray2<'py, f32>),
-    F64(PyReadonlyArray2<'py, f64>),
+    F32(Array2<'py, f32>),
+    F64(Array2<'py, f64>),
 }
 
 impl VectorArray<'_> {
-    fn as_vectors(&self, name: &str, n_atoms: usize) -> PyResult<Vectors<'_>> {
+    fn as_vectors(&self, name: &str, n_atoms: usize) -> Result<Vectors<'_>> {
         let (shape, vectors) = match self {
-            VectorArray::F32(array) => (array.shape(), Vectors::F32(array.as_slice()?)),
-            VectorArray::F64(array) => (array.shape(), Vectors::F64(array.as_slice()?)),
+            VectorArray::F32(array) => (array.shape(), Vectors::F32(array)),
+            VectorArray::F64(array) => (array.shape(), Vectors::F64(array)),
         };
         match shape == [n_atoms, 3] {
             true => Ok(vectors),
@@ -145,9 +149,8 @@ impl VectorArray<'_> {
 }
 
 impl AtomArrays<'_> {
-    fn as_atoms(&self) -> PyResult<Atoms<'_>> {
-        let AtomArrays(ids, positions, velocities, forces, names, masses, charges) = self;
-        let ids = ids.as_slice()?;
+    fn as_atoms(&self) -> Result<Atoms<'_>> {
+        let AtomArrays((ids, positions, velocities, forces, names, masses, charges)) = self;
         let atoms = Atoms {
             ids,
             positions: positions.as_vectors("positions", ids.len())?,
@@ -164,7 +167,7 @@ impl AtomArrays<'_> {
             .filter_map(|(_, vectors)| vectors);
         match given.all(|vectors| wide(vectors) == atoms.is_wide()) {
             true => Ok(atoms),
-            false => Err(PyValueError::new_err(
+            false => Err(Failure::argument(
                 "positions, velocities and forces must have one dtype",
             )),
         }
@@ -175,38 +178,38 @@ fn as_vectors<'a>(
     array: &'a Option<VectorArray<'_>>,
     name: &str,
     n_atoms: usize,
-) -> PyResult<Option<Vectors<'a>>> {
+) -> Result<Option<Vectors<'a>>> {
     let vectors = |array: &'a VectorArray<'_>| array.as_vectors(name, n_atoms);
     array.as_ref().map(vectors).transpose()
 }
 
 fn as_names<'a>(
-    names: &'a Option<PyReadonlyArray2<'_, u8>>,
+    names: &'a Option<Array2<'_, u8>>,
     n_atoms: usize,
-) -> PyResult<Option<&'a [[u8; 8]]>> {
+) -> Result<Option<&'a [[u8; 8]]>> {
     let Some(names) = names else {
         return Ok(None);
     };
     match names.shape() == [n_atoms, 8] {
-        true => Ok(Some(names.as_slice()?.as_chunks().0)),
+        true => Ok(Some(names.as_chunks().0)),
         false => Err(misfit("names", &[n_atoms, 8], names.shape())),
     }
 }
 
 fn as_numbers<'a>(
-    array: &'a Option<PyReadonlyArray1<'_, f64>>,
+    array: &'a Option<Array1<'_, f64>>,
     name: &str,
     n_atoms: usize,
-) -> PyResult<Option<&'a [f64]>> {
+) -> Result<Option<&'a [f64]>> {
     match array {
         Some(array) if array.shape() != [n_atoms] => Err(misfit(name, &[n_atoms], array.shape())),
-        Some(array) => Ok(Some(array.as_slice()?)),
+        Some(array) => Ok(Some(array)),
         None => Ok(None),
     }
 }
 
-fn misfit(name: &str, expected: &[usize], found: &[usize]) -> PyErr {
-    PyValueError::new_err(format!(
+fn misfit(name: &str, expected: &[usize], found: &[usize]) -> Failure {
+    Failure::argument(format!(
         "{name} must be an array of shape {expected:?}, not {found:?}"
     ))
 }
@@ -267,15 +270,14 @@ impl From<Cost> for SnapshotCost {
 #[pyfunction]
 pub(super) fn check_snapshot(
     py: Python<'_>,
-    comm: &Bound<'_, PyAny>,
+    comm: PyCommunicator,
     format: &SnapshotFormat,
     n_atoms: u64,
     atoms: AtomArrays<'_>,
-) -> PyResult<()> {
-    let comm = PyCommunicator::new(comm)?;
+) -> Result<()> {
     let atoms = atoms.as_atoms()?;
-    let checked = py.detach(|| paceline_snapshot::check(&comm, &*format.records, n_atoms, &atoms));
-    checked.map_err(|failure| failed(py, comm, failure))
+    let checked = py.detach(|| core::check(&comm, &*format.records, n_atoms, &atoms));
+    checked.map_err(|failure| failed(comm, failure))
 }
 
 /// Write a frame that `check_snapshot` found good, on all ranks together.
@@ -286,23 +288,21 @@ pub(super) fn check_snapshot(
 #[expect(clippy::too_many_arguments, reason = "Python names four of them")]
 pub(super) fn write_snapshot(
     py: Python<'_>,
-    comm: &Bound<'_, PyAny>,
+    comm: PyCommunicator,
     path: PathBuf,
     format: &SnapshotFormat,
     starts: Vec<u64>,
     n_atoms: u64,
     atoms: AtomArrays<'_>,
-    method: &str,
+    method: MethodName,
     writers: Vec<usize>,
     buffer: usize,
     sync: bool,
-) -> PyResult<SnapshotCost> {
-    let Some(method) = Method::from_name(method) else {
-        return Err(PyValueError::new_err(format!(
-            "there is no method {method}"
-        )));
+) -> Result<SnapshotCost> {
+    let MethodName(name) = method;
+    let Some(method) = Method::from_name(&name) else {
+        return Err(Failure::argument(format!("there is no method {name}")));
     };
-    let comm = PyCommunicator::new(comm)?;
     let atoms = atoms.as_atoms()?;
     let job = Job {
         path: &path,
@@ -315,16 +315,16 @@ pub(super) fn write_snapshot(
         buffer,
         sync,
     };
-    match py.detach(|| paceline_snapshot::write(&comm, &job)) {
+    match py.detach(|| core::write(&comm, &job)) {
         Ok(cost) => Ok(cost.into()),
-        Err(failure) => Err(failed(py, comm, failure)),
+        Err(failure) => Err(failed(comm, failure)),
     }
 }
 
-fn failed(py: Python<'_>, comm: PyCommunicator, failure: Failure) -> PyErr {
+fn failed(comm: PyCommunicator, failure: core::Failure) -> Failure {
     match (comm.raised(), failure) {
-        (Some(raised), _) => raised,
-        (None, Failure::Unwritable(reason)) => unwritable(py, None, &reason),
-        (None, Failure::Error(error)) => raise(py, error),
+        (Some(raised), _) => Failure::Python(raised),
+        (None, core::Failure::Unwritable(reason)) => Failure::unwritable(reason),
+        (None, core::Failure::Error(error)) => Failure::Core(error),
     }
 }

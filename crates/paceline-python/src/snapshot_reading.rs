@@ -4,15 +4,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::OrRaise;
+use super::arrays::{Array1, Array2, NewArray, Number};
 use super::communicator::PyCommunicator;
+use super::errors::Result;
+use super::hints::{INT, attributes, callable, narrowed};
 use super::reader::open_verified;
 use paceline_formats::dlpoly;
-use paceline_formats::error::{Error, Result};
+use paceline_formats::error::{self, Error};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
@@ -24,35 +26,44 @@ use paceline_snapshot::reading::{
 /// Exception that Python raised while the core called it.
 type Raised = Mutex<Option<PyErr>>;
 
-/// A `paceline.snapshot.stored_frame.FrameInfo`.
-#[derive(FromPyObject)]
-pub(super) struct Frame {
-    path: PathBuf,
-    frame: u64,
-    /// Fields that it holds, one bit a field.
-    field_bits: u8,
-    has_names: bool,
-    has_masses: bool,
-    has_charges: bool,
-    /// Places for atoms in the file.
-    n_places: u64,
-    /// Place of the frame, if it is text: the core decodes it.
-    text: Option<TextFrame>,
-    /// Gives the atoms at the places from a first to before a last.
-    read: Py<PyAny>,
+attributes! {
+    #[name = "_FrameInfo"]
+    /// Frame of a file, as `paceline.snapshot.stored_frame` has it.
+    pub(super) struct Frame {
+        path: PathBuf,
+        frame: u64,
+        /// Fields that it holds, one bit a field.
+        field_bits: u8,
+        has_names: bool,
+        has_masses: bool,
+        has_charges: bool,
+        /// Capacity for atoms in the file.
+        n_places: u64,
+        /// Range of the frame, if it is text: the core decodes it.
+        text: Option<TextFrame>,
+        read: Read,
+    }
 }
 
-#[derive(FromPyObject)]
-pub(super) struct TextFrame {
-    layout: PyBackedBytes,
-    samples: PyBackedBytes,
-    offset: u64,
-    size: u64,
+narrowed! {
+    /// Function that gives the atoms from a first index to before a last in the file.
+    struct Read(Py<PyAny>): callable!([INT, INT] -> Decoded::INPUT_TYPE)
+}
+
+attributes! {
+    #[name = "_TextFrame"]
+    /// Range of a frame of text.
+    pub(super) struct TextFrame {
+        layout: PyBackedBytes,
+        samples: PyBackedBytes,
+        offset: u64,
+        size: u64,
+    }
 }
 
 impl TextFrame {
     /// Open the file, if it is still the one that was opened.
-    fn open(&self, moment: &Moment) -> Result<Text> {
+    fn open(&self, moment: &Moment) -> error::Result<Text> {
         let layout = STANDARD.layout(&self.layout);
         let Some(&layout) = layout.as_ref().and_then(Layout::downcast::<dlpoly::Layout>) else {
             return Err(Error::Argument("these bytes are no layout of text".into()));
@@ -74,9 +85,9 @@ pub(super) fn read_text_head(
     path: PathBuf,
     frame: u64,
     text: TextFrame,
-) -> PyResult<Head> {
+) -> Result<Head> {
     let moment = Moment { path, frame };
-    let text = py.detach(|| text.open(&moment)).or_raise(py)?;
+    let text = py.detach(|| text.open(&moment))?;
     let head = text.head();
     let fields = head.fields.bits();
     Ok((head.step, head.time, head.cell, fields, text.has_masses()))
@@ -87,13 +98,17 @@ pub(super) fn read_text_head(
 pub(super) enum Whose {
     /// Domains along each vector; the vectors, Å; whether the cell is centred on the origin.
     Grid([u32; 3], [[f64; 3]; 3], bool),
-    /// Gives ranks of ids and of the bytes of positions.
     #[pyo3(transparent)]
-    Function(Py<PyAny>),
+    Function(RanksOf),
+}
+
+narrowed! {
+    /// Function that gives ranks of ids and of the bytes of positions.
+    pub(super) struct RanksOf(Py<PyAny>): callable!([i64::ARRAY, u8::ARRAY] -> i64::ARRAY)
 }
 
 /// Bytes of all atoms in each column that is there.
-type Columns<'py> = Vec<Option<Bound<'py, PyArray1<u8>>>>;
+type Columns = Vec<Option<NewArray<u8, 1>>>;
 
 /// Seconds reading, sorting and communicating; messages, bytes sent, batches and the most memory.
 type Cost = (f64, f64, f64, u64, u64, u64, usize);
@@ -101,16 +116,15 @@ type Cost = (f64, f64, f64, u64, u64, u64, usize);
 /// Read one frame: this rank's atoms, or None where another rank failed.
 #[pyfunction]
 #[pyo3(signature = (comm, frame, whose, *, n_atoms, readers, buffer))]
-pub(super) fn read_snapshot<'py>(
-    py: Python<'py>,
-    comm: Bound<'py, PyAny>,
+pub(super) fn read_snapshot(
+    py: Python<'_>,
+    comm: PyCommunicator,
     frame: Frame,
     whose: Option<Whose>,
     n_atoms: u64,
     readers: Vec<usize>,
     buffer: usize,
-) -> PyResult<Option<(Columns<'py>, Cost)>> {
-    let comm = PyCommunicator::new(&comm)?;
+) -> Result<Option<(Columns, Cost)>> {
     let raised = Raised::default();
     let moment = Moment {
         path: frame.path.clone(),
@@ -147,15 +161,14 @@ pub(super) fn read_snapshot<'py>(
     });
     let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = raised.or_else(|| comm.raised()) {
-        return Err(error);
+        return Err(error.into());
     }
-    let Some((table, cost)) = read.or_raise(py)? else {
+    let Some((table, cost)) = read? else {
         return Ok(None);
     };
     let widths = *table.widths();
     let columns = table.into_columns().into_iter().zip(widths);
-    let columns =
-        columns.map(|(column, width)| (width > 0).then(|| PyArray1::from_vec(py, column)));
+    let columns = columns.map(|(column, width)| (width > 0).then(|| column.into()));
     Ok(Some((columns.collect(), cost_of(cost))))
 }
 
@@ -177,7 +190,7 @@ fn owners_of<'a>(
     n_atoms: u64,
     n_ranks: usize,
     raised: &'a Raised,
-) -> Result<Box<dyn Owners + 'a>> {
+) -> error::Result<Box<dyn Owners + 'a>> {
     Ok(match whose {
         None => Box::new(ById {
             n_atoms,
@@ -186,12 +199,12 @@ fn owners_of<'a>(
         Some(Whose::Grid(shape, vectors, centred)) => {
             Box::new(Grid::new(moment.clone(), *shape, *vectors, *centred)?)
         }
-        Some(Whose::Function(function)) => Box::new(Function { function, raised }),
+        Some(Whose::Function(RanksOf(function))) => Box::new(Function { function, raised }),
     })
 }
 
 /// Keep what Python raised for those who called the core.
-fn keep<T>(raised: &Raised, called: PyResult<T>) -> Result<T> {
+fn keep<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
     called.map_err(|error| {
         *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         Error::Interrupted
@@ -209,7 +222,7 @@ struct Hand<'a> {
 }
 
 impl AtomSource for Hand<'_> {
-    fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()> {
+    fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> error::Result<()> {
         match (&self.frame.text, &mut self.text) {
             (None, _) => self.decode(places, table),
             (Some(_), Some(opened)) => opened.read(places, table),
@@ -225,36 +238,38 @@ impl AtomSource for Hand<'_> {
     }
 }
 
-/// Some atoms, as Python decodes them.
-#[derive(FromPyObject)]
-struct Decoded<'py> {
-    /// None where they are in order.
-    ids: Option<PyReadonlyArray1<'py, i64>>,
-    vectors: [Option<PyReadonlyArray2<'py, f32>>; 3],
-    names: Option<PyReadonlyArray2<'py, u8>>,
-    masses: Option<PyReadonlyArray1<'py, f64>>,
-    charges: Option<PyReadonlyArray1<'py, f64>>,
+attributes! {
+    #[name = "_DecodedAtoms"]
+    /// Some atoms of a frame, as `paceline.snapshot.reader` decodes them.
+    struct Decoded<'py> {
+        /// None where they are in order.
+        ids: Option<Array1<'py, i64>>,
+        vectors: [Option<Array2<'py, f32>>; 3],
+        names: Option<Array2<'py, u8>>,
+        masses: Option<Array1<'py, f64>>,
+        charges: Option<Array1<'py, f64>>,
+    }
 }
 
 impl Decoded<'_> {
     fn append_to(&self, places: Range<u64>, table: &mut AtomTable) -> PyResult<()> {
         let column = table.column_mut(IDS);
         match &self.ids {
-            Some(ids) => column.extend_from_slice(bytemuck::cast_slice(ids.as_slice()?)),
+            Some(ids) => column.extend_from_slice(bytemuck::cast_slice(ids)),
             None => column.extend((places.start + 1..=places.end).flat_map(u64::to_ne_bytes)),
         }
         for (k, array) in self.vectors.iter().enumerate() {
             if let Some(array) = array {
-                let bytes = bytemuck::cast_slice(array.as_slice()?);
+                let bytes = bytemuck::cast_slice(array);
                 table.column_mut(POSITIONS + k).extend_from_slice(bytes);
             }
         }
         if let Some(names) = &self.names {
-            table.column_mut(NAMES).extend_from_slice(names.as_slice()?);
+            table.column_mut(NAMES).extend_from_slice(names);
         }
         for (column, array) in [(MASSES, &self.masses), (CHARGES, &self.charges)] {
             if let Some(array) = array {
-                let bytes = bytemuck::cast_slice(array.as_slice()?);
+                let bytes = bytemuck::cast_slice(array);
                 table.column_mut(column).extend_from_slice(bytes);
             }
         }
@@ -264,9 +279,9 @@ impl Decoded<'_> {
 
 impl Hand<'_> {
     /// Append what Python decodes.
-    fn decode(&self, places: Range<u64>, table: &mut AtomTable) -> Result<()> {
+    fn decode(&self, places: Range<u64>, table: &mut AtomTable) -> error::Result<()> {
         let read = Python::attach(|py| {
-            let read = self.frame.read.bind(py);
+            let read = self.frame.read.0.bind(py);
             let atoms: Decoded<'_> = read.call1((places.start, places.end))?.extract()?;
             atoms.append_to(places, table)
         });
@@ -281,13 +296,13 @@ struct Function<'a> {
 }
 
 impl Owners for Function<'_> {
-    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> error::Result<()> {
         let called = Python::attach(|py| {
             let ids = PyArray1::from_iter(py, table.ids());
             let bytes = PyArray1::from_slice(py, table.column(POSITIONS));
             let found = self.function.bind(py).call1((ids, bytes))?;
-            let found: PyReadonlyArray1<'_, i64> = found.extract()?;
-            ranks.extend_from_slice(found.as_slice()?);
+            let found: Array1<'_, i64> = found.extract()?;
+            ranks.extend_from_slice(&found);
             Ok(())
         });
         keep(self.raised, called)

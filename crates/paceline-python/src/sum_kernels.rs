@@ -1,14 +1,10 @@
 //! Kernels that give one result for all frames, on NumPy arrays.
 
-use numpy::{
-    IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadwriteArray1,
-    PyReadwriteArray2, PyUntypedArrayMethods,
-};
 use pyo3::prelude::*;
 
-use super::{OrRaise, indices};
-use paceline_kernels::placement::{Basis, PlacedFrames};
-use paceline_kernels::rows::Frames;
+use super::arrays::{Array1, Array2, Array3, ArrayMut1, ArrayMut2, Indices, NewArray, indices};
+use super::errors::Result;
+use super::kernels::kernels;
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{contacts, covariance, density, moments, rdf, site_pairs, superposed};
 
@@ -17,15 +13,15 @@ use paceline_kernels::{contacts, covariance, density, moments, rdf, site_pairs, 
 pub(super) fn merge_covariance(
     py: Python<'_>,
     left_count: u64,
-    mut left_mean: PyReadwriteArray2<'_, f64>,
-    mut left_products: PyReadwriteArray1<'_, f64>,
+    mut left_mean: ArrayMut2<'_, f64>,
+    mut left_products: ArrayMut1<'_, f64>,
     right_count: u64,
-    right_mean: PyReadonlyArray2<'_, f64>,
-    right_products: PyReadonlyArray1<'_, f64>,
-) -> PyResult<u64> {
+    right_mean: Array2<'_, f64>,
+    right_products: Array1<'_, f64>,
+) -> Result<u64> {
     let mut count = left_count;
-    let (mean, products) = (left_mean.as_slice_mut()?, left_products.as_slice_mut()?);
-    let (right_mean, right_products) = (right_mean.as_slice()?, right_products.as_slice()?);
+    let (mean, products) = (&mut *left_mean, &mut *left_products);
+    let (right_mean, right_products) = (&*right_mean, &*right_products);
     py.detach(|| {
         covariance::merge(
             mean,
@@ -35,8 +31,7 @@ pub(super) fn merge_covariance(
             right_products,
             right_count,
         )
-    })
-    .or_raise(py)?;
+    })?;
     Ok(count)
 }
 
@@ -44,15 +39,13 @@ pub(super) fn merge_covariance(
 #[pyfunction]
 pub(super) fn accumulate_rows(
     py: Python<'_>,
-    rows: PyReadonlyArray2<'_, f64>,
-    mut mean: PyReadwriteArray2<'_, f64>,
-    mut squares: PyReadwriteArray2<'_, f64>,
-) -> PyResult<u64> {
-    let rows = rows.as_slice()?;
-    let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
+    rows: Array2<'_, f64>,
+    mut mean: ArrayMut2<'_, f64>,
+    mut squares: ArrayMut2<'_, f64>,
+) -> Result<u64> {
+    let (rows, mean, squares) = (&*rows, &mut *mean, &mut *squares);
     let mut count = 0;
-    py.detach(|| moments::accumulate_rows(rows, mean, squares, &mut count))
-        .or_raise(py)?;
+    py.detach(|| moments::accumulate_rows(rows, mean, squares, &mut count))?;
     Ok(count)
 }
 
@@ -61,15 +54,15 @@ pub(super) fn accumulate_rows(
 pub(super) fn merge_moments(
     py: Python<'_>,
     left_count: u64,
-    mut left_mean: PyReadwriteArray2<'_, f64>,
-    mut left_squares: PyReadwriteArray2<'_, f64>,
+    mut left_mean: ArrayMut2<'_, f64>,
+    mut left_squares: ArrayMut2<'_, f64>,
     right_count: u64,
-    right_mean: PyReadonlyArray2<'_, f64>,
-    right_squares: PyReadonlyArray2<'_, f64>,
-) -> PyResult<u64> {
+    right_mean: Array2<'_, f64>,
+    right_squares: Array2<'_, f64>,
+) -> Result<u64> {
     let mut count = left_count;
-    let (mean, squares) = (left_mean.as_slice_mut()?, left_squares.as_slice_mut()?);
-    let (right_mean, right_squares) = (right_mean.as_slice()?, right_squares.as_slice()?);
+    let (mean, squares) = (&mut *left_mean, &mut *left_squares);
+    let (right_mean, right_squares) = (&*right_mean, &*right_squares);
     py.detach(|| {
         moments::merge(
             mean,
@@ -79,291 +72,190 @@ pub(super) fn merge_moments(
             right_squares,
             right_count,
         )
-    })
-    .or_raise(py)?;
+    })?;
     Ok(count)
-}
-
-/// Voxels of a grid, in which atoms are counted.
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct Voxels {
-    task: density::Voxels,
-}
-
-#[pymethods]
-impl Voxels {
-    #[new]
-    fn new(
-        py: Python<'_>,
-        columns: PyReadonlyArray1<'_, i64>,
-        x: PyReadonlyArray1<'_, f64>,
-        y: PyReadonlyArray1<'_, f64>,
-        z: PyReadonlyArray1<'_, f64>,
-    ) -> PyResult<Self> {
-        let edges = [x.as_slice()?, y.as_slice()?, z.as_slice()?];
-        let task = density::Voxels::new(&indices(columns.as_slice()?)?, edges);
-        Ok(Voxels {
-            task: task.or_raise(py)?,
-        })
-    }
-
-    /// The voxel of each atom that is on the grid, in all frames; or the first row that cannot be
-    /// counted, and why.
-    fn find<'py>(
-        &self,
-        py: Python<'py>,
-        positions: PyReadonlyArray3<'py, f32>,
-    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Option<Refused>)> {
-        let n_atoms = positions.shape()[1];
-        let positions = positions.as_slice()?;
-        let found = py.detach(|| self.task.find(positions, n_atoms));
-        Ok(match found.or_raise(py)? {
-            Ok(voxels) => (voxels.into_pyarray(py), None),
-            Err(refused) => (Vec::new().into_pyarray(py), Some(refused)),
-        })
-    }
 }
 
 /// Add 1 to the count at each of some indices.
 #[pyfunction]
 pub(super) fn count_indices(
     py: Python<'_>,
-    indices: PyReadonlyArray1<'_, u32>,
-    mut counts: PyReadwriteArray1<'_, u64>,
-) -> PyResult<()> {
-    let (indices, counts) = (indices.as_slice()?, counts.as_slice_mut()?);
-    py.detach(|| paceline_kernels::count_indices(indices, counts))
-        .or_raise(py)
+    indices: Array1<'_, u32>,
+    mut counts: ArrayMut1<'_, u64>,
+) -> Result<()> {
+    let (indices, counts) = (&*indices, &mut *counts);
+    Ok(py.detach(|| paceline_kernels::count_indices(indices, counts))?)
 }
 
-/// Frames in which two groups of columns have atoms within a cutoff (Å).
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct ContactMap {
-    task: contacts::ContactMap,
-}
+kernels! {
+    /// Voxels of a grid, in which atoms are counted.
+    pub(super) struct Voxels(density::Voxels);
 
-#[pymethods]
-impl ContactMap {
-    #[new]
-    fn new(
-        py: Python<'_>,
-        columns: PyReadonlyArray1<'_, i64>,
-        sizes: PyReadonlyArray1<'_, i64>,
-        cutoff: f64,
-        periodic: bool,
-    ) -> PyResult<Self> {
-        let (columns, sizes) = (indices(columns.as_slice()?)?, indices(sizes.as_slice()?)?);
-        let task = contacts::ContactMap::new(&columns, &sizes, cutoff, periodic).or_raise(py)?;
-        Ok(ContactMap { task })
+    new {
+        (columns: Indices, x: Array1<'_, f64>, y: Array1<'_, f64>, z: Array1<'_, f64>) {
+            density::Voxels::new(&columns, [&x, &y, &z])
+        }
     }
 
-    /// Add a block's contacts to `counts`, one for each pair of groups; the first row that cannot
-    /// be counted, and why.
-    fn count(
-        &self,
-        py: Python<'_>,
-        positions: PyReadonlyArray3<'_, f32>,
-        cells: PyReadonlyArray2<'_, f64>,
-        mut counts: PyReadwriteArray1<'_, u64>,
-    ) -> PyResult<Option<Refused>> {
-        let n_atoms = positions.shape()[1];
-        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
-        let counts = counts.as_slice_mut()?;
-        py.detach(|| {
-            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
-            let frames = Frames::placed(&placed, positions, n_atoms)?;
-            self.task.count(&frames, counts)
-        })
-        .or_raise(py)
+    methods {
+        /// The voxel of each atom that is on the grid, in all frames; or the first row that cannot
+        /// be counted, and why.
+        fn find(
+            &self,
+            py: Python<'_>,
+            positions: Array3<'_, f32>,
+        ) -> Result<(NewArray<u32, 1>, Option<Refused>)> {
+            let (n_atoms, positions) = (positions.shape()[1], &*positions);
+            Ok(match py.detach(|| self.0.find(positions, n_atoms))? {
+                Ok(voxels) => (voxels.into(), None),
+                Err(refused) => (Vec::new().into(), Some(refused)),
+            })
+        }
     }
 }
 
-/// Bins of the distances between two groups of columns, or within one.
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct Rdf {
-    task: rdf::Rdf,
+kernels! {
+    /// Frames in which two groups of columns have atoms within a cutoff (Å).
+    pub(super) struct ContactMap(contacts::ContactMap);
+
+    new {
+        (columns: Indices, sizes: Indices, cutoff: f64, periodic: bool) {
+            contacts::ContactMap::new(&columns, &sizes, cutoff, periodic)
+        }
+    }
+
+    frames {
+        /// Add a block's contacts to `counts`, one for each pair of groups; the first row that
+        /// cannot be counted, and why.
+        count(|task, frames, _|, counts: ArrayMut1<'_, u64>) -> Option<Refused> {
+            task.count(frames, counts)
+        }
+    }
 }
 
 /// Columns of a group, and a label of each: two atoms of the same label make no pair.
-type LabelledColumns<'py> = (
-    PyReadonlyArray1<'py, i64>,
-    Option<PyReadonlyArray1<'py, u32>>,
-);
+type LabelledColumns<'py> = (Indices, Option<Array1<'py, u32>>);
 
-#[pymethods]
-impl Rdf {
-    #[new]
-    #[pyo3(signature = (edges, first, second, *, needs_cell))]
-    fn new(
-        py: Python<'_>,
-        edges: PyReadonlyArray1<'_, f64>,
-        first: LabelledColumns<'_>,
-        second: Option<LabelledColumns<'_>>,
-        needs_cell: bool,
-    ) -> PyResult<Self> {
-        let group = |(columns, labels): &LabelledColumns<'_>| {
-            let labels = labels
-                .as_ref()
-                .map(|labels| labels.as_slice())
-                .transpose()?;
-            rdf::Group::new(&indices(columns.as_slice()?)?, labels).or_raise(py)
-        };
-        let second = second.as_ref().map(group).transpose()?;
-        let task = rdf::Rdf::new(edges.as_slice()?, group(&first)?, second, needs_cell);
-        Ok(Rdf {
-            task: task.or_raise(py)?,
-        })
+kernels! {
+    /// Bins of the distances between two groups of columns, or within one.
+    pub(super) struct Rdf(rdf::Rdf);
+
+    new {
+        #[pyo3(signature = (edges, first, second, *, needs_cell))]
+        (
+            edges: Array1<'_, f64>,
+            first: LabelledColumns<'_>,
+            second: Option<LabelledColumns<'_>>,
+            needs_cell: bool,
+        ) {
+            let group = |(columns, labels): LabelledColumns<'_>| {
+                rdf::Group::new(&columns, labels.as_deref())
+            };
+            rdf::Rdf::new(&edges, group(first)?, second.map(group).transpose()?, needs_cell)
+        }
     }
 
-    /// Add the distances in a block's frames to `counts`; the sum of the cells' volumes (Å³), or
-    /// the first row that cannot be counted, and why.
-    fn count(
-        &self,
-        py: Python<'_>,
-        positions: PyReadonlyArray3<'_, f32>,
-        cells: PyReadonlyArray2<'_, f64>,
-        mut counts: PyReadwriteArray1<'_, u64>,
-    ) -> PyResult<(f64, Option<Refused>)> {
-        let n_atoms = positions.shape()[1];
-        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
-        let counts = counts.as_slice_mut()?;
-        let counted = py.detach(|| {
-            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+    frames {
+        /// Add the distances in a block's frames to `counts`; the sum of the cells' volumes (Å³),
+        /// or the first row that cannot be counted, and why.
+        count(|task, frames, placed|, counts: ArrayMut1<'_, u64>) -> (f64, Option<Refused>) {
             let (positions, dimensions) = (&placed.positions, &placed.dimensions);
-            let counted = self.task.count(positions, n_atoms, dimensions, counts)?;
-            Ok(counted.map(|volume| volume + placed.volume()))
-        });
-        Ok(match counted.or_raise(py)? {
-            Ok(volume) => (volume, None),
-            Err(refused) => (0.0, Some(refused)),
-        })
+            Ok(match task.count(positions, frames.n_atoms(), dimensions, counts)? {
+                Ok(volume) => (volume + placed.volume(), None),
+                Err(refused) => (0.0, Some(refused)),
+            })
+        }
     }
 }
 
-/// Bins of the distance of each atom of a group to each of another, for pairs of groups.
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct SitePairs {
-    task: site_pairs::SitePairs,
-}
+kernels! {
+    /// Bins of the distance of each atom of a group to each of another, for pairs of groups.
+    pub(super) struct SitePairs(site_pairs::SitePairs);
 
-#[pymethods]
-impl SitePairs {
-    #[new]
-    #[pyo3(signature = (columns, sizes, pairs, range, nbins, *, needs_cell))]
-    fn new(
-        py: Python<'_>,
-        columns: PyReadonlyArray1<'_, i64>,
-        sizes: PyReadonlyArray1<'_, i64>,
-        pairs: PyReadonlyArray2<'_, i64>,
-        range: (f64, f64),
-        nbins: usize,
-        needs_cell: bool,
-    ) -> PyResult<Self> {
-        let (columns, sizes) = (indices(columns.as_slice()?)?, indices(sizes.as_slice()?)?);
-        let pairs = indices(pairs.as_slice()?)?;
-        let bins = site_pairs::Bins::new(range, nbins).or_raise(py)?;
-        let task = site_pairs::SitePairs::new(&columns, &sizes, &pairs, bins, needs_cell);
-        Ok(SitePairs {
-            task: task.or_raise(py)?,
-        })
+    new {
+        #[pyo3(signature = (columns, sizes, pairs, range, nbins, *, needs_cell))]
+        (
+            columns: Indices,
+            sizes: Indices,
+            pairs: Array2<'_, i64>,
+            range: (f64, f64),
+            nbins: usize,
+            needs_cell: bool,
+        ) {
+            let (pairs, bins) = (indices(&pairs)?, site_pairs::Bins::new(range, nbins)?);
+            site_pairs::SitePairs::new(&columns, &sizes, &pairs, bins, needs_cell)
+        }
     }
 
-    /// Of each distance within the bins, in all frames, the index among the bins of all pairs of
-    /// atoms; the sum of the cells' volumes (Å³); or the first row that cannot be counted, and why.
-    fn find<'py>(
-        &self,
-        py: Python<'py>,
-        positions: PyReadonlyArray3<'py, f32>,
-        cells: PyReadonlyArray2<'py, f64>,
-    ) -> PyResult<(Bound<'py, PyArray1<u32>>, f64, Option<Refused>)> {
-        let n_atoms = positions.shape()[1];
-        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
-        let found = py.detach(|| {
-            let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
-            let frames = Frames::placed(&placed, positions, n_atoms)?;
-            let found = self.task.find(&frames)?;
-            Ok(found.map(|(found, volume)| (found, volume + placed.volume())))
-        });
-        Ok(match found.or_raise(py)? {
-            Ok((found, volume)) => (found.into_pyarray(py), volume, None),
-            Err(refused) => (Vec::new().into_pyarray(py), 0.0, Some(refused)),
-        })
+    frames {
+        /// Of each distance within the bins, in all frames, the index among the bins of all pairs of
+        /// atoms; the sum of the cells' volumes (Å³); or the first row that cannot be counted, and
+        /// why.
+        find(|task, frames, placed|) -> (NewArray<u32, 1>, f64, Option<Refused>) {
+            Ok(match task.find(frames)? {
+                Ok((found, volume)) => (found.into(), volume + placed.volume(), None),
+                Err(refused) => (Vec::new().into(), 0.0, Some(refused)),
+            })
+        }
     }
 }
-
-/// Positions of some columns, as they are or after a superposition.
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct Superposed(superposed::Superposed);
 
 /// Columns that are superposed, their reference positions (Å), and their weights.
-type FitArrays<'py> = (
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray2<'py, f64>,
-    Option<PyReadonlyArray1<'py, f64>>,
-);
+type FitArrays<'py> = (Indices, Array2<'py, f64>, Option<Array1<'py, f64>>);
 
-#[pymethods]
-impl Superposed {
-    #[new]
-    #[pyo3(signature = (columns, fit=None))]
-    fn new(
-        py: Python<'_>,
-        columns: PyReadonlyArray1<'_, i64>,
-        fit: Option<FitArrays<'_>>,
-    ) -> PyResult<Self> {
-        let columns = indices(columns.as_slice()?)?;
-        let made = match &fit {
-            None => superposed::Superposed::new(&columns, None),
-            Some((fitted, reference, weights)) => {
-                let fit = superposed::Fit {
-                    columns: &indices(fitted.as_slice()?)?,
-                    reference: reference.as_slice()?,
-                    weights: weights
-                        .as_ref()
-                        .map(|weights| weights.as_slice())
-                        .transpose()?,
-                };
-                superposed::Superposed::new(&columns, Some(fit))
-            }
-        };
-        made.map(Self).or_raise(py)
+kernels! {
+    /// Positions of some columns, as they are or after a superposition.
+    ///
+    /// With `fit`: columns that are superposed, their reference positions (Å), and weights or None.
+    pub(super) struct Superposed(superposed::Superposed);
+
+    new {
+        #[pyo3(signature = (columns, fit=None))]
+        (columns: Indices, fit: Option<FitArrays<'_>>) {
+            let fit = fit.as_ref().map(|(columns, reference, weights)| superposed::Fit {
+                columns,
+                reference,
+                weights: weights.as_deref(),
+            });
+            superposed::Superposed::new(&columns, fit)
+        }
     }
 
-    /// Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames,
-    /// and the sum of their RMSDs (Å).
-    fn add_to_moments(
-        &self,
-        py: Python<'_>,
-        positions: PyReadonlyArray3<'_, f32>,
-        mut mean: PyReadwriteArray2<'_, f64>,
-        mut squares: PyReadwriteArray2<'_, f64>,
-    ) -> PyResult<(u64, f64)> {
-        let n_atoms = positions.shape()[1];
-        let positions = positions.as_slice()?;
-        let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
-        let mut count = 0;
-        let rmsd = py
-            .detach(|| moments::accumulate(positions, n_atoms, &self.0, mean, squares, &mut count))
-            .or_raise(py)?;
-        Ok((count, rmsd))
-    }
+    methods {
+        /// Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames,
+        /// and the sum of their RMSDs (Å).
+        fn add_to_moments(
+            &self,
+            py: Python<'_>,
+            positions: Array3<'_, f32>,
+            mut mean: ArrayMut2<'_, f64>,
+            mut squares: ArrayMut2<'_, f64>,
+        ) -> Result<(u64, f64)> {
+            let n_atoms = positions.shape()[1];
+            let (positions, mean, squares) = (&*positions, &mut *mean, &mut *squares);
+            let mut count = 0;
+            let rmsd = py.detach(|| {
+                moments::accumulate(positions, n_atoms, &self.0, mean, squares, &mut count)
+            });
+            Ok((count, rmsd?))
+        }
 
-    /// Add a leaf's frames to mean (Å) and products of deviations (Å²); the number of frames.
-    fn add_to_covariance(
-        &self,
-        py: Python<'_>,
-        positions: PyReadonlyArray3<'_, f32>,
-        mut mean: PyReadwriteArray2<'_, f64>,
-        mut products: PyReadwriteArray1<'_, f64>,
-    ) -> PyResult<u64> {
-        let n_atoms = positions.shape()[1];
-        let positions = positions.as_slice()?;
-        let (mean, products) = (mean.as_slice_mut()?, products.as_slice_mut()?);
-        let mut count = 0;
-        py.detach(|| {
-            covariance::accumulate(positions, n_atoms, &self.0, mean, products, &mut count)
-        })
-        .or_raise(py)?;
-        Ok(count)
+        /// Add a leaf's frames to mean (Å) and products of deviations (Å²), of the upper triangle,
+        /// row by row; the number of frames.
+        fn add_to_covariance(
+            &self,
+            py: Python<'_>,
+            positions: Array3<'_, f32>,
+            mut mean: ArrayMut2<'_, f64>,
+            mut products: ArrayMut1<'_, f64>,
+        ) -> Result<u64> {
+            let n_atoms = positions.shape()[1];
+            let (positions, mean, products) = (&*positions, &mut *mean, &mut *products);
+            let mut count = 0;
+            py.detach(|| {
+                covariance::accumulate(positions, n_atoms, &self.0, mean, products, &mut count)
+            })?;
+            Ok(count)
+        }
     }
 }

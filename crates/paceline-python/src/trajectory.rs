@@ -5,25 +5,30 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::OrRaise;
+use super::arrays::{Array1, NewArray};
+use super::errors::{Failure, Result};
+use super::hints::{INT, OBJECT, callable, narrowed};
 use super::reader::samples_from;
-use paceline_formats::Format;
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::format::Clock;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Source};
+use paceline_formats::{Format, error};
 
 /// Offsets and sizes of frames.
-type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+type ExtentArrays = (NewArray<u64, 1>, NewArray<u64, 1>);
 
 /// Times (ps) and steps of frames.
-type TimeArrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
+type TimeArrays = (NewArray<f64, 1>, NewArray<i64, 1>);
+
+narrowed! {
+    /// Function that is called with the bytes that are done, and all bytes.
+    struct Progress(Py<PyAny>): callable!([INT, INT] -> OBJECT)
+}
 
 /// A trajectory file and its frame index.
 #[pyclass(frozen, subclass, module = "paceline._core")]
@@ -50,14 +55,14 @@ impl Trajectory {
         sample: Option<u64>,
         units: Option<String>,
         n_threads: usize,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<Self> {
+        progress: Option<Progress>,
+    ) -> Result<Self> {
         let refused = Mutex::new(None);
         // Runs in this thread now and then, so that Ctrl-C ends a long scan.
         let report = |done: u64, total: u64| {
             Python::attach(|py| {
                 let told = py.check_signals().and_then(|()| match &progress {
-                    Some(progress) => progress.call1(py, (done, total)).map(drop),
+                    Some(Progress(progress)) => progress.call1(py, (done, total)).map(drop),
                     None => Ok(()),
                 });
                 match told {
@@ -85,9 +90,9 @@ impl Trajectory {
             .into_inner()
             .unwrap_or_else(|lock| lock.into_inner())
         {
-            return Err(error);
+            return Err(error.into());
         }
-        let index = opened.or_raise(py)?;
+        let index = opened?;
         Ok(Trajectory { index, path })
     }
 
@@ -201,35 +206,22 @@ impl Trajectory {
         (traffic.bytes, traffic.calls)
     }
 
-    fn extents<'py>(
-        &self,
-        py: Python<'py>,
-        frames: PyReadonlyArray1<'py, u64>,
-    ) -> PyResult<ExtentArrays<'py>> {
+    fn extents(&self, frames: Array1<'_, u64>) -> Result<ExtentArrays> {
         let n_frames = self.index.n_frames();
-        let frames = frames.as_slice()?;
         if let Some(frame) = frames.iter().find(|&&frame| frame >= n_frames) {
-            return Err(PyValueError::new_err(format!(
+            return Err(Failure::argument(format!(
                 "frame {frame} is out of range for {n_frames} frames"
             )));
         }
         let (offsets, sizes): (Vec<u64>, Vec<u64>) =
             frames.iter().map(|&frame| self.index.extent(frame)).unzip();
-        Ok((
-            PyArray1::from_vec(py, offsets),
-            PyArray1::from_vec(py, sizes),
-        ))
+        Ok((offsets.into(), sizes.into()))
     }
 
     /// Time (ps) and step of every frame.
-    fn times<'py>(&self, py: Python<'py>) -> PyResult<TimeArrays<'py>> {
-        let times = py
-            .detach(|| self.index.times(&FileSource::open(&self.path)?))
-            .or_raise(py)?;
-        Ok((
-            PyArray1::from_vec(py, times.times),
-            PyArray1::from_vec(py, times.steps),
-        ))
+    fn times(&self, py: Python<'_>) -> Result<TimeArrays> {
+        let times = py.detach(|| self.index.times(&FileSource::open(&self.path)?))?;
+        Ok((times.times.into(), times.steps.into()))
     }
 
     /// Return the traits that files must have in common for the frames of one to continue those of
@@ -241,61 +233,53 @@ impl Trajectory {
 
     /// Return the bytes that a file of `n_frames` of these frames, from number `first` on, begins
     /// with.
-    fn head<'py>(
-        &self,
-        py: Python<'py>,
-        first: u64,
-        n_frames: u64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn head<'py>(&self, py: Python<'py>, first: u64, n_frames: u64) -> Result<Bound<'py, PyBytes>> {
         let head = py.detach(|| {
             self.index
                 .head(&FileSource::open(&self.path)?, first, n_frames)
         });
-        Ok(PyBytes::new(py, &head.or_raise(py)?))
+        Ok(PyBytes::new(py, &head?))
     }
 
     /// Raise FileChangedError where the file of this name is not the one that was opened.
-    fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| {
+    fn verify(&self, py: Python<'_>) -> Result<()> {
+        Ok(py.detach(|| {
             let source = FileSource::open(&self.path)?;
             self.index.verify(&source)
-        })
-        .or_raise(py)
+        })?)
     }
 }
 
 /// The format of a file by its first bytes; None where it is none of ours.
 #[pyfunction]
-pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
-    py.detach(|| {
+pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'static str>> {
+    Ok(py.detach(|| -> error::Result<_> {
         let source = FileSource::open(&path)?;
         Ok(index::detect(&source, &STANDARD)?.map(Format::name))
-    })
-    .or_raise(py)
+    })?)
 }
 
 /// Return the samples that a file, all of it, is recognised by.
 #[pyfunction]
-pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBytes>> {
     let samples = py.detach(|| {
         let source = FileSource::open(&path)?;
         STANDARD.samples(&source, source.size()?)
     });
-    Ok(PyBytes::new(py, &samples.or_raise(py)?.to_bytes()))
+    Ok(PyBytes::new(py, &samples?.to_bytes()))
 }
 
 /// Return the fingerprint of the file that samples are of.
 #[pyfunction]
-pub(super) fn fingerprint_of(py: Python<'_>, samples: &[u8]) -> PyResult<String> {
-    Ok(samples_from(samples).or_raise(py)?.fingerprint.to_string())
+pub(super) fn fingerprint_of(samples: &[u8]) -> Result<String> {
+    Ok(samples_from(samples)?.fingerprint.to_string())
 }
 
 /// Raise FileChangedError where a file does not begin with what it was recognised by.
 #[pyfunction]
-pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> PyResult<()> {
+pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> Result<()> {
     let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
-        return Err(PyValueError::new_err("this text is no fingerprint"));
+        return Err(Failure::argument("this text is no fingerprint"));
     };
-    py.detach(|| STANDARD.verify(&FileSource::open(&path)?, &fingerprint))
-        .or_raise(py)
+    Ok(py.detach(|| STANDARD.verify(&FileSource::open(&path)?, &fingerprint))?)
 }

@@ -1,14 +1,12 @@
 //! Transformations of frames on NumPy arrays.
 
-use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadonlyArray3, PyReadwriteArray2, PyReadwriteArray3, PyUntypedArrayMethods, ToPyArray,
-};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::{OrRaise, indices};
-use paceline_formats::CELL_WIDTH;
+use super::arrays::{Array1, Array2, Array3, ArrayMut2, ArrayMut3, Indices, NewArray, indices};
+use super::errors::{Failure, Result};
+use super::kernels::kernels;
+
+use paceline_formats::{CELL_WIDTH, error};
 use paceline_kernels::center_group::Center;
 use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::nojump::{self, molecules};
@@ -20,45 +18,43 @@ use paceline_kernels::{transform, unwrap};
 /// Weighted means (Å) of groups of atoms in each frame, shape (frames, groups, 3): `atoms` follow
 /// each other, `sizes` of each group, and have one weight each.
 #[pyfunction]
-pub(super) fn centers<'py>(
-    py: Python<'py>,
-    positions: PyReadonlyArray3<'py, f32>,
-    atoms: PyReadonlyArray1<'py, i64>,
-    sizes: PyReadonlyArray1<'py, i64>,
-    weights: PyReadonlyArray1<'py, f64>,
-) -> PyResult<Bound<'py, PyArray3<f32>>> {
+pub(super) fn centers(
+    py: Python<'_>,
+    positions: Array3<'_, f32>,
+    atoms: Indices,
+    sizes: Indices,
+    weights: Array1<'_, f64>,
+) -> Result<NewArray<f32, 3>> {
     let shape = positions.shape();
     let (n_frames, n_atoms) = (shape[0], shape[1]);
-    let (atoms, sizes) = (indices(atoms.as_slice()?)?, indices(sizes.as_slice()?)?);
-    let (positions, weights) = (positions.as_slice()?, weights.as_slice()?);
+    let (positions, weights) = (&*positions, &*weights);
     let found = py.detach(|| transform::centres(positions, n_atoms, &atoms, &sizes, weights));
-    let found = found.or_raise(py)?.into_pyarray(py);
-    found.reshape([n_frames, sizes.len(), 3])
+    Ok(NewArray::new(found?, [n_frames, sizes.len(), 3]))
 }
 
 /// Steps of molecules' centers (Å) from the first frame to each, in whole numbers of 2⁻²⁴ Å, given the
 /// cells, none of which is missing.
 #[pyfunction]
-pub(super) fn molecule_steps<'py>(
-    py: Python<'py>,
-    centers: PyReadonlyArray3<'py, f64>,
-    cells: PyReadonlyArray2<'py, f64>,
-) -> PyResult<Bound<'py, PyArray3<i64>>> {
+pub(super) fn molecule_steps(
+    py: Python<'_>,
+    centers: Array3<'_, f64>,
+    cells: Array2<'_, f64>,
+) -> Result<NewArray<i64, 3>> {
     let (shape, width) = (centers.shape().to_vec(), cells.shape()[1]);
     if shape[2] != 3 || width != CELL_WIDTH {
-        return Err(PyValueError::new_err(format!(
+        return Err(Failure::argument(format!(
             "expected centers in three dimensions and cells of {CELL_WIDTH} numbers, found arrays \
              of shapes {shape:?} and {:?}",
             cells.shape()
         )));
     }
-    let (centers, _) = centers.as_slice()?.as_chunks();
-    let (cells, _) = cells.as_slice()?.as_chunks();
-    let steps = py
-        .detach(|| molecules::steps(centers, cells))
-        .or_raise(py)?;
-    let steps = steps.into_flattened().into_pyarray(py);
-    steps.reshape([shape[0], shape[1], 3])
+    let (centers, _) = centers.as_chunks();
+    let (cells, _) = cells.as_chunks();
+    let steps = py.detach(|| molecules::steps(centers, cells))?;
+    Ok(NewArray::new(
+        steps.into_flattened(),
+        [shape[0], shape[1], 3],
+    ))
 }
 
 /// Move molecules in some rows of a block (Å) by such steps: `atoms` follow each other, `sizes` of each
@@ -66,138 +62,105 @@ pub(super) fn molecule_steps<'py>(
 #[pyfunction]
 pub(super) fn move_molecules(
     py: Python<'_>,
-    mut positions: PyReadwriteArray3<'_, f32>,
-    rows: PyReadonlyArray1<'_, i64>,
-    atoms: PyReadonlyArray1<'_, i64>,
-    sizes: PyReadonlyArray1<'_, i64>,
-    steps: PyReadonlyArray3<'_, i64>,
-) -> PyResult<()> {
+    mut positions: ArrayMut3<'_, f32>,
+    rows: Indices,
+    atoms: Indices,
+    sizes: Indices,
+    steps: Array3<'_, i64>,
+) -> Result<()> {
     let n_atoms = positions.shape()[1];
     check_atoms(positions.shape(), n_atoms)?;
-    let [rows, atoms, sizes] = [&rows, &atoms, &sizes].map(|of| indices(of.as_slice()?));
-    let (rows, atoms, sizes) = (rows?, atoms?, sizes?);
-    let (steps, _) = steps.as_slice()?.as_chunks();
-    let positions = positions.as_slice_mut()?;
-    let moved =
-        py.detach(|| molecules::move_by(steps, &rows, positions, n_atoms, (&atoms, &sizes)));
-    moved.or_raise(py)
+    let (steps, _) = steps.as_chunks();
+    let positions = &mut *positions;
+    Ok(py.detach(|| molecules::move_by(steps, &rows, positions, n_atoms, (&atoms, &sizes)))?)
 }
 
-/// A change of all frames of a block, in place.
-#[pyclass(frozen, module = "paceline._core")]
-pub(super) struct Transform(Box<dyn transform::Transform>);
+kernels! {
+    /// A change of all frames of a block, in place.
+    pub(super) struct Transform(Box<dyn transform::Transform>);
 
-impl Transform {
-    fn new(task: impl transform::Transform + 'static) -> Self {
-        Transform(Box::new(task))
-    }
-}
-
-#[pymethods]
-impl Transform {
-    /// Molecules made whole along their bonds.
-    #[staticmethod]
-    fn unwrap(py: Python<'_>, n_atoms: usize, bonds: PyReadonlyArray2<'_, i64>) -> PyResult<Self> {
-        let bonds = pairs(&bonds)?;
-        let task = py.detach(|| Unwrap::new(n_atoms, &bonds));
-        task.map(Self::new).or_raise(py)
-    }
-
-    /// A group of atoms brought to a point (Å; None: the middle of the cell), the others with it.
-    #[staticmethod]
-    fn center(
-        py: Python<'_>,
-        n_atoms: usize,
-        atoms: PyReadonlyArray1<'_, i64>,
-        weights: Option<PyReadonlyArray1<'_, f64>>,
-        point: Option<[f64; 3]>,
-        wrap: bool,
-    ) -> PyResult<Self> {
-        let atoms = indices(atoms.as_slice()?)?;
-        let weights = weights.as_ref().map(|w| w.as_slice()).transpose()?;
-        let task = Center::new(n_atoms, &atoms, weights, point, wrap);
-        task.map(Self::new).or_raise(py)
-    }
-
-    /// Compounds brought back into the cell: `sizes` are those of neighbours in `atoms`.
-    #[staticmethod]
-    fn wrap(
-        py: Python<'_>,
-        n_atoms: usize,
-        atoms: PyReadonlyArray1<'_, i64>,
-        sizes: PyReadonlyArray1<'_, i64>,
-        weights: Option<PyReadonlyArray1<'_, f64>>,
-    ) -> PyResult<Self> {
-        let atoms = indices(atoms.as_slice()?)?;
-        let sizes = indices(sizes.as_slice()?)?;
-        let weights = weights.as_ref().map(|w| w.as_slice()).transpose()?;
-        let task = Wrap::new(n_atoms, &atoms, &sizes, weights);
-        task.map(Self::new).or_raise(py)
-    }
-
-    /// All atoms moved as a rigid body, so that a group of them lies on its reference (Å).
-    #[staticmethod]
-    fn fit(
-        py: Python<'_>,
-        n_atoms: usize,
-        atoms: PyReadonlyArray1<'_, i64>,
-        reference: PyReadonlyArray2<'_, f64>,
-        weights: Option<PyReadonlyArray1<'_, f64>>,
-        rotation: bool,
-        normal: Option<usize>,
-    ) -> PyResult<Self> {
-        if normal.is_some_and(|axis| axis > 2) {
-            let reason = "the normal of a plane is axis 0, 1 or 2";
-            return Err(PyValueError::new_err(reason));
+    static {
+        /// Molecules made whole along their bonds.
+        unwrap(py: Python<'_>, n_atoms: usize, bonds: Array2<'_, i64>) {
+            let bonds = pairs(&bonds)?;
+            py.detach(|| Unwrap::new(n_atoms, &bonds))
         }
-        let atoms = indices(atoms.as_slice()?)?;
-        let reference = reference.as_slice()?;
-        let weights = weights.as_ref().map(|w| w.as_slice()).transpose()?;
-        let task = Fit::new(
-            n_atoms,
-            &atoms,
-            reference,
-            weights,
-            Freedom { rotation, normal },
-        );
-        task.map(Self::new).or_raise(py)
+
+        /// A group of atoms brought to a point (Å; None: the middle of the cell), the others with it.
+        center(
+            n_atoms: usize,
+            atoms: Indices,
+            weights: Option<Array1<'_, f64>>,
+            point: Option<[f64; 3]>,
+            wrap: bool,
+        ) {
+            Center::new(n_atoms, &atoms, weights.as_deref(), point, wrap)
+        }
+
+        /// Compounds brought back into the cell: `sizes` are those of neighbours in `atoms`.
+        wrap(
+            n_atoms: usize,
+            atoms: Indices,
+            sizes: Indices,
+            weights: Option<Array1<'_, f64>>,
+        ) {
+            Wrap::new(n_atoms, &atoms, &sizes, weights.as_deref())
+        }
+
+        /// All atoms moved as a rigid body, so that a group of them lies on its reference (Å).
+        fit(
+            n_atoms: usize,
+            atoms: Indices,
+            reference: Array2<'_, f64>,
+            weights: Option<Array1<'_, f64>>,
+            rotation: bool,
+            normal: Option<usize>,
+        ) {
+            if normal.is_some_and(|axis| axis > 2) {
+                return Err(Failure::argument("the normal of a plane is axis 0, 1 or 2"));
+            }
+            let freedom = Freedom { rotation, normal };
+            Fit::new(n_atoms, &atoms, &reference, weights.as_deref(), freedom)
+        }
     }
 
-    /// Change positions (Å) of frames with these cells, and with them what turns with a frame: its
-    /// cell, and `vectors` of its atoms. The rows that could not be changed, and why; and rows with
-    /// bonds that are longer than half the cell afterwards.
-    fn apply(
-        &self,
-        py: Python<'_>,
-        mut positions: PyReadwriteArray3<'_, f32>,
-        mut cells: PyReadwriteArray2<'_, f64>,
-        mut vectors: Vec<PyReadwriteArray3<'_, f32>>,
-    ) -> PyResult<(Vec<transform::Refused>, Vec<transform::LongBonds>)> {
-        let n_atoms = self.0.n_atoms();
-        check_atoms(positions.shape(), n_atoms)?;
-        let positions = positions.as_slice_mut()?;
-        let cells = cells.as_slice_mut()?;
-        let mut notes = transform::Notes::default();
-        let changed = py.detach(|| {
-            let refused = transform::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
-            transform::turn_cells(cells, &notes.turns);
-            Ok(refused)
-        });
-        let refused = changed.or_raise(py)?;
-        for array in &mut vectors {
-            check_atoms(array.shape(), n_atoms)?;
-            let array = array.as_slice_mut()?;
-            py.detach(|| transform::turn_vectors(array, n_atoms, &notes.turns));
+    methods {
+        /// Change positions (Å) of frames with these cells, and with them what turns with a frame: its
+        /// cell, and `vectors` of its atoms. The rows that could not be changed, and why; and rows with
+        /// bonds that are longer than half the cell afterwards.
+        fn apply(
+            &self,
+            py: Python<'_>,
+            mut positions: ArrayMut3<'_, f32>,
+            mut cells: ArrayMut2<'_, f64>,
+            mut vectors: Vec<ArrayMut3<'_, f32>>,
+        ) -> Result<(Vec<transform::Refused>, Vec<transform::LongBonds>)> {
+            let n_atoms = self.0.n_atoms();
+            check_atoms(positions.shape(), n_atoms)?;
+            let positions = &mut *positions;
+            let cells = &mut *cells;
+            let mut notes = transform::Notes::default();
+            let changed = py.detach(|| -> error::Result<_> {
+                let refused = transform::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
+                transform::turn_cells(cells, &notes.turns);
+                Ok(refused)
+            });
+            let refused = changed?;
+            for array in &mut vectors {
+                check_atoms(array.shape(), n_atoms)?;
+                let array = &mut **array;
+                py.detach(|| transform::turn_vectors(array, n_atoms, &notes.turns));
+            }
+            Ok((refused, notes.long))
         }
-        Ok((refused, notes.long))
     }
 }
 
-pub(super) fn check_atoms(shape: &[usize], n_atoms: usize) -> PyResult<()> {
+pub(super) fn check_atoms(shape: &[usize], n_atoms: usize) -> Result<()> {
     if shape[1..] == [n_atoms, 3] {
         return Ok(());
     }
-    Err(PyValueError::new_err(format!(
+    Err(Failure::argument(format!(
         "expected positions of {n_atoms} atoms, found an array of shape {shape:?}"
     )))
 }
@@ -207,52 +170,49 @@ pub(super) fn check_atoms(shape: &[usize], n_atoms: usize) -> PyResult<()> {
 pub(super) struct NoJump(nojump::NoJump);
 
 /// Images in the last frame, and in the frames that were asked for.
-type Scanned<'py> = (Bound<'py, PyArray2<i16>>, Bound<'py, PyArray3<i16>>);
+type Scanned = (NewArray<i16, 2>, NewArray<i16, 3>);
 
 #[pymethods]
 impl NoJump {
     #[new]
-    fn new(py: Python<'_>, n_atoms: usize, atoms: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
-        let atoms = indices(atoms.as_slice()?)?;
-        nojump::NoJump::new(n_atoms, &atoms).map(Self).or_raise(py)
+    fn new(n_atoms: usize, atoms: Indices) -> Result<Self> {
+        Ok(Self(nojump::NoJump::new(n_atoms, &atoms)?))
     }
 
     /// Refuse rows without a cell or with positions that are not finite, which become NaN.
     fn check(
         &self,
         py: Python<'_>,
-        mut positions: PyReadwriteArray3<'_, f32>,
-        cells: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<Vec<transform::Refused>> {
+        mut positions: ArrayMut3<'_, f32>,
+        cells: Array2<'_, f64>,
+    ) -> Result<Vec<transform::Refused>> {
         check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
-        let (positions, cells) = (positions.as_slice_mut()?, cells.as_slice()?);
+        let (positions, cells) = (&mut *positions, &*cells);
         let mut notes = transform::Notes::default();
-        py.detach(|| transform::apply_in_cells(&self.0, positions, cells, &mut notes))
-            .or_raise(py)
+        Ok(py.detach(|| transform::apply_in_cells(&self.0, positions, cells, &mut notes))?)
     }
 
     /// Count images over frames, relative to the first of them; note them in some rows.
-    fn scan<'py>(
+    fn scan(
         &self,
-        py: Python<'py>,
-        positions: PyReadonlyArray3<'py, f32>,
-        cells: PyReadonlyArray2<'py, f64>,
-        rows: PyReadonlyArray1<'py, i64>,
-    ) -> PyResult<Scanned<'py>> {
+        py: Python<'_>,
+        positions: Array3<'_, f32>,
+        cells: Array2<'_, f64>,
+        rows: Indices,
+    ) -> Result<Scanned> {
         let n_atoms = transform::Transform::n_atoms(&self.0);
         check_atoms(positions.shape(), n_atoms)?;
-        let (positions, cells) = (positions.as_slice()?, cells.as_slice()?);
-        let rows = indices(rows.as_slice()?)?;
+        let (positions, cells) = (&*positions, &*cells);
         let scan = py.detach(|| {
             let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Own)?;
             self.0.scan(&placed.positions, &placed.dimensions, &rows)
         });
-        let scan = scan.or_raise(py)?;
+        let scan = scan?;
         let n = self.0.n_followed();
         let (moved, noted) = (scan.moved.into_flattened(), scan.noted.into_flattened());
         Ok((
-            moved.into_pyarray(py).reshape([n, 3])?,
-            noted.into_pyarray(py).reshape([rows.len(), n, 3])?,
+            NewArray::new(moved, [n, 3]),
+            NewArray::new(noted, [rows.len(), n, 3]),
         ))
     }
 
@@ -261,19 +221,18 @@ impl NoJump {
     fn move_to(
         &self,
         py: Python<'_>,
-        images: PyReadonlyArray3<'_, i16>,
-        mut positions: PyReadwriteArray3<'_, f32>,
-        cells: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<Vec<transform::Refused>> {
+        images: Array3<'_, i16>,
+        mut positions: ArrayMut3<'_, f32>,
+        cells: Array2<'_, f64>,
+    ) -> Result<Vec<transform::Refused>> {
         let n_atoms = transform::Transform::n_atoms(&self.0);
         check_atoms(positions.shape(), n_atoms)?;
-        let (images, _) = images.as_slice()?.as_chunks();
-        let (positions, cells) = (positions.as_slice_mut()?, cells.as_slice()?);
+        let (images, _) = images.as_chunks();
+        let (positions, cells) = (&mut *positions, &*cells);
         let change = |positions: &mut [f32], dimensions: &[f32], _: &[_]| {
             self.0.move_to(images, positions, dimensions)
         };
-        py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))
-            .or_raise(py)
+        Ok(py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))?)
     }
 }
 
@@ -295,22 +254,18 @@ impl NoJumpFollower {
         &self,
         py: Python<'_>,
         number: usize,
-        mut positions: PyReadwriteArray3<'_, f32>,
-        cells: PyReadonlyArray2<'_, f64>,
-        mut begin: Option<PyReadwriteArray2<'_, i16>>,
-    ) -> PyResult<Option<Vec<transform::Refused>>> {
+        mut positions: ArrayMut3<'_, f32>,
+        cells: Array2<'_, f64>,
+        mut begin: Option<ArrayMut2<'_, i16>>,
+    ) -> Result<Option<Vec<transform::Refused>>> {
         let n_atoms = self.0.n_atoms();
         check_atoms(positions.shape(), n_atoms)?;
-        let (positions, cells) = (positions.as_slice_mut()?, cells.as_slice()?);
-        let begin = match &mut begin {
-            Some(begin) => Some(begin.as_slice_mut()?.as_chunks_mut().0),
-            None => None,
-        };
+        let (positions, cells) = (&mut *positions, &*cells);
+        let begin = begin.as_deref_mut().map(|begin| begin.as_chunks_mut().0);
         let change = |positions: &mut [f32], dimensions: &[f32], _: &[_]| {
             self.0.move_on(number, positions, dimensions, begin)
         };
-        py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))
-            .or_raise(py)
+        Ok(py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))?)
     }
 
     /// Release the threads that wait; no other block is moved.
@@ -321,28 +276,24 @@ impl NoJumpFollower {
 
 /// Return the first atom of each atom's fragment.
 #[pyfunction]
-pub(super) fn fragments<'py>(
-    py: Python<'py>,
+pub(super) fn fragments(
+    py: Python<'_>,
     n_atoms: usize,
-    bonds: PyReadonlyArray2<'py, i64>,
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    bonds: Array2<'_, i64>,
+) -> Result<NewArray<i64, 1>> {
     let bonds = pairs(&bonds)?;
     let first = py.detach(|| unwrap::fragments(n_atoms, &bonds));
-    let first: Vec<i64> = first
-        .or_raise(py)?
-        .into_iter()
-        .map(|atom| atom as i64)
-        .collect();
-    Ok(first.to_pyarray(py))
+    let first: Vec<i64> = first?.into_iter().map(|atom| atom as i64).collect();
+    Ok(first.into())
 }
 
-pub(super) fn pairs(bonds: &PyReadonlyArray2<'_, i64>) -> PyResult<Vec<[usize; 2]>> {
+pub(super) fn pairs(bonds: &Array2<'_, i64>) -> Result<Vec<[usize; 2]>> {
     if bonds.shape()[1] != 2 {
-        return Err(PyValueError::new_err(format!(
+        return Err(Failure::argument(format!(
             "expected two atoms a bond, found an array of shape {:?}",
             bonds.shape()
         )));
     }
-    let atoms = indices(bonds.as_slice()?)?;
+    let atoms = indices(bonds)?;
     Ok(atoms.as_chunks().0.to_vec())
 }

@@ -1,0 +1,216 @@
+//! Arrays of NumPy as arguments and results, with the types that the stub shows for them.
+
+use std::ops::{Deref, DerefMut};
+
+use numpy::ndarray::{Dimension, Ix1, Ix2, Ix3, IxDyn};
+use numpy::{
+    AsSliceError, Element, IntoPyArray, PyArrayMethods, PyReadonlyArray, PyReadwriteArray,
+    PyUntypedArrayMethods,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::inspect::PyStaticExpr;
+use pyo3::prelude::*;
+use pyo3::types::PyNone;
+use pyo3::{PyTypeInfo, type_hint_identifier, type_hint_subscript, type_hint_union};
+
+/// Types of numbers in arrays.
+pub(super) trait Number: Element + Copy {
+    /// Name of the type in NumPy.
+    const NAME: &'static str;
+
+    /// Type of an array of such numbers.
+    const ARRAY: PyStaticExpr = type_hint_subscript!(
+        type_hint_identifier!("numpy.typing", "NDArray"),
+        type_hint_identifier!("numpy", Self::NAME)
+    );
+}
+
+macro_rules! numbers {
+    ($($Number:ty: $name:literal),* $(,)?) => {
+        $(impl Number for $Number {
+            const NAME: &'static str = $name;
+        })*
+    };
+}
+
+numbers! {
+    bool: "bool_", u8: "uint8", i16: "int16", i32: "int32", u32: "uint32", i64: "int64",
+    u64: "uint64", f32: "float32", f64: "float64",
+}
+
+/// Declares an argument: an array whose numbers follow each other, the last axis fastest.
+macro_rules! argument {
+    ($(#[doc = $doc:literal])* $Array:ident, $Borrowed:ident, $as_slice:ident) => {
+        $(#[doc = $doc])*
+        pub(super) struct $Array<'py, T: Number, D: Dimension>($Borrowed<'py, T, D>);
+
+        impl<'a, 'py, T: Number + 'a, D: Dimension + 'a> FromPyObject<'a, 'py> for $Array<'py, T, D> {
+            type Error = PyErr;
+
+            const INPUT_TYPE: PyStaticExpr = T::ARRAY;
+
+            #[allow(unused_mut, reason = "only slices that change need it")]
+            fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+                let mut array: $Borrowed<'py, T, D> = object.extract()?;
+                if !array.is_c_contiguous() {
+                    return Err(AsSliceError.into());
+                }
+                array.$as_slice()?;
+                Ok(Self(array))
+            }
+        }
+
+        impl<T: Number, D: Dimension> $Array<'_, T, D> {
+            /// Return the lengths of the axes.
+            pub(super) fn shape(&self) -> &[usize] {
+                self.0.shape()
+            }
+        }
+
+        impl<T: Number, D: Dimension> Deref for $Array<'_, T, D> {
+            type Target = [T];
+
+            fn deref(&self) -> &[T] {
+                self.0.as_slice().expect("arrays are contiguous when they are extracted")
+            }
+        }
+    };
+}
+
+argument! {
+    /// An array that is only read.
+    Array, PyReadonlyArray, as_slice
+}
+
+argument! {
+    /// An array that is changed.
+    ArrayMut, PyReadwriteArray, as_slice_mut
+}
+
+impl<T: Number, D: Dimension> DerefMut for ArrayMut<'_, T, D> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let numbers = self.0.as_slice_mut();
+        numbers.expect("arrays are contiguous when they are extracted")
+    }
+}
+
+pub(super) type Array1<'py, T> = Array<'py, T, Ix1>;
+pub(super) type Array2<'py, T> = Array<'py, T, Ix2>;
+pub(super) type Array3<'py, T> = Array<'py, T, Ix3>;
+pub(super) type ArrayMut1<'py, T> = ArrayMut<'py, T, Ix1>;
+pub(super) type ArrayMut2<'py, T> = ArrayMut<'py, T, Ix2>;
+pub(super) type ArrayMut3<'py, T> = ArrayMut<'py, T, Ix3>;
+pub(super) type ArrayMutDyn<'py, T> = ArrayMut<'py, T, IxDyn>;
+
+/// Indices or numbers of things: an array of int64 without negative numbers.
+pub(super) struct Indices(pub(super) Vec<usize>);
+
+impl FromPyObject<'_, '_> for Indices {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = i64::ARRAY;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let array: Array1<'_, i64> = object.extract()?;
+        indices(&array).map(Self)
+    }
+}
+
+impl Deref for Indices {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+pub(super) fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
+    let index = |&value: &i64| {
+        usize::try_from(value).map_err(|_| PyValueError::new_err(format!("{value} is no index")))
+    };
+    values.iter().map(index).collect()
+}
+
+pub(super) fn numbers(values: &[i64]) -> PyResult<Vec<u32>> {
+    let number = |&value: &i64| {
+        u32::try_from(value).map_err(|_| PyValueError::new_err(format!("{value} is no number")))
+    };
+    values.iter().map(number).collect()
+}
+
+/// Columns of an analysis's atoms in a block; None where these are all atoms, in order.
+pub(super) struct Columns(Option<Vec<usize>>);
+
+impl FromPyObject<'_, '_> for Columns {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = type_hint_union!(i64::ARRAY, PyNone::TYPE_HINT);
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let columns: Option<Indices> = object.extract()?;
+        Ok(Self(columns.map(|columns| columns.0)))
+    }
+}
+
+impl Columns {
+    /// Return all columns, of which there must be `n_atoms`.
+    pub(super) fn all(self, n_atoms: usize) -> PyResult<Vec<usize>> {
+        match self.0 {
+            None => Ok((0..n_atoms).collect()),
+            Some(columns) if columns.len() == n_atoms => Ok(columns),
+            Some(columns) => Err(PyValueError::new_err(format!(
+                "expected {n_atoms} columns, found {}",
+                columns.len()
+            ))),
+        }
+    }
+
+    /// Return the columns of some atoms, given by their indices among all.
+    pub(super) fn of<T: TryFrom<usize>>(&self, atoms: &[usize]) -> PyResult<Vec<T>> {
+        let column_of = |&atom: &usize| {
+            let column = match &self.0 {
+                None => Some(atom),
+                Some(columns) => columns.get(atom).copied(),
+            };
+            column
+                .and_then(|column| T::try_from(column).ok())
+                .ok_or_else(|| PyValueError::new_err(format!("there is no atom {atom}")))
+        };
+        atoms.iter().map(column_of).collect()
+    }
+}
+
+/// A result: an array of numbers that follow each other.
+pub(super) struct NewArray<T, const N: usize> {
+    values: Vec<T>,
+    shape: [usize; N],
+}
+
+impl<T, const N: usize> NewArray<T, N> {
+    pub(super) fn new(values: Vec<T>, shape: [usize; N]) -> Self {
+        NewArray { values, shape }
+    }
+}
+
+impl<T> From<Vec<T>> for NewArray<T, 1> {
+    fn from(values: Vec<T>) -> Self {
+        let shape = [values.len()];
+        NewArray { values, shape }
+    }
+}
+
+impl<'py, T: Number, const N: usize> IntoPyObject<'py> for NewArray<T, N> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    const OUTPUT_TYPE: PyStaticExpr = T::ARRAY;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.values.into_pyarray(py);
+        match N {
+            1 => Ok(array.into_any()),
+            _ => Ok(array.reshape(&self.shape[..])?.into_any()),
+        }
+    }
+}

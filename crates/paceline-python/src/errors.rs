@@ -1,0 +1,147 @@
+//! Errors on their way to Python, whose classes and their order `paceline.errors` declares.
+
+use std::path::PathBuf;
+
+use numpy::AsSliceError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use paceline_formats::error::Error;
+use paceline_formats::writer;
+
+/// An error that a call from Python ends with.
+pub(super) enum Failure {
+    Core(Error),
+    /// Row of its block that a format cannot hold, if it is one row, and why.
+    Unwritable(Option<usize>, String),
+    Python(PyErr),
+}
+
+/// Result of a call from Python.
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// Refuse an argument.
+    pub(super) fn argument(reason: impl Into<String>) -> Self {
+        Failure::Core(Error::Argument(reason.into()))
+    }
+
+    /// Refuse what a format cannot hold.
+    pub(super) fn unwritable(reason: impl Into<String>) -> Self {
+        Failure::Unwritable(None, reason.into())
+    }
+
+    /// Refuse a row of a block that a format cannot hold.
+    pub(super) fn row((row, reason): (usize, String)) -> Self {
+        Failure::Unwritable(Some(row), reason)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Core(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Self {
+        Failure::Python(error)
+    }
+}
+
+impl From<AsSliceError> for Failure {
+    fn from(error: AsSliceError) -> Self {
+        Failure::Python(error.into())
+    }
+}
+
+impl From<writer::Failure> for Failure {
+    fn from(failure: writer::Failure) -> Self {
+        match failure {
+            writer::Failure::Frame(row, reason) => Failure::row((row, reason)),
+            writer::Failure::Error(error) => Failure::Core(error),
+        }
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        let made = Python::attach(|py| match failure {
+            Failure::Core(error) => exception(py, error),
+            Failure::Unwritable(row, reason) => {
+                let text = match row {
+                    Some(row) => format!("row {row}: {reason}"),
+                    None => reason.clone(),
+                };
+                let error = ours(py, "UnwritableError", &text)?;
+                error.setattr("row", row)?;
+                error.setattr("reason", reason)?;
+                Ok(PyErr::from_value(error))
+            }
+            Failure::Python(error) => Ok(error),
+        });
+        made.unwrap_or_else(|error| error)
+    }
+}
+
+/// Make an exception of a class of `paceline.errors`.
+fn ours<'py>(py: Python<'py>, name: &str, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("paceline.errors")?.getattr(name)?.call1((text,))
+}
+
+/// Make the exception of `paceline.errors` or the built-in one that says the same as an error.
+fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
+    let text = error.to_string();
+    let damaged = |path: PathBuf, frame: Option<u64>, offset: Option<u64>, expected, found| {
+        let error = ours(py, "DamagedFileError", &text)?;
+        error.setattr("path", path.into_os_string())?;
+        error.setattr("frame", frame)?;
+        error.setattr("offset", offset)?;
+        error.setattr::<_, String>("expected", expected)?;
+        error.setattr::<_, String>("found", found)?;
+        Ok(error)
+    };
+    let made = match error {
+        Error::Damaged {
+            path,
+            frame,
+            offset,
+            expected,
+            found,
+        } => damaged(path, frame, Some(offset), expected, found),
+        Error::DamagedChunk {
+            path,
+            frames: (first, last),
+            offset,
+            expected,
+            found,
+            ..
+        } => {
+            let frame = (first == last).then_some(first.unsigned_abs());
+            damaged(path, frame, offset.map(u64::from), expected, found)
+        }
+        Error::Missing { .. } => ours(py, "MissingDataError", &text),
+        Error::Unsupported { .. } => ours(py, "UnsupportedError", &text),
+        Error::Changed { .. } => ours(py, "FileChangedError", &text),
+        Error::Io {
+            path,
+            action,
+            source,
+        } => {
+            // With a number, Python makes a FileNotFoundError, PermissionError, … of it: the first
+            // one, or on Windows, where the system's numbers are not errno's, the last one.
+            return Ok(match source.raw_os_error() {
+                Some(number) => {
+                    let reason = format!("{action}: {source}");
+                    // Python says the number itself.
+                    let reason = reason.replace(&format!(" (os error {number})"), "");
+                    PyOSError::new_err((number, reason, path.into_os_string(), number))
+                }
+                None => PyOSError::new_err(text),
+            });
+        }
+        Error::Argument(reason) => return Ok(PyValueError::new_err(reason)),
+        Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),
+    };
+    made.map(PyErr::from_value)
+}

@@ -1,0 +1,130 @@
+//! Declares kernels as Python calls them: each once, by its arguments and its result.
+
+use pyo3::prelude::*;
+
+use super::arrays::{Array, Array2, Array3, ArrayMut, Number};
+use super::errors::Result;
+use numpy::ndarray::Dimension;
+use paceline_formats::error;
+use paceline_kernels::placement::{Basis, PlacedFrames};
+use paceline_kernels::rows::Frames;
+
+/// Arguments that a kernel uses while the interpreter is released.
+pub(super) trait Lend {
+    type Lent<'a>
+    where
+        Self: 'a;
+
+    fn lend(&mut self) -> Self::Lent<'_>;
+}
+
+impl<T: Number, D: Dimension> Lend for Array<'_, T, D> {
+    type Lent<'a>
+        = &'a [T]
+    where
+        Self: 'a;
+
+    fn lend(&mut self) -> &[T] {
+        self
+    }
+}
+
+impl<T: Number, D: Dimension> Lend for ArrayMut<'_, T, D> {
+    type Lent<'a>
+        = &'a mut [T]
+    where
+        Self: 'a;
+
+    fn lend(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+/// Call a kernel with the frames of a block, with the interpreter released.
+pub(super) fn in_frames<T: Send>(
+    py: Python<'_>,
+    positions: &Array3<'_, f32>,
+    cells: &Array2<'_, f64>,
+    kernel: impl FnOnce(&Frames<'_>, &PlacedFrames<'_>) -> error::Result<T> + Send,
+) -> Result<T> {
+    let n_atoms = positions.shape()[1];
+    let (positions, cells) = (&**positions, &**cells);
+    let computed = py.detach(|| {
+        let placed = PlacedFrames::new(positions, n_atoms, cells, Basis::Compact)?;
+        kernel(&Frames::placed(&placed, positions, n_atoms)?, &placed)
+    });
+    Ok(computed?)
+}
+
+/// Declares a class of kernels.
+///
+/// Blocks of `new` and `static` make the kernel of arguments, for `__new__` and static methods;
+/// those of `frames` compute the frames of a block with the interpreter released, given the kernel,
+/// the frames as it takes them, and how these were placed; `methods` are written out.
+macro_rules! kernels {
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $Kernel:ident($Task:ty);
+        $(new {
+            $(#[$new_about:meta])*
+            ($($new_argument:ident: $NewArgument:ty),* $(,)?) $new:block
+        })?
+        $(static {$(
+            $(#[$static_about:meta])*
+            $static:ident($($static_argument:ident: $StaticArgument:ty),* $(,)?) $make:block
+        )*})?
+        $(frames {$(
+            $(#[$frames_about:meta])*
+            $method:ident(
+                |$task:ident, $frames:ident, $placed:pat_param|
+                $(, $argument:ident: $Argument:ty)*
+            ) -> $Answer:ty $compute:block
+        )*})?
+        $(methods { $($methods:tt)* })?
+    ) => {
+        $(#[$about])*
+        #[pyclass(frozen, module = "paceline._core")]
+        $vis struct $Kernel($Task);
+
+        #[pymethods]
+        impl $Kernel {
+            $(
+                $(#[$new_about])*
+                #[new]
+                #[allow(clippy::too_many_arguments, reason = "named in Python")]
+                fn new($($new_argument: $NewArgument),*) -> $crate::errors::Result<Self> {
+                    let task = $new;
+                    Ok(Self(task?))
+                }
+            )?
+            $($(
+                $(#[$static_about])*
+                #[staticmethod]
+                #[allow(clippy::too_many_arguments, reason = "named in Python")]
+                fn $static(
+                    $($static_argument: $StaticArgument),*
+                ) -> $crate::errors::Result<Self> {
+                    let task = $make;
+                    Ok(Self(Box::new(task?)))
+                }
+            )*)?
+            $($(
+                $(#[$frames_about])*
+                fn $method(
+                    &self,
+                    py: pyo3::Python<'_>,
+                    positions: $crate::arrays::Array3<'_, f32>,
+                    cells: $crate::arrays::Array2<'_, f64>,
+                    $(mut $argument: $Argument),*
+                ) -> $crate::errors::Result<$Answer> {
+                    let $task = &self.0;
+                    $(let $argument = $crate::kernels::Lend::lend(&mut $argument);)*
+                    $crate::kernels::in_frames(py, &positions, &cells, |$frames, $placed| $compute)
+                }
+            )*)?
+            $($($methods)*)?
+        }
+    };
+}
+
+pub(super) use kernels;
