@@ -30,6 +30,9 @@ export PATH := $(PATH):$(CARGO_HOME)/bin
 BUILD_INPUTS := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_FILES := python tests examples benchmarks packaging
 
+# Types of the compiled module, which `stubs` writes.
+STUB := python/paceline/_core.pyi
+
 # Tools that build and check wheels: zig links for systems as old as GLIBC says, with the system's
 # unwinder in place of its own (packaging/unwinder.py).
 WHEEL_TOOLS := 'maturin[zig]>=1.9,<2' 'cargo-zigbuild>=0.20' 'abi3audit>=0.0.26' 'auditwheel>=6.1'
@@ -59,7 +62,7 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo live test test-rust test-python test-all test-older test-develop suite compare hunt
-.PHONY: check check-rust check-python check-targets bench bench-release experiments docs
+.PHONY: check check-rust check-python check-targets stubs target/_core.pyi bench bench-release experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools version-named
 
@@ -79,6 +82,7 @@ test-all: test-rust $(VENV)/built $(OPEN_MPI) ## the same, and every case of wha
 
 test-rust: cargo
 	cargo test --workspace --exclude paceline-python
+	cargo test --quiet --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs
 
 test-python: $(VENV)/built
 	$(PYTEST)
@@ -118,9 +122,11 @@ check: check-rust check-python ## format, lints, types, stub, docstrings, order 
 check-rust: cargo lint-tools
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo fmt --check --manifest-path packaging/stubs/Cargo.toml
 	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --exclude paceline-python
+	cargo clippy --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs -- -D warnings
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
 	  --target-dir target/slowfs -- -D warnings
 
@@ -129,8 +135,19 @@ check-python: $(VENV)/built
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest paceline._core
+	[ "$$(uname)" != Linux ] || $(MAKE) --no-print-directory target/_core.pyi
+	[ "$$(uname)" != Linux ] || cmp target/_core.pyi $(STUB) || { echo "$(STUB) is stale: \
+	the bindings in crates/paceline-python have changed; write it with: make stubs" >&2; exit 1; }
 	$(BIN)/numpydoc lint $$(find python -name '*.py')
 	$(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py
+
+stubs: target/_core.pyi ## write python/paceline/_core.pyi, the types of the compiled module, from its bindings
+	cp $< $(STUB)
+
+target/_core.pyi: $(VENV)/built
+	cargo run --quiet --locked --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs -- \
+	  "$$(ls python/paceline/_core*.so python/paceline/_core*.pyd 2> /dev/null | head -n 1)" > $@
+	$(BIN)/ruff format --quiet $@
 
 # Errors are larger on Windows, where a path takes a word more. The types of system.py, which alone
 # calls what one of the systems lacks, are those of Linux.

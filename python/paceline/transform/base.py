@@ -118,7 +118,7 @@ class CoreTransform(WorkerTransform):
 
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
-    ) -> "tuple[list[tuple[int, str]], list[_core._LongBonds]]":
+    ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
         """Change positions as `apply` does; also return rows with bonds that are too long."""
         return self._core.apply(positions, cells, list(vectors))
 
