@@ -36,7 +36,8 @@ pub(super) struct Trajectory {
 impl Trajectory {
     #[new]
     #[pyo3(signature = (
-        path, *, cache_folder=None, refresh=false, sample=None, units=None, n_threads=1, progress=None
+        path, *, cache_folder=None, refresh=false, sample=None, units=None, n_atoms=None, n_threads=1,
+        progress=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -49,6 +50,7 @@ impl Trajectory {
         refresh: bool,
         sample: Option<u64>,
         units: Option<String>,
+        n_atoms: Option<usize>,
         n_threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
@@ -76,6 +78,7 @@ impl Trajectory {
                 refresh,
                 sample,
                 units: units.as_deref(),
+                n_atoms,
                 n_threads,
                 progress: &report,
             };
@@ -104,6 +107,33 @@ impl Trajectory {
     #[getter]
     fn n_atoms(&self) -> usize {
         self.index.n_atoms()
+    }
+
+    /// Atoms of each frame, where their number varies, 0 where it is not known; None where it is
+    /// the same.
+    #[getter]
+    fn atom_counts<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
+        self.index
+            .atom_counts()
+            .map(|counts| PyArray1::from_slice(py, counts))
+    }
+
+    /// Return in a sentence how the number of atoms varies; None where it does not.
+    #[getter]
+    fn varying(&self) -> Option<String> {
+        self.index.varying()
+    }
+
+    /// Return how one frame is coded, and its number of atoms.
+    fn layout_of<'py>(
+        &self,
+        py: Python<'py>,
+        frame: u64,
+    ) -> PyResult<(Bound<'py, PyBytes>, usize)> {
+        self.check_frames(&[frame])?;
+        let layout = py.detach(|| self.index.layout_of(&FileSource::open(&self.path)?, frame));
+        let layout = layout.or_raise(py)?;
+        Ok((PyBytes::new(py, &layout.to_bytes()), layout.n_atoms()))
     }
 
     #[getter]
@@ -206,13 +236,8 @@ impl Trajectory {
         py: Python<'py>,
         frames: PyReadonlyArray1<'py, u64>,
     ) -> PyResult<ExtentArrays<'py>> {
-        let n_frames = self.index.n_frames();
         let frames = frames.as_slice()?;
-        if let Some(frame) = frames.iter().find(|&&frame| frame >= n_frames) {
-            return Err(PyValueError::new_err(format!(
-                "frame {frame} is out of range for {n_frames} frames"
-            )));
-        }
+        self.check_frames(frames)?;
         let (offsets, sizes): (Vec<u64>, Vec<u64>) =
             frames.iter().map(|&frame| self.index.extent(frame)).unzip();
         Ok((
@@ -261,6 +286,18 @@ impl Trajectory {
             self.index.verify(&source)
         })
         .or_raise(py)
+    }
+}
+
+impl Trajectory {
+    fn check_frames(&self, frames: &[u64]) -> PyResult<()> {
+        let n_frames = self.index.n_frames();
+        match frames.iter().find(|&&frame| frame >= n_frames) {
+            Some(frame) => Err(PyValueError::new_err(format!(
+                "frame {frame} is out of range for {n_frames} frames"
+            ))),
+            None => Ok(()),
+        }
     }
 }
 
