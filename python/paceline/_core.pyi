@@ -854,9 +854,15 @@ class Trajectory:
         refresh: bool = False,
         sample: SupportsIndex | None = None,
         units: str | None = None,
+        n_atoms: SupportsIndex | None = None,
         n_threads: SupportsIndex = 1,
         progress: Callable[[int, int], object] | None = None,
     ) -> Trajectory: ...
+    @property
+    def atom_counts(self, /) -> NDArray[uint32] | None:
+        """Atoms of each frame, where their number varies, 0 where it is not known; None where it is
+        the same.
+        """
     @property
     def damaged(self, /) -> list[int]:
         """Frames that a scan found to be damaged; none where frames are found by arithmetic."""
@@ -889,6 +895,8 @@ class Trajectory:
         """How the index came about."""
     @property
     def layout(self, /) -> bytes: ...
+    def layout_of(self, /, frame: SupportsIndex) -> tuple[bytes, int]:
+        """Return how one frame is coded, and its number of atoms."""
     @property
     def n_atoms(self, /) -> int: ...
     @property
@@ -917,6 +925,9 @@ class Trajectory:
         """Return the traits that files must have in common for the frames of one to continue those of
         the other: name and value.
         """
+    @property
+    def varying(self, /) -> str | None:
+        """Return in a sentence how the number of atoms varies; None where it does not."""
     def verify(self, /) -> None:
         """Raise FileChangedError where the file of this name is not the one that was opened."""
 

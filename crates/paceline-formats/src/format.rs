@@ -103,6 +103,10 @@ pub struct Abilities {
     pub times_are_steps: bool,
     /// Files may be in one of several units, and may not state which: see [`OpenOptions::units`].
     pub has_units: bool,
+    /// Files do not state the number of atoms: see [`OpenOptions::n_atoms`].
+    pub needs_n_atoms: bool,
+    /// The number of atoms may vary from frame to frame: see [`Opened::atom_counts`].
+    pub varying_atoms: bool,
 }
 
 /// What a file knows of the times of its frames.
@@ -130,8 +134,14 @@ impl Clock {
 pub trait FileLayout: Debug + Send + Sync {
     fn format(&self) -> &'static dyn Format;
 
-    /// Atoms of a frame.
+    /// Atoms of a frame; of the first one, where the number varies.
     fn n_atoms(&self) -> usize;
+
+    /// Layout of a frame of another number of atoms, in `size` bytes; nothing where these cannot
+    /// hold so many, or the number does not vary.
+    fn of_frame(&self, _n_atoms: usize, _size: u64) -> Option<Layout> {
+        None
+    }
 
     /// Fields that frames may hold.
     fn fields(&self) -> Fields {
@@ -389,6 +399,8 @@ pub struct OpenOptions<'a> {
     /// Units of the file's numbers, in place of those that it states: for formats whose files may
     /// state none.
     pub units: Option<&'a str>,
+    /// Atoms of a frame, for formats whose files do not state their number; others ignore it.
+    pub n_atoms: Option<usize>,
     pub n_threads: usize,
     /// Called now and then, from the calling thread.
     pub progress: &'a Progress<'a>,
@@ -419,6 +431,8 @@ pub struct Opened {
     pub notes: Vec<String>,
     /// Numbers of the frames that a scan found to be damaged.
     pub damaged: Vec<u64>,
+    /// Atoms of each frame, where their number varies; 0 where a damaged frame's is not known.
+    pub atom_counts: Option<Vec<u32>>,
     pub origin: Origin,
     /// Path where the index is saved.
     pub file: Option<PathBuf>,
@@ -444,6 +458,7 @@ impl Opened {
             frames,
             notes,
             damaged: Vec::new(),
+            atom_counts: None,
             origin: Origin::Computed,
             file: None,
             times: None,

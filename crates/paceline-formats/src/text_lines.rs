@@ -109,6 +109,7 @@ fn end(at: usize, what: &str) -> Fault {
     Fault::bad(at, what, "no further line")
 }
 
+#[inline]
 pub fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }

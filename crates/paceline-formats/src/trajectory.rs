@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
+use crate::format::unsupported;
 use crate::index::{self, Index, OpenOptions};
 use crate::reader::{BlockOut, BlockReader, Extents, Numbers};
 use crate::registry::STANDARD;
-use crate::source::FileSource;
-use crate::{CellRow, Fields, Format, UnitCell};
+use crate::source::{FileSource, Source};
+use crate::{CellRow, Fields, Format, Layout, UnitCell};
 
 /// A trajectory file and its frame index.
 ///
@@ -44,6 +45,7 @@ impl Trajectory {
             refresh: false,
             sample: None,
             units: None,
+            n_atoms: None,
             n_threads: 1,
             progress: &|_, _| ControlFlow::Continue(()),
         };
@@ -71,6 +73,7 @@ impl Trajectory {
         self.index.layout().format()
     }
 
+    /// Atoms of a frame; of the first one, where the number varies.
     pub fn n_atoms(&self) -> usize {
         self.index.n_atoms()
     }
@@ -82,17 +85,45 @@ impl Trajectory {
     /// A reader of some fields of some atoms. Each thread needs its own.
     ///
     /// # Errors
-    /// [`Error::Argument`] for atoms of another system, and what the file gives.
+    /// [`Error::Argument`] for atoms of another system, [`Error::Unsupported`] where the number of
+    /// atoms varies: see [`Trajectory::frame`]; and what the file gives.
     pub fn reader(&self, atoms: Atoms, fields: Fields) -> Result<FrameReader<'_>> {
+        if let Some(what) = self.index.varying() {
+            return Err(unsupported(self.source.path(), what));
+        }
+        self.reader_of(self.index.layout(), atoms, fields)
+    }
+
+    /// Read one frame, of as many atoms as it has.
+    ///
+    /// # Errors
+    /// Errors of [`FrameReader::read`].
+    pub fn frame(&self, frame: u64, fields: Fields) -> Result<FrameBlock> {
+        check_frames(frame + 1, self.n_frames())?;
+        let layout = self.index.layout_of(&*self.source, frame)?;
+        let mut reader = self.reader_of(&layout, Atoms::all(layout.n_atoms()), fields)?;
+        reader.read(frame..frame + 1)
+    }
+
+    fn reader_of(&self, layout: &Layout, atoms: Atoms, fields: Fields) -> Result<FrameReader<'_>> {
         let n_atoms = atoms.len();
         let source = Arc::clone(&self.source);
-        let blocks = BlockReader::new(source, self.index.layout(), atoms, fields)?;
+        let blocks = BlockReader::new(source, layout, atoms, fields)?;
         Ok(FrameReader {
             index: &self.index,
             blocks,
             n_atoms,
             fields,
         })
+    }
+}
+
+fn check_frames(end: u64, n_frames: u64) -> Result<()> {
+    match end > n_frames {
+        true => Err(Error::Argument(format!(
+            "frames up to {end} are out of range for {n_frames} frames"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -126,13 +157,7 @@ impl FrameReader<'_> {
     /// [`Error::Argument`] where there are no such frames, [`Error::Damaged`] for the first damaged
     /// one, and what the file gives.
     pub fn read(&mut self, frames: Range<u64>) -> Result<FrameBlock> {
-        let n_frames = self.index.n_frames();
-        if frames.end > n_frames {
-            return Err(Error::Argument(format!(
-                "frames up to {} are out of range for {n_frames} frames",
-                frames.end
-            )));
-        }
+        check_frames(frames.end, self.index.n_frames())?;
         let frames: Vec<u64> = frames.collect();
         let extent = |&frame: &u64| self.index.extent(frame);
         let (offsets, sizes): (Vec<u64>, Vec<u64>) = frames.iter().map(extent).unzip();

@@ -41,7 +41,8 @@ pub(super) struct Trajectory {
 impl Trajectory {
     #[new]
     #[pyo3(signature = (
-        path, *, cache_folder=None, refresh=false, sample=None, units=None, n_threads=1, progress=None
+        path, *, cache_folder=None, refresh=false, sample=None, units=None, n_atoms=None, n_threads=1,
+        progress=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -54,6 +55,7 @@ impl Trajectory {
         refresh: bool,
         sample: Option<u64>,
         units: Option<String>,
+        n_atoms: Option<usize>,
         n_threads: usize,
         progress: Option<Progress>,
     ) -> Result<Self> {
@@ -81,6 +83,7 @@ impl Trajectory {
                 refresh,
                 sample,
                 units: units.as_deref(),
+                n_atoms,
                 n_threads,
                 progress: &report,
             };
@@ -109,6 +112,28 @@ impl Trajectory {
     #[getter]
     fn n_atoms(&self) -> usize {
         self.index.n_atoms()
+    }
+
+    /// Atoms of each frame, where their number varies, 0 where it is not known; None where it is
+    /// the same.
+    #[getter]
+    fn atom_counts(&self) -> Option<NewArray<u32, 1>> {
+        self.index
+            .atom_counts()
+            .map(|counts| counts.to_vec().into())
+    }
+
+    /// Return in a sentence how the number of atoms varies; None where it does not.
+    #[getter]
+    fn varying(&self) -> Option<String> {
+        self.index.varying()
+    }
+
+    /// Return how one frame is coded, and its number of atoms.
+    fn layout_of<'py>(&self, py: Python<'py>, frame: u64) -> Result<(Bound<'py, PyBytes>, usize)> {
+        self.check_frames(&[frame])?;
+        let layout = py.detach(|| self.index.layout_of(&FileSource::open(&self.path)?, frame))?;
+        Ok((PyBytes::new(py, &layout.to_bytes()), layout.n_atoms()))
     }
 
     #[getter]
@@ -207,12 +232,7 @@ impl Trajectory {
     }
 
     fn extents(&self, frames: Array1<'_, u64>) -> Result<ExtentArrays> {
-        let n_frames = self.index.n_frames();
-        if let Some(frame) = frames.iter().find(|&&frame| frame >= n_frames) {
-            return Err(Failure::argument(format!(
-                "frame {frame} is out of range for {n_frames} frames"
-            )));
-        }
+        self.check_frames(&frames)?;
         let (offsets, sizes): (Vec<u64>, Vec<u64>) =
             frames.iter().map(|&frame| self.index.extent(frame)).unzip();
         Ok((offsets.into(), sizes.into()))
@@ -247,6 +267,18 @@ impl Trajectory {
             let source = FileSource::open(&self.path)?;
             self.index.verify(&source)
         })?)
+    }
+}
+
+impl Trajectory {
+    fn check_frames(&self, frames: &[u64]) -> Result<()> {
+        let n_frames = self.index.n_frames();
+        match frames.iter().find(|&&frame| frame >= n_frames) {
+            Some(frame) => Err(Failure::argument(format!(
+                "frame {frame} is out of range for {n_frames} frames"
+            ))),
+            None => Ok(()),
+        }
     }
 }
 

@@ -241,11 +241,14 @@ def _of_frames(
     files: "FileTrajectory", backend: Any, n_workers: int | None, progress: bool | None
 ) -> Iterator[Finding]:
     """Findings about single frames."""
-    if files.n_atoms == 0:
+    if files.chain.varying is not None:
+        frames: Any = _FramesApart(files)
+    elif files.n_atoms == 0:
         yield Finding(None, None, None, True, "expected frames of some atoms, found none in them")
         return
+    else:
+        frames = _FrameRows(files)
     file = files.chain.files[0]
-    frames = _FrameRows(files)
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
         yield _of_damaged(frame, reason.removeprefix(f"{file.path}: frame {frame}, "))
@@ -283,6 +286,27 @@ class _FrameRows(AnalysisBase):
 
     def finish(self, value: np.ndarray) -> None:
         self.rows = value.view(ROW)[:, 0]
+
+
+class _FramesApart:
+    """Collects the same of frames whose numbers of atoms vary, one by one."""
+
+    def __init__(self, files: "FileTrajectory"):
+        self._files = files
+        self.frames, self.times = np.arange(files.n_frames), files.times
+
+    def run(self, **options: Any) -> None:
+        """Read all frames, in this thread."""
+        self.damaged: list[tuple[int, str]] = []
+        rows = np.full((len(self.frames), ROW.itemsize // 8), np.nan)
+        for frame in range(len(rows)):
+            try:
+                decoded = self._files.read_apart(frame, check_validity=True)
+            except DamagedFileError as error:
+                self.damaged.append((frame, str(error)))
+            else:
+                rows[frame] = _MakeRows().compute(Block(decoded, None, {}))[0]
+        self.rows = rows.view(ROW)[:, 0]
 
 
 class _MakeRows(PerFrame):

@@ -40,7 +40,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
         yield from _of_unread(path)
         raise
     yield _fact("format", core.format)
-    yield _fact("atoms", core.n_atoms)
+    yield _atoms(core)
     yield _fact("frames", core.n_frames)
     times, steps = core.times()
     known = times[np.isfinite(times)]
@@ -87,6 +87,15 @@ def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
 def _fact(name: str, value: Any) -> Fact:
     """Make a fact whose heading is its key, and whose text is its value."""
     return Fact(name, value, "_".join(name.split()), value)
+
+
+def _atoms(core: Any) -> Fact:
+    """Make the fact on atoms: their number, or the least and the largest."""
+    if core.varying is None:
+        return _fact("atoms", core.n_atoms)
+    counts = core.atom_counts
+    ends = [int(counts[counts > 0].min()), int(counts.max())]
+    return Fact("atoms", f"{ends[0]} to {ends[1]}, which vary from frame to frame", "atoms", ends)
 
 
 def _number(value: float | None) -> str:

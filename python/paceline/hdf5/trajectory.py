@@ -252,6 +252,13 @@ class Hdf5File:
         """Number of atoms of each frame."""
         return self.chunk_index.n_atoms
 
+    #: The number of atoms is the same in all frames.
+    varying = atom_counts = None
+
+    def spec_of(self, frame: int) -> tuple["Hdf5FileSpec", int]:
+        """All that a worker must know to read one frame, and its number of atoms."""
+        return self.spec, self.n_atoms
+
     @property
     def n_frames(self) -> int:
         """Number of frames."""

@@ -17,7 +17,6 @@ from paceline.backends.base import Backend
 from paceline.contract.analysis import Analysis
 from paceline.contract.transforms import Transform
 from paceline.errors import UnsupportedError
-from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
@@ -67,12 +66,10 @@ class SampledFile(IndexedFile):
         return float(sizes.mean())
 
 
-def open_samples(
-    paths: Sequence[str | os.PathLike], *, options: Hdf5Options, refresh: bool
-) -> list[TrajectoryFile]:
+def open_samples(paths: Sequence[str | os.PathLike], **options: Any) -> list[TrajectoryFile]:
     """Open files, of long ones without an index only the middle: see `Chain`'s `opener`."""
     open_indexed = partial(SampledFile, sample=SAMPLE // len(paths))
-    return open_files(paths, options=options, refresh=refresh, open_indexed=open_indexed)
+    return open_files(paths, open_indexed=open_indexed, **options)
 
 
 def _is_sampled(chain: Chain) -> bool:

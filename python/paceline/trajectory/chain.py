@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
-from paceline.errors import AtomCountError, UnsupportedError, warn
+from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_advice
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers
 from paceline.trajectory.source import (
@@ -33,7 +33,8 @@ _NAMED = 3
 class Chain:
     """Files one after another, each with its frame index; none of them is held open.
 
-    Each must have `n_atoms`, by default as many as the first. With `refresh`, indexes are made
+    Each must have `n_atoms`, by default as many as the first; only with `varying` may the number
+    vary from frame to frame. With `refresh`, indexes are made
     anew; with `continuous`, files are ordered by time, without the frames that a later one repeats,
     which are reported unless `quiet`. That times are not known is said unless they are given, with
     `times_given`. `opener` takes the place of
@@ -54,14 +55,19 @@ class Chain:
         continuous: bool = False,
         quiet: bool = False,
         times_given: bool = False,
+        varying: bool = False,
         opener: Callable[..., list[TrajectoryFile]] = open_files,
     ):
         if not names:
             raise ValueError("expected one trajectory file or more, found none")
-        self._options = options
-        files = opener(names, options=options, refresh=refresh)
+        self._options, self._n_atoms = options, n_atoms
+        files = opener(names, options=options, n_atoms=n_atoms, refresh=refresh)
+        fixed = [file for file in files if file.varying is None]
         for file in files:
-            _check_n_atoms(file, files[0], n_atoms)
+            if file.varying is None:
+                _check_n_atoms(file, fixed[0], n_atoms, by_topology=not varying)
+            elif n_atoms is not None or not varying:
+                raise _varies(file)
         self.names = [os.fspath(name) for name in names]
         self.files = files
         #: Frames of each file that belong to the chain, uint64; None for all.
@@ -134,6 +140,8 @@ class Chain:
         ]
         self._stops = np.cumsum(counts)
         self._begins = self._stops - counts
+        #: First file in which the number of atoms varies, if there is one.
+        self.varying = next((file for file in self.files if file.varying is not None), None)
 
     @property
     def n_frames(self) -> int:
@@ -142,8 +150,21 @@ class Chain:
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms of each frame."""
+        """Number of atoms of each frame; raises `UnsupportedError` where it varies."""
+        if self.varying is not None:
+            raise _varies(self.varying)
         return self.files[0].n_atoms
+
+    @property
+    def atom_counts(self) -> np.ndarray:
+        """Atoms of each frame, int64, shape (n_frames,); 0 where a damaged frame's is unknown."""
+        found = []
+        for file, kept in zip(self.files, self._kept, strict=True):
+            counts = file.atom_counts
+            if counts is None:
+                counts = np.full(file.n_frames, file.n_atoms)
+            found.append((counts if kept is None else counts[kept]).astype(np.int64))
+        return np.concatenate(found)
 
     @property
     def fields(self) -> int:
@@ -225,7 +246,8 @@ class Chain:
         # Indexes are not sent: they are loaded again where the chain arrives.
         paths = [file.path for file in self.files]
         fingerprints = [file.fingerprint for file in self.files]
-        state = self.names, paths, fingerprints, self._kept, self._stops, self._options
+        options = self._options, self._n_atoms
+        state = self.names, paths, fingerprints, self._kept, self._stops, *options
         return Chain._reopen, state
 
     @classmethod
@@ -237,12 +259,13 @@ class Chain:
         kept: list[np.ndarray | None],
         stops: np.ndarray,
         options: Hdf5Options,
+        n_atoms: int | None,
     ) -> Self:
         """Open a chain again: the same frames, then those by which the last file has grown."""
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
-        chain._options = options
-        chain.files = open_files(paths, options=options, notes=False)
+        chain._options, chain._n_atoms = options, n_atoms
+        chain.files = open_files(paths, options=options, n_atoms=n_atoms, notes=False)
         counts = np.diff(stops, prepend=0)
         for k, file in enumerate(chain.files):
             if file.fingerprint != fingerprints[k]:
@@ -495,11 +518,24 @@ def _listed(places: Sequence[str]) -> str:
     return "; ".join(places[:_NAMED]) + (f"; and at {more} more places" if more > 0 else "")
 
 
-def _check_n_atoms(file: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None) -> None:
-    """Raise where a file has another number of atoms than the topology or the first file."""
+def _varies(file: TrajectoryFile) -> UnsupportedError:
+    """Make the error for a file whose number of atoms varies."""
+    error = UnsupportedError(
+        f"{file.path}: {file.varying}; an analysis needs the same atoms in all frames"
+    )
+    return with_script_advice(error, ": paceline.open(file)[k] reads one frame")
+
+
+def _check_n_atoms(
+    file: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None, *, by_topology: bool
+) -> None:
+    """Raise where a file has another number of atoms than was given, or than the first file."""
     if file.n_atoms == (first.n_atoms if n_atoms is None else n_atoms):
         return
-    message = f"{file.path}: the topology has {n_atoms} atoms, the trajectory {file.n_atoms}"
+    if by_topology:
+        message = f"{file.path}: the topology has {n_atoms} atoms, the trajectory {file.n_atoms}"
+    else:
+        message = f"{file.path}: expected {n_atoms} atoms, as n_atoms= says, found {file.n_atoms}"
     if n_atoms is None:
         message = f"{file.path}: it has {file.n_atoms} atoms, {first.path} {first.n_atoms}"
     error = AtomCountError(message)

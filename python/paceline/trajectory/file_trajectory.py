@@ -40,6 +40,7 @@ def open(
     *,
     continuous: bool = False,
     dt: float | None = None,
+    n_atoms: int | None = None,
     group: str | None = None,
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
@@ -60,6 +61,8 @@ def open(
     dt : float, optional
         Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
         steps, the time between steps.
+    n_atoms : int, optional
+        Atoms that every frame must have.
     group, units, dataset, external : optional
         Of an HDF5 file, and `units` of a dump or a DCD file of LAMMPS, as for `paceline.Universe`.
 
@@ -76,7 +79,7 @@ def open(
         A file is of no format that we decode, or none has a whole frame; or an option is for HDF5
         files.
     AtomCountError
-        A file has another number of atoms than the first.
+        A file has another number of atoms than the first, or than `n_atoms`.
     DamagedFileError
         The first frame of a file or its header is damaged.
 
@@ -93,8 +96,10 @@ def open(
     given = [files] if isinstance(files, str | os.PathLike) else files
     chain = Chain(
         [name for one in given for name in files_named(one)],
+        n_atoms=n_atoms,
         options=Hdf5Options(group, units, dataset, external=external),
         continuous=continuous,
+        varying=True,
         # Times that the user replaces say nothing about restarts.
         quiet=dt is not None,
         times_given=dt is not None,
@@ -109,8 +114,16 @@ def describe_trajectory(trajectory: Any) -> str:
     more = f"and {len(files) - 1} more " if len(files) > 1 else ""
     return (
         f"<{type(trajectory).__name__} {files[0]} {more}"
-        f"with {trajectory.n_frames} frames of {trajectory.n_atoms} atoms>"
+        f"with {trajectory.n_frames} frames of {_atoms_in_words(trajectory)} atoms>"
     )
+
+
+def _atoms_in_words(trajectory: Any) -> str:
+    """Describe the number of atoms: the least and the largest, where it varies."""
+    if trajectory.chain.varying is None:
+        return str(trajectory.n_atoms)
+    counts = trajectory.chain.atom_counts
+    return f"{counts[counts > 0].min()} to {counts.max()}"
 
 
 def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
@@ -202,7 +215,10 @@ class FileTrajectory(Trajectory):
     Attributes
     ----------
     n_frames, n_atoms : int
-        Whole frames, and atoms of each.
+        Whole frames, and atoms of each; `UnsupportedError` where their number varies, as it may in
+        dumps of LAMMPS: then frames are read one by one.
+    atom_counts : numpy.ndarray of int64, shape (n_frames,)
+        Atoms of each frame; 0 where a damaged frame's number is not known.
     filenames : list of str
         Files that have frames of it, in their order.
     format : str
@@ -235,7 +251,6 @@ class FileTrajectory(Trajectory):
         # script has set `cell` where the files have none.
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
-        self.n_atoms = chain.n_atoms if sub is None else len(sub)
         self.n_frames = chain.n_frames
         self.chunk_frames = chain.chunk_frames
         self._time_axis = time_axis
@@ -285,6 +300,18 @@ class FileTrajectory(Trajectory):
     def __getstate__(self) -> dict[str, Any]:
         of_process = ("_frame_reading", "_loops")
         return {name: value for name, value in vars(self).items() if name not in of_process}
+
+    @property
+    def n_atoms(self) -> int:  # type: ignore[override]
+        """Atoms of each frame; raises `UnsupportedError` where their number varies."""
+        return self.chain.n_atoms if self._sub is None else len(self._sub)
+
+    @property
+    def atom_counts(self) -> np.ndarray:
+        """Atoms of each frame: numpy.ndarray of int64, shape (n_frames,)."""
+        if self._sub is not None:
+            return np.full(self.n_frames, self.n_atoms)
+        return self.chain.atom_counts
 
     @property
     def filenames(self) -> list[str]:
@@ -501,7 +528,10 @@ class FileTrajectory(Trajectory):
             yield Block(decoded, None, {})
 
     def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]:
-        """Yield frames by their numbers; several are decoded together."""
+        """Yield frames by their numbers; several are decoded together, where they are alike."""
+        if self.chain.varying is not None:
+            yield from (self.read_frame(int(number)) for number in numbers)
+            return
         reading = self._reading(None, self.fields, ())
         together = reading.piece_frames(numbers)
         parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
@@ -510,7 +540,21 @@ class FileTrajectory(Trajectory):
 
     def read_frame(self, number: int) -> Frame:
         """Read one frame, in this thread."""
+        if self.chain.varying is not None:
+            return self._frame(self.read_apart(number), 0)
         return self._frame(self._frame_reading.read_alone(number), 0)
+
+    def read_apart(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
+        """Read one frame of as many atoms as it has; or, with `check_validity`, check it."""
+        self._check_open()
+        file, extents = self.chain.extent(number)
+        spec, n_atoms = self.chain.files[file].spec_of(int(extents.frames[0]))
+        decoded = FrameBuffer.allocate(
+            np.array([number]), n_atoms, self.fields, check_validity=check_validity
+        )
+        spec.open(None, field_bits(self.fields)).read(extents, decoded, required=0, skip=False)
+        decoded.times[:] = self._time_axis(decoded.frames, decoded.times, decoded.steps)
+        return decoded
 
     def _frame(self, decoded: FrameBuffer, row: int) -> Frame:
         """Show a row of arrays as a frame."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,20 +81,17 @@ def files_named(name: str | os.PathLike) -> list[str]:
 
 def open_file(
     path: str | os.PathLike,
-    *,
-    options: Hdf5Options = NO_OPTIONS,
-    refresh: bool = False,
-    progress: bool | None = None,
-    notes: bool = True,
+    **options: Any,
 ) -> TrajectoryFile:
     """Open one trajectory file, as `open_files` does."""
-    return open_files([path], options=options, refresh=refresh, progress=progress, notes=notes)[0]
+    return open_files([path], **options)[0]
 
 
 def open_files(
     paths: Sequence[str | os.PathLike],
     *,
     options: Hdf5Options = NO_OPTIONS,
+    n_atoms: int | None = None,
     refresh: bool = False,
     open_indexed: Callable[..., TrajectoryFile] | None = None,
     progress: bool | None = None,
@@ -102,8 +100,9 @@ def open_files(
     """Open trajectory files and their frame indexes, which are made where there are none.
 
     That all are there is known before any is read. Options of HDF5 files have units of LAMMPS's
-    dumps, too. With `refresh`, indexes are made anew; with `notes`, warnings say what these found
-    to be cut or damaged. `open_indexed` takes the place of `IndexedFile`. No file is held open.
+    dumps, too; `n_atoms` is for formats whose files do not state it. With `refresh`, indexes are
+    made anew; with `notes`, warnings say what these found to be cut or damaged. `open_indexed`
+    takes the place of `IndexedFile`. No file is held open.
 
     Raises `UnsupportedError` for a file of no format that we decode, `DamagedFileError` where the
     first frame of a file or its header is damaged. Of several errors, that of the first file is
@@ -133,6 +132,7 @@ def open_files(
                     cache_folder=None if folder is None else os.fspath(folder),
                     refresh=refresh,
                     units=None if options.units is None else str(options.units),
+                    n_atoms=n_atoms,
                     n_threads=cpus // at_a_time,
                     progress=report,
                 )
@@ -192,6 +192,14 @@ def read_headers(file: TrajectoryFile, frames: Sequence[int]) -> FrameBuffer:
     Cells and times are NaN for a damaged frame.
     """
     headers = FrameBuffer.allocate(np.asarray(frames), 0, ())
-    extents = extents_in(0, file, headers.frames.astype(np.uint64))
-    file.spec.open(None, 0).read(extents, headers, required=0, skip=True)
+    numbers = headers.frames.astype(np.uint64)
+    if file.varying is None:
+        extents = extents_in(0, file, numbers)
+        file.spec.open(None, 0).read(extents, headers, required=0, skip=True)
+        return headers
+    for row in range(len(numbers)):
+        rows = slice(row, row + 1)
+        spec, _ = file.spec_of(int(numbers[row]))
+        extents = extents_in(0, file, numbers[rows])
+        spec.open(None, 0).read(extents, headers[rows], required=0, skip=True)
     return headers

@@ -252,7 +252,18 @@ class TrajectoryFile(Protocol):
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms of each frame."""
+        """Number of atoms of each frame; of the first one, where it varies."""
+
+    @property
+    def varying(self) -> str | None:
+        """Sentence on how the number of atoms varies; None where it does not."""
+
+    @property
+    def atom_counts(self) -> np.ndarray | None:
+        """Atoms of each frame, uint32, 0 where unknown; None where the number does not vary."""
+
+    def spec_of(self, frame: int) -> tuple[FileSpec, int]:
+        """All that a worker must know to read one frame, and its number of atoms."""
 
     @property
     def n_frames(self) -> int:
@@ -370,6 +381,11 @@ class IndexedFile(_core.Trajectory):
     def spec(self) -> IndexedFileSpec:
         """All that workers must know of it."""
         return IndexedFileSpec(self.path, self.layout, self.samples)
+
+    def spec_of(self, frame: int) -> tuple[IndexedFileSpec, int]:
+        """All that a worker must know to read one frame, and its number of atoms."""
+        layout, n_atoms = self.layout_of(frame)
+        return IndexedFileSpec(self.path, layout, self.samples), n_atoms
 
     @property
     def bytes_per_frame(self) -> float:

@@ -8,9 +8,11 @@
 //!      40  frames n              u64
 //!      48  damaged frames d      u64
 //!      56  size of the cut frame u64   0 where none is known
-//!      64  layout
+//!      64  numbers of atoms a    u64   n where they vary, else 0
+//!      72  layout
 //!          borders               (n + 1) u64
 //!          damaged frames        d u64
+//!          numbers of atoms      a u64
 //!          checksum              u64   XXH3 of all bytes before
 //!          times                 n f64, ps
 //!          steps                 n i64
@@ -32,8 +34,8 @@ use crate::source::{FileSource, Source};
 use crate::system;
 
 const MAGIC: [u8; 8] = *b"paceline";
-const VERSION: u32 = 3;
-const HEAD_LEN: usize = 64;
+const VERSION: u32 = 4;
+const HEAD_LEN: usize = 72;
 const CHECKSUM_LEN: u64 = 8;
 /// Bytes of a frame's time, and of its time and step.
 const TIME_LEN: usize = 8;
@@ -50,6 +52,8 @@ pub struct Listing {
     pub borders: Vec<u64>,
     /// Numbers of the entries that are no whole frames.
     pub damaged: Vec<u64>,
+    /// Atoms of each frame, where their number varies; else none.
+    pub atom_counts: Vec<u32>,
     /// Bytes that the cut frame behind the last one would have, where its header is whole.
     pub cut: Option<u64>,
 }
@@ -66,6 +70,7 @@ impl Listing {
             && self.borders.last().is_some_and(ends_within)
             && self.borders.is_sorted_by(|a, b| a < b)
             && self.damaged.is_sorted_by(|a, b| a < b)
+            && [0, self.n_frames()].contains(&(self.atom_counts.len() as u64))
             && self
                 .damaged
                 .last()
@@ -190,9 +195,13 @@ fn first_part(listing: &Listing) -> Vec<u8> {
     bytes.extend(listing.n_frames().to_le_bytes());
     bytes.extend((listing.damaged.len() as u64).to_le_bytes());
     bytes.extend(listing.cut.unwrap_or(0).to_le_bytes());
+    bytes.extend((listing.atom_counts.len() as u64).to_le_bytes());
     bytes.extend(layout);
     for number in listing.borders.iter().chain(&listing.damaged) {
         bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for &count in &listing.atom_counts {
+        bytes.extend(u64::from(count).to_le_bytes());
     }
     bytes
 }
@@ -225,12 +234,15 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     let mut borders: Vec<u64> = numbers
         .map(|number| u64::from_le_bytes(array(number)))
         .collect();
+    let atom_counts = borders.split_off(borders.len().checked_sub(head.n_counts as usize)?);
+    let atom_counts = atom_counts.into_iter().map(u32::try_from);
     let damaged = borders.split_off(borders.len().checked_sub(head.n_damaged as usize)?);
     let listing = Listing {
         layout: layout.clone(),
         fingerprint: head.fingerprint,
         borders,
         damaged,
+        atom_counts: atom_counts.collect::<Result<_, _>>().ok()?,
         cut: Some(head.cut).filter(|&size| size > 0),
     };
     listing.is_sound().then_some(listing)
@@ -276,6 +288,8 @@ struct Head {
     n_frames: u64,
     n_damaged: u64,
     cut: u64,
+    /// Numbers of atoms: none, or one for each frame.
+    n_counts: u64,
 }
 
 impl Head {
@@ -304,11 +318,13 @@ impl Head {
             n_frames: number(40),
             n_damaged: number(48),
             cut: number(56),
+            n_counts: number(64),
         })
     }
 
     fn first_len(&self) -> Option<u64> {
         let numbers = self.n_frames.checked_add(1)?.checked_add(self.n_damaged)?;
+        let numbers = numbers.checked_add(self.n_counts)?;
         let fixed = HEAD_LEN as u64 + u64::from(self.layout_len) + CHECKSUM_LEN;
         numbers.checked_mul(8)?.checked_add(fixed)
     }

@@ -68,6 +68,8 @@ pub struct Chain {
     pub starts: Vec<u64>,
     pub times: Vec<f64>,
     pub steps: Vec<i64>,
+    /// Atoms of each frame, 0 where that is not known; none in formats where the number is fixed.
+    pub atom_counts: Vec<u32>,
 }
 
 impl Chain {
@@ -81,6 +83,7 @@ impl Chain {
     pub fn pop(&mut self) -> Option<u64> {
         self.times.pop();
         self.steps.pop();
+        self.atom_counts.pop();
         self.starts.pop()
     }
 
@@ -96,6 +99,8 @@ impl Chain {
         self.starts.extend_from_slice(&other.starts[first..]);
         self.times.extend_from_slice(&other.times[first..]);
         self.steps.extend_from_slice(&other.steps[first..]);
+        let counts = other.atom_counts.get(first..);
+        self.atom_counts.extend(counts.unwrap_or_default());
     }
 }
 

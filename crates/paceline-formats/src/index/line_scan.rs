@@ -28,6 +28,11 @@ pub trait LineFrame: Sized {
     /// Time (ps) and step, where they are known.
     fn moment(&self) -> Option<(f64, i64)>;
 
+    /// Atoms of the frame, where that is known and may vary.
+    fn n_atoms(&self) -> Option<u32> {
+        None
+    }
+
     /// True for a line without a line feed, at the end of the file, that is the whole last line of
     /// the frame.
     fn ends_with(&self, _line: &[u8]) -> bool {
@@ -188,6 +193,7 @@ impl<'a, F: LineFrame> LineFrames<'a, F> {
     fn begin(&mut self, at: u64, line: &[u8]) {
         self.close_last();
         self.scan.chain.push_unknown(at);
+        self.scan.chain.atom_counts.push(0);
         self.last = Some(F::begin(self.layout, line));
     }
 
@@ -202,6 +208,8 @@ impl<'a, F: LineFrame> LineFrames<'a, F> {
         }
         if last.missing() != Some(0) {
             self.scan.damaged.push(number as u64);
+        } else if let Some(n_atoms) = last.n_atoms() {
+            self.scan.chain.atom_counts[number] = n_atoms;
         }
     }
 

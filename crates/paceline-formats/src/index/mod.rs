@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::fingerprint::{Fingerprint, Samples};
 use crate::format::{Format, Frames, HEAD_LEN, Layout, Opened, Registry, unsupported};
 use crate::source::{Source, Traffic};
@@ -105,6 +105,13 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
         );
         return Err(unsupported(source.path(), what));
     }
+    if options.n_atoms.is_none() && format.abilities().needs_n_atoms {
+        let what = format!(
+            "{} files do not state their number of atoms: give a topology, or n_atoms=",
+            format.name()
+        );
+        return Err(unsupported(source.path(), what));
+    }
     let mut opened = format.open(source, size, options)?;
     Ok(Index {
         registry: options.registry,
@@ -172,6 +179,38 @@ impl Index {
     /// If there is no such frame.
     pub fn extent(&self, frame: u64) -> (u64, u64) {
         self.opened.frames.extent(frame)
+    }
+
+    /// Atoms of each frame, where their number varies; 0 where a damaged frame's is not known.
+    pub fn atom_counts(&self) -> Option<&[u32]> {
+        self.opened.atom_counts.as_deref()
+    }
+
+    /// Return in a sentence how the number of atoms varies, if it does.
+    pub fn varying(&self) -> Option<String> {
+        self.atom_counts().and_then(warnings::varying)
+    }
+
+    /// Return how one frame is coded: as all are, but where the number of atoms varies.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the frame's bytes cannot hold its atoms.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn layout_of(&self, source: &dyn Source, frame: u64) -> Result<Layout> {
+        let (start, size) = self.extent(frame);
+        let layout = self.layout();
+        let count = self
+            .atom_counts()
+            .map_or(0, |counts| counts[frame as usize]);
+        if count == 0 {
+            return Ok(layout.clone());
+        }
+        layout.of_frame(count as usize, size).ok_or_else(|| {
+            let fault = Fault::bad(0, format!("atoms that {size} bytes can hold"), count);
+            Error::damaged(source.path(), Some(frame), start, size, fault)
+        })
     }
 
     /// The content that the index was made of.

@@ -132,12 +132,15 @@ pub fn load_or_scan(
     let (origin, found) = find(grown.and_then(Known::of), scanner)?;
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
     options.registry.verify(source, &samples.fingerprint)?;
-    let (borders, times) = borders_and_times(found.chain, found.end);
+    let mut chain = found.chain;
+    let atom_counts = varying(&mut chain, &layout);
+    let (borders, times) = borders_and_times(chain, found.end);
     let listing = Listing {
         layout,
         fingerprint: samples.fingerprint,
         borders,
         damaged: found.damaged,
+        atom_counts,
         cut: found.cut,
     };
     let saved_in = |path: &&PathBuf| cache::write(path, &listing, &times).is_ok();
@@ -146,13 +149,15 @@ pub fn load_or_scan(
 }
 
 /// Some frames of a file, as if it held no others.
-fn sampled(layout: Layout, samples: Samples, chain: Chain, end: u64) -> Opened {
+fn sampled(layout: Layout, samples: Samples, mut chain: Chain, end: u64) -> Opened {
+    let atom_counts = varying(&mut chain, &layout);
     let (borders, times) = borders_and_times(chain, end);
     let listing = Listing {
         layout,
         fingerprint: samples.fingerprint,
         borders,
         damaged: Vec::new(),
+        atom_counts,
         cut: None,
     };
     opened(listing, samples, Some(times), Origin::Sampled, None)
@@ -175,6 +180,7 @@ fn opened(
         samples,
         notes,
         damaged: listing.damaged,
+        atom_counts: (!listing.atom_counts.is_empty()).then_some(listing.atom_counts),
         origin,
         file,
         times,
@@ -321,10 +327,15 @@ impl Known {
         let whole = listed.damaged.first().copied().unwrap_or(n_frames);
         let kept = whole.checked_sub(1)? as usize;
         let times = cache::read_times(&saved.path, &listed.fingerprint, n_frames)?;
+        let atom_counts = match listed.atom_counts.get(..kept) {
+            Some(counts) => counts.to_vec(),
+            None => vec![listed.layout.n_atoms() as u32; kept],
+        };
         let chain = Chain {
             starts: listed.borders[..kept].to_vec(),
             times: times.times[..kept].to_vec(),
             steps: times.steps[..kept].to_vec(),
+            atom_counts,
         };
         Some(Known {
             chain,
@@ -339,6 +350,17 @@ impl Known {
         scan.chain = self.chain;
         scan.damaged.iter_mut().for_each(|number| *number += kept);
         scan
+    }
+}
+
+/// Take the numbers of atoms of frames off a chain; none where they do not vary.
+fn varying(chain: &mut Chain, layout: &Layout) -> Vec<u32> {
+    let counts = std::mem::take(&mut chain.atom_counts);
+    let usual = layout.n_atoms() as u32;
+    let varies = layout.format().abilities().varying_atoms && counts.len() == chain.starts.len();
+    match varies && counts.iter().any(|&n| n != 0 && n != usual) {
+        true => counts,
+        false => Vec::new(),
     }
 }
 

@@ -119,6 +119,7 @@ fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
         refresh: false,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 2,
         progress: &go_on,
     };

@@ -51,7 +51,18 @@ pub fn of(listing: &Listing) -> Vec<String> {
     if !listing.damaged.is_empty() {
         notes.push(damaged(&listing.damaged, &listing.borders));
     }
+    notes.extend(varying(&listing.atom_counts));
     notes
+}
+
+/// Note that the number of atoms varies, and where it first does; nothing where it does not.
+pub fn varying(atom_counts: &[u32]) -> Option<String> {
+    let known = || (0..).zip(atom_counts).filter(|&(_, &n)| n != 0);
+    let (first, &n_atoms) = known().next()?;
+    let (other, n_others) = known().find(|&(_, &n)| n != n_atoms)?;
+    Some(format!(
+        "the number of atoms varies: {n_atoms} in frame {first}, {n_others} in frame {other}"
+    ))
 }
 
 fn damaged(frames: &[u64], borders: &[u64]) -> String {

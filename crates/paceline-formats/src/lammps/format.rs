@@ -40,6 +40,7 @@ impl Format for LammpsDump {
             is_text: true,
             times_are_steps: true,
             has_units: true,
+            varying_atoms: true,
             ..Abilities::default()
         }
     }
@@ -76,7 +77,15 @@ impl Format for LammpsDump {
             opened.notes.push(note.into());
         }
         opened.notes.extend(note);
-        opened.layout = format::Layout::new(Layout { units, ..layout });
+        let ids = match (&opened.atom_counts, layout.ids) {
+            (None, ids) | (_, ids @ Ids::None) => ids,
+            _ => Ids::Varying,
+        };
+        opened.layout = format::Layout::new(Layout {
+            ids,
+            units,
+            ..layout
+        });
         if layout.ids == Ids::None {
             let note = "atoms have no ids: they are taken in the order of their lines, which LAMMPS \
                         may change from frame to frame";
@@ -173,6 +182,13 @@ impl FileLayout for Layout {
         self.n_atoms()
     }
 
+    fn of_frame(&self, n_atoms: usize, size: u64) -> Option<format::Layout> {
+        let is_there = matches!(self.ids, Ids::None | Ids::Varying)
+            && (1..=size / ATOM_MIN).contains(&(n_atoms as u64));
+        let n_atoms = u32::try_from(n_atoms).ok().filter(|_| is_there)?;
+        Some(format::Layout::new(Layout { n_atoms, ..*self }))
+    }
+
     fn fields(&self) -> Fields {
         self.fields
     }
@@ -182,6 +198,7 @@ impl FileLayout for Layout {
             Ids::None => "none".into(),
             Ids::Dense => format!("1 to {}", self.n_atoms),
             Ids::Others(digest) => format!("with gaps ({digest:016x})"),
+            Ids::Varying => "others in each frame".into(),
         };
         vec![
             ("positions", convention_name(self.convention)),

@@ -119,6 +119,7 @@ fn is_before(line: &[u8]) -> bool {
 }
 
 /// Tell a line that a frame may begin with, and whether it is that of the step.
+#[inline]
 pub(super) fn begins_frame(line: &[u8]) -> Option<bool> {
     let is_step = line.trim_ascii_end() == TIMESTEP.as_bytes();
     (is_step || is_before(line)).then_some(is_step)

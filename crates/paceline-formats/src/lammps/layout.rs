@@ -36,6 +36,8 @@ pub enum Ids {
     Dense,
     /// Others, and what tells them.
     Others(u64),
+    /// Others in each frame, as the number of atoms varies.
+    Varying,
 }
 
 impl Layout {
@@ -126,6 +128,7 @@ impl Layout {
             Ids::None => (0, 0),
             Ids::Dense => (1, 0),
             Ids::Others(digest) => (2, digest),
+            Ids::Varying => (3, 0),
         };
         let units = self.units.map_or(0, |units| 1 + units.code());
         let kind = kind | u8::from(self.has_times) << 2;
@@ -152,7 +155,8 @@ impl Layout {
             ids: match kind & 3 {
                 0 => Ids::None,
                 1 => Ids::Dense,
-                _ => Ids::Others(digest),
+                2 => Ids::Others(digest),
+                _ => Ids::Varying,
             },
             convention,
             fields: Fields::from_bits(fields),
@@ -212,11 +216,10 @@ pub struct FrameLines {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Head {
-        n_atoms: u64,
-    },
+    Head,
     /// Lines that are missing; negative where there are too many.
     Atoms {
+        n_atoms: u32,
         missing: i64,
         n_columns: usize,
     },
@@ -237,9 +240,7 @@ impl LineFrame for FrameLines {
         let mut frame = FrameLines {
             head: Vec::new(),
             awaits_step: true,
-            state: State::Head {
-                n_atoms: u64::from(layout.n_atoms),
-            },
+            state: State::Head,
             layout: *layout,
             moment: None,
         };
@@ -251,7 +252,7 @@ impl LineFrame for FrameLines {
         match &mut self.state {
             State::Atoms { missing, .. } => *missing -= 1,
             State::Other => {}
-            &mut State::Head { n_atoms } => {
+            State::Head => {
                 self.head.extend(line);
                 self.head.push(b'\n');
                 self.awaits_step &= begins_frame(line) != Some(true);
@@ -261,11 +262,12 @@ impl LineFrame for FrameLines {
                     let moment = |head| (self.layout.moment_of(head), head.step);
                     self.moment = head.as_ref().ok().map(moment);
                     self.state = match head {
-                        Ok(head) if head.n_atoms == n_atoms => State::Atoms {
-                            missing: n_atoms as i64,
+                        Ok(head) => State::Atoms {
+                            n_atoms: head.n_atoms as u32,
+                            missing: head.n_atoms as i64,
                             n_columns: head.columns.map_or(0, |columns| columns.n),
                         },
-                        _ => State::Other,
+                        Err(_) => State::Other,
                     };
                 } else if self.head.len() > HEAD_MAX {
                     self.awaits_step = false;
@@ -279,6 +281,13 @@ impl LineFrame for FrameLines {
         self.moment
     }
 
+    fn n_atoms(&self) -> Option<u32> {
+        match self.state {
+            State::Atoms { n_atoms, .. } => Some(n_atoms),
+            _ => None,
+        }
+    }
+
     fn ends_with(&self, line: &[u8]) -> bool {
         let n_words = words(line).count();
         matches!(self.state, State::Atoms { n_columns, .. } if n_columns == n_words)
@@ -286,7 +295,7 @@ impl LineFrame for FrameLines {
 
     fn missing(&self) -> Option<i64> {
         match self.state {
-            State::Head { .. } => Some(1),
+            State::Head => Some(1),
             State::Atoms { missing, .. } => Some(missing),
             State::Other => None,
         }

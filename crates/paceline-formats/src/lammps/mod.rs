@@ -92,6 +92,10 @@ impl LammpsDecoder {
     fn check_head(&self, head: &FrameHead) -> Result<(Bounds, Columns), Fault> {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {
+            if self.layout.ids == Ids::Varying {
+                // The index knows the numbers of all whole frames.
+                return bad(format!("{} lines of atoms", head.n_atoms), "others");
+            }
             let expected = format!("a frame of {} atoms", self.layout.n_atoms());
             return bad(expected, &format!("{}", head.n_atoms));
         }
@@ -138,18 +142,18 @@ impl LammpsDecoder {
         lines.end()
     }
 
-    /// Decode atoms whose ids have gaps, as those of a group do.
+    /// Decode atoms whose ids have gaps, as those of a group do; any where none are expected.
     fn decode_by_rank(
         &mut self,
         lines: AtomLines<'_>,
-        digest: u64,
+        digest: Option<u64>,
         frame: &FrameNumbers,
         out: &mut FrameOut<'_>,
     ) -> Result<(), Fault> {
         let mut walk = lines.clone();
         walk.take_ids(&frame.columns, self.targets.len(), &mut self.found)?;
         walk.end()?;
-        if digest_of(&self.found) != digest {
+        if digest.is_some_and(|digest| digest_of(&self.found) != digest) {
             let ids = (self.found.first(), self.found.last());
             let (Some((first, _)), Some((last, _))) = ids else {
                 return Ok(());
@@ -186,7 +190,8 @@ impl Decoder for LammpsDecoder {
         let frame = FrameNumbers::new(columns, cell, &self.layout, self.wanted, head.len)?;
         let lines = AtomLines::behind(bytes, head.len);
         match self.layout.ids {
-            Ids::Others(digest) => self.decode_by_rank(lines, digest, &frame, &mut out)?,
+            Ids::Others(digest) => self.decode_by_rank(lines, Some(digest), &frame, &mut out)?,
+            Ids::Varying => self.decode_by_rank(lines, None, &frame, &mut out)?,
             Ids::None | Ids::Dense => self.decode_by_place(lines, &frame, &mut out)?,
         }
         *out.cell = frame.unit_cell(&cell, self.layout.corner).row();

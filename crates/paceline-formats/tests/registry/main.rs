@@ -1,23 +1,26 @@
 //! A new format is a folder and a line of the registry: a toy format is read, written and
 //! converted by the rest of the crate, which names no format.
 
+mod atoms;
 mod toy;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use atoms::{Bare, Loose};
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::format::{EncoderSettings, OpenOptions, Registry};
 use paceline_formats::index::{self, Index};
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
+use paceline_formats::trajectory::Trajectory;
 use paceline_formats::writer::Block;
 use paceline_formats::{CELL_WIDTH, CellRow, Fields, Series, dcd, xtc};
 use toy::Toy;
 
-static WITH_TOY: Registry = Registry::new(&[&xtc::Xtc, &dcd::Dcd, &Toy]);
+static WITH_TOY: Registry = Registry::new(&[&xtc::Xtc, &dcd::Dcd, &Toy, &Bare, &Loose]);
 
 const N_FRAMES: usize = 7;
 const N_ATOMS: usize = 30;
@@ -70,17 +73,21 @@ fn write(path: &Path, format: &str, content: &Content) {
     std::fs::write(path, [encoder.head(&series), frames].concat()).unwrap();
 }
 
-fn open(path: &Path, registry: &'static Registry) -> paceline_formats::error::Result<Index> {
-    let options = OpenOptions {
+fn options(path: &Path, registry: &'static Registry) -> OpenOptions<'static> {
+    OpenOptions {
         registry,
         index_files: index::index_files(path, None),
         refresh: false,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 1,
         progress: &|_, _| ControlFlow::Continue(()),
-    };
-    index::open(&FileSource::open(path)?, &options)
+    }
+}
+
+fn open(path: &Path, registry: &'static Registry) -> paceline_formats::error::Result<Index> {
+    index::open(&FileSource::open(path)?, &options(path, registry))
 }
 
 /// The positions of some atoms, and the rest, of all frames; the layout goes by way of its bytes,
@@ -214,6 +221,92 @@ fn what_a_registry_does_not_know_is_refused_by_name() {
         refused(&WITH_TOY, &precise),
         "TOY has no precision to choose"
     );
+}
+
+/// Positions of atoms `first` to `stop`, as bytes.
+fn atoms_as_bytes(first: usize, stop: usize) -> Vec<u8> {
+    (3 * first..3 * stop)
+        .flat_map(|x| (x as f32).to_le_bytes())
+        .collect()
+}
+
+#[test]
+fn a_format_may_need_the_number_of_atoms() {
+    let path = folder("toy-bare").join("a.bare");
+    std::fs::write(&path, [b"BARE".to_vec(), atoms_as_bytes(0, 12)].concat()).unwrap();
+    let error = open(&path, &WITH_TOY).err().unwrap().to_string();
+    let expected = "BARE files do not state their number of atoms: give a topology, or n_atoms=";
+    assert!(error.ends_with(expected), "{error}");
+    for (n_atoms, n_frames) in [(4, 3), (3, 4), (5, 2)] {
+        let options = OpenOptions {
+            n_atoms: Some(n_atoms),
+            ..options(&path, &WITH_TOY)
+        };
+        let trajectory = Trajectory::open_with(&path, &options).unwrap();
+        assert_eq!(
+            (trajectory.n_atoms(), trajectory.n_frames()),
+            (n_atoms, n_frames)
+        );
+        assert_eq!(trajectory.index().notes().len(), usize::from(n_atoms == 5));
+        let atoms = Atoms::all(n_atoms);
+        let mut reader = trajectory.reader(atoms, Fields::POSITIONS).unwrap();
+        let found = reader.read(0..n_frames).unwrap().positions;
+        let expected: Vec<f32> = (0..3 * n_atoms * n_frames as usize)
+            .map(|x| x as f32)
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_number_of_atoms_is_ignored_where_the_file_states_it() {
+    let path = folder("toy-stated").join("a.toy");
+    write(&path, "TOY", &made_up());
+    let options = OpenOptions {
+        n_atoms: Some(1),
+        ..options(&path, &WITH_TOY)
+    };
+    let trajectory = Trajectory::open_with(&path, &options).unwrap();
+    assert_eq!(trajectory.n_atoms(), N_ATOMS);
+}
+
+#[test]
+fn frames_of_varying_numbers_of_atoms_are_read_one_by_one() {
+    let path = folder("toy-loose").join("a.loose");
+    let counts = [3, 3, 5, 1];
+    let mut bytes = b"LOOS".to_vec();
+    for (k, &n) in counts.iter().enumerate() {
+        bytes.extend((n as u32).to_le_bytes());
+        bytes.extend(atoms_as_bytes(k, k + n));
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let trajectory = Trajectory::open_with(&path, &options(&path, &WITH_TOY)).unwrap();
+    assert_eq!(trajectory.index().atom_counts(), Some(&[3, 3, 5, 1][..]));
+    for (k, &n) in counts.iter().enumerate() {
+        let frame = trajectory.frame(k as u64, Fields::POSITIONS).unwrap();
+        let expected: Vec<f32> = (3 * k..3 * (k + n)).map(|x| x as f32).collect();
+        assert_eq!((frame.positions, frame.times), (expected, vec![k as f64]));
+    }
+    assert!(trajectory.frame(4, Fields::POSITIONS).is_err());
+    let refused = trajectory.reader(Atoms::all(3), Fields::POSITIONS).err();
+    let expected = "the number of atoms varies: 3 in frame 0, 5 in frame 2";
+    assert!(refused.unwrap().to_string().ends_with(expected));
+
+    // More atoms than there are bytes are refused before room is made for them.
+    bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let error = open(&path, &WITH_TOY).err().unwrap().to_string();
+    assert!(
+        error.contains("expected atoms that the file can hold, found 4294967295"),
+        "{error}"
+    );
+
+    // The same number in all frames is not one that varies.
+    let frame = [3u32.to_le_bytes().to_vec(), atoms_as_bytes(0, 3)].concat();
+    std::fs::write(&path, [b"LOOS".to_vec(), frame.clone(), frame].concat()).unwrap();
+    let trajectory = Trajectory::open_with(&path, &options(&path, &WITH_TOY)).unwrap();
+    let mut reader = trajectory.reader(Atoms::all(3), Fields::POSITIONS).unwrap();
+    assert_eq!(reader.read(0..2).unwrap().positions.len(), 18);
 }
 
 /// Names that each format is known by in code, and the folder that may use them.

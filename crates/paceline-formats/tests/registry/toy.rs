@@ -173,7 +173,7 @@ impl Decoder for ToyDecoder {
     }
 }
 
-fn float(bytes: &[u8]) -> f32 {
+pub fn float(bytes: &[u8]) -> f32 {
     f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 

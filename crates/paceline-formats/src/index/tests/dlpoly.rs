@@ -127,6 +127,7 @@ fn open_sampled(folder: &Folder, bytes: &str) -> Index {
         refresh: false,
         sample: Some(1000),
         units: None,
+        n_atoms: None,
         n_threads: 1,
         progress: &go_on,
     };

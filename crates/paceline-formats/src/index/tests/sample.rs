@@ -17,6 +17,7 @@ fn sampled(folder: &Folder, bytes: &[u8]) -> Index {
         refresh: false,
         sample: Some(SAMPLE),
         units: None,
+        n_atoms: None,
         n_threads: 1,
         progress: &go_on,
     };

@@ -37,6 +37,7 @@ fn unsaved(bytes: &[u8]) -> Index {
         refresh: false,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 1,
         progress: &go_on,
     };
@@ -76,6 +77,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
         refresh: false,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 2,
         progress: &go_on,
     };
@@ -85,6 +87,42 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     assert_eq!(opened.bytes, 1024 + 96 + 18 * 4096);
     assert_eq!(times_at_hand(&index).times.len(), 30_000);
     assert_eq!(source.traffic(), opened, "times are in the saved index");
+}
+
+/// A dump of frames of so many atoms.
+fn dump(counts: &[usize]) -> Vec<u8> {
+    let frame = |n: &usize| {
+        let head = "ITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\nITEM: ATOMS id x y z\n";
+        let atoms: String = (1..=*n).map(|id| format!("{id} 1 2 3\n")).collect();
+        format!("ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n{n}\n{head}{atoms}")
+    };
+    counts.iter().map(frame).collect::<String>().into_bytes()
+}
+
+#[test]
+fn numbers_of_atoms_are_saved_and_checked_against_the_bytes_there_are() {
+    let folder = Folder::new();
+    let path = folder.write("a.dump", &dump(&[3, 5, 3]));
+    let source = FileSource::open(&path).unwrap();
+    for origin in [Origin::Scanned, Origin::Loaded] {
+        let mut index = open_path(&path).unwrap();
+        assert_eq!(index.origin(), origin);
+        assert_eq!(index.atom_counts(), Some(&[3, 5, 3][..]));
+        assert_eq!(index.layout_of(&source, 1).unwrap().n_atoms(), 5);
+        index.opened.atom_counts = Some(vec![3, i32::MAX as u32, 3]);
+        let error = index.layout_of(&source, 1).unwrap_err().to_string();
+        let expected = "bytes can hold, found 2147483647";
+        assert!(
+            error.contains("frame 1, byte ") && error.ends_with(expected),
+            "{error}"
+        );
+    }
+    // Numbers of some frames only are no index.
+    let beside = folder.0.join(".a.dump.paceline-index");
+    let mut saved = std::fs::read(&beside).unwrap();
+    saved[64] = 2;
+    std::fs::write(&beside, saved).unwrap();
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Scanned);
 }
 
 #[test]
@@ -128,6 +166,7 @@ fn a_refresh_scans_again() {
         refresh: true,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 2,
         progress: &go_on,
     };
@@ -359,6 +398,7 @@ fn an_interrupted_open_saves_nothing() {
         refresh: false,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 2,
         progress: &|_, _| ControlFlow::Break(()),
     };
@@ -414,6 +454,7 @@ fn what_is_no_trajectory_is_refused_by_name() {
             refresh: false,
             sample: None,
             units: None,
+            n_atoms: None,
             n_threads: 1,
             progress: &go_on,
         };

@@ -43,6 +43,7 @@ fn open_bytes(bytes: Vec<u8>) -> Result<Index> {
         refresh: false,
         sample: None,
         units: None,
+        n_atoms: None,
         n_threads: 2,
         progress: &go_on,
     };
