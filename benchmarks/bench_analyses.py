@@ -134,6 +134,8 @@ def whole(universe: Any) -> Any:
 
 #: Hydrogen bonds of the protein with water, and waters that are near it.
 BONDS, TO_WATER = ("hydrogenbonds", "HydrogenBondAnalysis", whole), ["protein", WATER]
+#: The same atoms by names, so that donors and hydrogens are paired by distance in each frame.
+BY_NAMES = {"donors_sel": "name N* O*", "hydrogens_sel": "name H*", "acceptors_sel": "name O*"}
 SHELL = f"{WATER} and around 3.5 protein"
 SALT_BRIDGES = (
     whole,
@@ -250,6 +252,18 @@ CASES: dict[str, Case] = {
         # In 50 frames, selecting the atoms takes ours ten times as long as finding the bonds.
         n=500,
         fewer={REFERENCE: 100, CPPTRAJ: 20},
+    ),
+    "hbonds-selections": Case(
+        ours=ours(*BONDS, between=TO_WATER, **BY_NAMES),
+        of_ours=lambda results: results.counts,
+        theirs=theirs(*BONDS, between=TO_WATER, **BY_NAMES),
+        of_theirs=bonds_per_frame,
+        mdtraj=None,
+        goal=1300,
+        known={REFERENCE: 224_000},
+        data="water",
+        n=500,
+        fewer={REFERENCE: 100},
     ),
     "around": Case(
         ours=ours("groups", "SelectedAtoms", lambda u: u.select_atoms(SHELL, updating=True)),

@@ -232,19 +232,16 @@ impl HydrogenBonds {
         let some = (0..).zip(&chosen).filter(|(_, chosen)| **chosen);
         let some: Vec<u32> = some.map(|(place, _)| place).collect();
         self.pair_up(frame, cell, cutoff, &some, scratch)?;
-        // By the places of donors.
-        let mut probes = Probes {
-            pairs: (0..scratch.pairs.len() as u32).collect(),
-            begins: vec![0; donors.len() + 1],
-            ..Probes::default()
-        };
-        for &[donor, _] in &scratch.pairs {
-            probes.begins[donor as usize + 1] += 1;
+        // By the places of donors, in whose order pairs are.
+        let (probes, n_pairs) = (&mut scratch.probes, scratch.pairs.len() as u32);
+        probes.pairs.clear();
+        probes.pairs.extend(0..n_pairs);
+        probes.begins.clear();
+        for (&[donor, _], pair) in scratch.pairs.iter().zip(0..) {
+            let n_begun = probes.begins.len().max(donor as usize + 1);
+            probes.begins.resize(n_begun, pair);
         }
-        for place in 0..donors.len() {
-            probes.begins[place + 1] += probes.begins[place];
-        }
-        scratch.probes = probes;
+        probes.begins.resize(donors.len() + 1, n_pairs);
         Ok((scratch.pairs.len() >= FEW).then_some(measure))
     }
 

@@ -32,7 +32,7 @@ FUNCTIONS = ("intermittent", "continuous")
 #: Pairs of times that are counted in the time of a transform of n points, in parts of n log2(n).
 PAIRS_AS_TRANSFORM = 0.1
 #: Points that are transformed at a time.
-TRANSFORMED = 2**21
+TRANSFORMED = 2**18
 
 
 class SelectedAtoms(AnalysisBase):
@@ -398,44 +398,67 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
     half.
     """
     numbers = times // (2 * n_frames)
-    size = 1 << int(np.diff(starts).max() + tau_max).bit_length()
-    n_blocks = len(starts) - 1
+    n_blocks, reached, size = len(starts) - 1, *_transform_size(starts, tau_max)
     pairs = np.bincount(numbers).astype(float) ** 2 * (tau_max / n_frames)
-    often = pairs > PAIRS_AS_TRANSFORM * 2 * n_blocks * size * np.log2(size)
+    often = pairs > PAIRS_AS_TRANSFORM * n_blocks * size * np.log2(size)
     is_often = often[numbers]
-    counts = _returns_by_transforms(times[is_often], n_frames, tau_max, starts, size)
+    counts = _returns_by_transforms(times[is_often], n_frames, tau_max, starts, reached, size)
     times = times[~is_often]
-    blocks = np.searchsorted(starts, times % (2 * n_frames), side="right") - 1
-    counts[:, 0] += np.bincount(blocks, minlength=n_blocks)
+    blocks = np.searchsorted(starts, np.arange(n_frames), side="right") - 1
+    # Where the counts of the block of each begin, less its time: a later time gives the lag.
+    begins = blocks[times % (2 * n_frames)] * (tau_max + 1) - times
+    counts[:, 0] += np.bincount(begins + times, minlength=counts.size).reshape(counts.shape)[:, 0]
     for k in range(1, min(tau_max, len(times) - 1) + 1):
-        lags = times[k:] - times[:-k]
-        is_near = lags <= tau_max
+        is_near = times[k:] - times[:-k] <= tau_max
         if not is_near.any():
             break
-        near = blocks[:-k][is_near] * (tau_max + 1) + lags[is_near]
+        near = (begins[:-k] + times[k:])[is_near]
         counts += np.bincount(near, minlength=counts.size).reshape(counts.shape)
     return counts
 
 
+def _transform_size(starts: np.ndarray, tau_max: int) -> tuple[np.ndarray, int]:
+    """Find the end of the blocks that lags from each block reach, and the points of transforms.
+
+    With so many points, no lag between two of these blocks is taken for one up to `tau_max`.
+    """
+    reached = np.searchsorted(starts, np.minimum(starts[1:] + tau_max, starts[-1]))
+    least = int(max(np.diff(starts).max() + tau_max, (starts[reached] - starts[:-1]).max()))
+    return reached, min(odd << (-(-least // odd) - 1).bit_length() for odd in (1, 3, 5, 9, 15))
+
+
 def _returns_by_transforms(
-    times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray, size: int
+    times: np.ndarray,
+    n_frames: int,
+    tau_max: int,
+    starts: np.ndarray,
+    reached: np.ndarray,
+    size: int,
 ) -> np.ndarray:
-    """Count the same by Fourier transforms of `size` points, of some at a time."""
-    counts = np.zeros((len(starts) - 1, tau_max + 1), np.int64)
+    """Count the same by Fourier transforms of `size` points of each block, of some at a time."""
+    n_blocks = len(starts) - 1
+    pairs = [(one, other) for one in range(n_blocks) for other in range(one, reached[one])]
+    products = np.zeros((len(pairs), size // 2 + 1), np.complex128)
     firsts = np.flatnonzero(np.diff(times // (2 * n_frames), prepend=-1))
-    some = max(1, TRANSFORMED // max(size, n_frames))
+    some = max(1, TRANSFORMED // (n_blocks * size))
     for first in range(0, len(firsts), some):
         part = firsts[first : first + some]
         end = firsts[first + some] if first + some < len(firsts) else len(times)
         rows = np.repeat(np.arange(len(part)), np.diff(part, append=end))
-        there = np.zeros((len(part), n_frames))
-        there[rows, times[part[0] : end] % (2 * n_frames)] = 1
-        for block, (begin, stop) in enumerate(itertools.pairwise(starts)):
-            origins = np.fft.rfft(there[:, begin:stop], size)
-            after = np.fft.rfft(there[:, begin : stop + tau_max], size)
-            power = (origins.conj() * after).sum(axis=0)
-            found = np.fft.irfft(power, size)[: tau_max + 1]
-            counts[block] += np.rint(found).astype(np.int64)
+        frames = times[part[0] : end] % (2 * n_frames)
+        blocks = np.searchsorted(starts, frames, side="right") - 1
+        there = np.zeros((n_blocks, len(part), size))
+        there[blocks, rows, frames - starts[blocks]] = 1
+        found = np.fft.rfft(there)
+        conjugate = found.conj()
+        for product, (one, other) in zip(products, pairs, strict=True):
+            product += np.einsum("ij,ij->j", conjugate[one], found[other])
+    counts = np.zeros((n_blocks, tau_max + 1), np.int64)
+    for product, (one, other) in zip(products, pairs, strict=True):
+        # A later block's frames come so much later than the first one's.
+        turns = (starts[other] - starts[one]) * np.arange(size // 2 + 1) % size
+        product *= np.exp(-2j * np.pi / size * turns)
+        counts[one] += np.rint(np.fft.irfft(product, size)[: tau_max + 1]).astype(np.int64)
     return counts
 
 

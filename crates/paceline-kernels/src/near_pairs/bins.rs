@@ -43,7 +43,8 @@ pub(super) struct Bins {
     /// Which of the group's places each is, and as many more.
     numbers: Vec<u32>,
     begins: Vec<u32>,
-    /// One bit a part, and `PARTS` more at both ends of a row along a, which begins with a number.
+    /// One bit a part, and `PARTS` more at both ends of a row along a, which begins with a number; at
+    /// the end a number without marks, for positions that are in no part.
     marks: Vec<u64>,
     homes: Vec<Home>,
     entries: Vec<(u32, u32, Point)>,
@@ -109,6 +110,7 @@ impl Bins {
             self.marks.clear();
             self.marks.resize(self.grid.words() * n1 * n2, u64::MAX);
         }
+        self.marks.push(0);
         self.sort();
         Ok(largest)
     }
@@ -281,6 +283,7 @@ by_widest! {
         let [_, n1, _] = grid.parts().map(|n| n as u32);
         let [padded0, padded1, _] = grid.padded().map(|n| n as u32);
         let row = 64 * grid.words() as u32;
+        let nowhere = 64 * (bins.marks.len() as u32 - 1);
         let mut lanes = Lanes::default();
         let (mut bits, mut at) = ([0_u32; PLACED], [0; PLACED]);
         for some in of.places.chunks(PLACED) {
@@ -290,14 +293,14 @@ by_widest! {
             }
             for lane in 0..PLACED {
                 let [i, j, k] = [0, 1, 2].map(|axis: usize| lanes.part[axis][lane]);
-                bits[lane] = i + PARTS as u32 + row * (j + n1 * k);
+                let bit = i + PARTS as u32 + row * (j + n1 * k);
+                bits[lane] = if lanes.away[lane] < FEW_CELLS { bit } else { nowhere };
                 let [i, j, k] = [i, j, k].map(|part| part / PARTS as u32 + 1);
                 at[lane] = i + padded0 * (j + padded1 * k);
             }
-            let mut marked = 0_u32;
-            for (lane, (&bit, &away)) in bits.iter().zip(&lanes.away).enumerate().take(some.len()) {
-                let mark = bins.marks[bit as usize / 64] >> (bit % 64);
-                marked |= u32::from((mark & 1 != 0) & (away < FEW_CELLS)) << lane;
+            let mut marked = 0_u64;
+            for (lane, &bit) in bits.iter().enumerate().take(some.len()) {
+                marked |= (bins.marks[bit as usize / 64] >> (bit % 64) & 1) << lane;
             }
             while marked != 0 {
                 let lane = marked.trailing_zeros() as usize % PLACED;
@@ -335,6 +338,9 @@ by_widest! {
                 for begin in (begin as usize..end as usize).step_by(LANES) {
                     let bits = positive::<WIDE>(&gaps(&axes, begin, x, most));
                     let mut bits = bits & low_bits(LANES.min(end as usize - begin));
+                    if bits == 0 {
+                        continue;
+                    }
                     if found.len() < n_found + LANES {
                         found.resize(2 * (n_found + LANES), [0; 2]);
                     }

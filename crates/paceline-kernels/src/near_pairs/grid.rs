@@ -20,7 +20,7 @@ const TO_WHOLE: f32 = 12_582_912.0;
 const TO_BITS: f32 = 8_388_608.0;
 const LOW_BITS: u32 = 0x7f_ffff;
 /// Positions that are placed together.
-pub(super) const PLACED: usize = 16;
+pub(super) const PLACED: usize = 64;
 /// Rows of bins around one, the nearest first.
 pub(super) const ROWS: [[i32; 2]; 9] = [
     [0, 0],
@@ -51,7 +51,6 @@ pub(super) struct Grid {
 }
 
 /// Some positions on their way into the cell.
-#[derive(Default)]
 pub(super) struct Lanes {
     pub x: [[f32; PLACED]; 3],
     pub part: [[u32; PLACED]; 3],
@@ -236,6 +235,16 @@ impl Grid {
     pub(super) fn rows(&self) -> [u32; 9] {
         let padded = self.padded().map(|n| n as i32);
         ROWS.map(|[j, k]| (padded[0] * (j + padded[1] * k) - 1) as u32)
+    }
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Lanes {
+            x: [[0.0; PLACED]; 3],
+            part: [[0; PLACED]; 3],
+            away: [0.0; PLACED],
+        }
     }
 }
 
