@@ -23,6 +23,7 @@ from benchmarks.experiments.experiment import Setting, load
 from benchmarks.experiments.page import write_page
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "developers" / "experiments"
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
 #: One of each way to measure, and those that take long.
@@ -216,13 +217,12 @@ def has_mpio():
 
 
 def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path, monkeypatch):
-    kept = ROOT / "docs" / "experiments"
-    for rows in kept.glob("*.tsv"):
+    for rows in PAGE.glob("*.tsv"):
         shutil.copy(rows, tmp_path)
     # What takes long in a figure is not to draw it.
     monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
     write_page(tmp_path, known_experiments())
-    assert (tmp_path / "index.md").read_text() == (kept / "index.md").read_text()
+    assert (tmp_path / "index.md").read_text() == (PAGE / "index.md").read_text()
 
 
 #: Whole numbers that tell cases of experiments apart; others are measured.
@@ -232,9 +232,7 @@ OF_CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "docs" / "experiments").glob("*.tsv")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted(PAGE.glob("*.tsv")), ids=lambda path: path.stem)
 def test_an_experiment_has_as_many_rounds_as_its_rows(path):
     head, rows = load(path)
     n_rounds = int(re.search(r"form, (\d+) round", head[0])[1])
@@ -248,9 +246,7 @@ def test_an_experiment_has_as_many_rounds_as_its_rows(path):
     assert {*cases.values()} == {n_rounds}
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "docs" / "experiments").glob("*.tsv")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted(PAGE.glob("*.tsv")), ids=lambda path: path.stem)
 def test_sentences_of_an_experiment_follow_from_its_rows(path):
     experiment, (_, rows) = known_experiments()[path.stem], load(path)
     random = np.random.default_rng(22)

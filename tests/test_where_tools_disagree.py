@@ -117,7 +117,7 @@ def test_rmsd_by_mass_with_other_masses_in_the_reference(universe, theirs, adk):
     )
 
 
-def test_dihedral_angles_in_an_oblique_cell(adk_in_water):
+def test_dihedral_angles_in_a_triclinic_cell(adk_in_water):
     ours = Ramachandran(paceline.Universe(*adk_in_water).select_atoms("protein"))
     universe = MDAnalysis.Universe(*adk_in_water)
     theirs = dihedrals.Ramachandran(universe.select_atoms("protein"))
@@ -159,9 +159,9 @@ def test_contacts_of_positions_that_are_nan(tmp_path):
             q = module.Contacts(one, select, groups, radius=5).run().results.timeseries[:, 1]
             assert q[0] == 1
             found.append(f"{q[1]:.0f}")
-    plain, nan, oblique, again = found
+    plain, nan, triclinic, again = found
     assert nan == again
-    cells = f"{plain} without a cell, {oblique} in an oblique one", nan, "paceline"
+    cells = f"{plain} without a cell, {triclinic} in a triclinic one", nan, "paceline"
     check_row("Q of a contact", *cells)
 
 
@@ -268,7 +268,7 @@ def test_asphericity_of_three_compounds():
     ours = Gyration(made.atoms, compound="residues").run(backend="serial")
     theirs = made.atoms.asphericity(compound="residues")
     found = [", ".join(f"{x:.2f}" for x in one) for one in (theirs, ours.results.asphericity[0])]
-    check_row("asphericity of three equal rods", *found, "paceline")
+    check_row("asphericity of three equal linear molecules", *found, "paceline")
     with pytest.raises(ValueError, match="broadcast"):
         made.atoms[:4].asphericity(compound="residues")
 
@@ -408,7 +408,7 @@ def test_asphericity_of_mdtraj(tmp_path):
     assert mdtraj.relative_shape_antisotropy(theirs)[0] == pytest.approx(1)
     mine = made.atoms.asphericity()
     check_row(
-        "asphericity of a rod of 2 Å",
+        "asphericity of a linear molecule of 2 Å",
         f"{mine:.2f}, MDTraj {other:.2f} nm²",
         f"{found:.2f}",
         "both, by definition",

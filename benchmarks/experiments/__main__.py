@@ -79,7 +79,8 @@ def main() -> int:
     forms.add_argument("--full", dest="form", action="store_const", const="full", help="longer")
     forms.add_argument("--draw", action="store_true", help="draw saved rows, measure nothing")
     add("--data", type=Path, default=Path("bench-data"), help="folder of the data [bench-data]")
-    add("--output", type=Path, default=Path("docs/experiments"), help="[docs/experiments]")
+    folder = "docs/developers/experiments"
+    add("--output", type=Path, default=Path(folder), help=f"[{folder}]")
     asked = parser.parse_args()
     if unknown := [name for name in asked.names if name not in known]:
         parser.error(f"there is no experiment {', '.join(unknown)}; choose from {', '.join(known)}")

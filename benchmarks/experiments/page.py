@@ -26,7 +26,7 @@ the measured rows. `make experiments ARGS="layouts sizes"` runs some experiments
 draws saved rows again. Each section ends with the machine, the number of rounds, the time of the
 measurement, and a link to the rows. All times are wall times, with files in the page cache unless
 stated otherwise. Tables show the median and the range of all rounds; figures show both. H5MD
-through MPI-IO needs an h5py that was [built with MPI](../layouts.md#through-mpi-io), and is left
+through MPI-IO needs an h5py that was [built with MPI](../../layouts.md#through-mpi-io), and is left
 out without it.
 """
 

@@ -43,7 +43,8 @@ from paceline.transform.base import TransformsOfEach, check_transforms, transfor
 from paceline.transform.whole import look_at
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
-#: decoding them, and to decode them twice takes longer up to here (simulated: docs/design.md).
+#: decoding them, and to decode them twice takes longer up to here
+#: (simulated: docs/developers/design.md).
 MOST_IN_RELAY = 32
 
 

@@ -125,7 +125,7 @@ macro_rules! by_widest {
             if $crate::instructions::used() >= $crate::instructions::Instructions::Avx2 {
                 // SAFETY: `used` has found on this processor all that the function is compiled for,
                 // and its code is the same. By it all distances take 0.5 to 0.8 of the time, an RMSD
-                // and a covariance 0.7, and SASA 0.5 to 0.6 (docs/design.md).
+                // and a covariance 0.7, and SASA 0.5 to 0.6 (docs/developers/design.md).
                 return unsafe { by_avx2($($argument),*) };
             }
             by_base($($argument),*)
