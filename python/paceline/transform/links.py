@@ -78,10 +78,10 @@ def find_links(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
     if guessed:
         bonds = np.concatenate([bonds, _guess(universe, sorted_unique(*groups))])
     fragments = fragments_of(universe, bonds)
-    wanted, concerned = once("concerned", key, lambda: _concerned(fragments, bonds, groups))
+    wanted, concerned, ends = once("concerned", key, lambda: _concerned(fragments, bonds, groups))
     if not len(concerned):
         return None
-    longest = _longest_path(universe, concerned)
+    longest = once("longest", _frame_of(universe, ends), lambda: _longest_path(universe, concerned))
     links: Links = once(
         "links", (key, longest), lambda: _links(n_atoms, concerned, wanted, longest, guessed)
     )
@@ -97,15 +97,22 @@ def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
 
 def _concerned(
     fragments: np.ndarray, bonds: np.ndarray, groups: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find the atoms and the bonds of molecules of which a group has several atoms."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the atoms of groups in molecules of which one has several, their bonds, and the ends."""
     wanted, several = sorted_unique(*groups), np.zeros(len(fragments), bool)
     for group in groups:
         is_inside = np.zeros(len(fragments), bool)
         is_inside[group] = True
         several |= np.bincount(fragments[is_inside], minlength=len(fragments)) > 1
     concerned = several[fragments]
-    return wanted[concerned[wanted]], bonds[concerned[bonds[:, 0]]]
+    bonds = bonds[concerned[bonds[:, 0]]]
+    return wanted[concerned[wanted]], bonds, sorted_unique(bonds.ravel())
+
+
+def _frame_of(universe: Any, atoms: np.ndarray) -> tuple[bytes, bytes]:
+    """Get the cell of the present frame and positions of atoms, by which it is told from others."""
+    positions = np.take(universe.trajectory.ts.positions, atoms, axis=0)
+    return cell_of(universe.trajectory).tobytes(), positions.tobytes()
 
 
 def _links(
