@@ -23,6 +23,7 @@ from paceline import _core, transform
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.contract.run import RunInfo
 from paceline.errors import (
     AnalysisError,
     PacelineWarning,
@@ -811,7 +812,7 @@ def broken_in(universe, *groups, transforms=()):
     if found is None:
         return None
     look = whole.Look([RMSD(universe)], needs, found, np.empty((0, 2), np.int64))
-    look.frames = np.arange(1)
+    look.run_info = RunInfo(np.arange(1), {})
     half, nothing = look.prepare(), (np.zeros(1, int), np.empty((0, 5)))
     series = paceline.RaggedTimeSeries(
         lambda block: half.compute_records(block) or nothing, universe.atoms[look.indices]
