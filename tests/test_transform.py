@@ -23,6 +23,7 @@ from paceline import _core, transform
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.contract.run import RunInfo
 from paceline.errors import (
     AnalysisError,
     PacelineWarning,
@@ -711,6 +712,32 @@ def test_sites_are_of_the_molecule_of_their_residue(masses, bonds, residues, add
     assert [tuple(bond) for bond in found[len(bonds) :].tolist()] == added
 
 
+def test_bonds_are_found_anew_where_the_topology_changes():
+    universe = four_sites(O_FIRST, O_H)
+
+    def found():
+        bonds = compounds.molecular_bonds_of(universe, "unwrap")
+        fragments = compounds.fragments_of(universe, bonds)
+        assert compounds.molecular_bonds_of(universe, "unwrap") is bonds
+        assert compounds.fragments_of(universe, bonds) is fragments
+        assert [bonds.flags.writeable, fragments.flags.writeable] == [False, False]
+        return [tuple(bond) for bond in bonds.tolist()], fragments.tolist()
+
+    assert found() == ([*O_H, (0, 3), (4, 7)], [0, 0, 0, 0, 4, 4, 4, 4])
+    universe.delete_bonds([(0, 1)])
+    universe.add_bonds([(1, 2)])  # as many as before, in the same list
+    assert found() == ([*O_H[1:], (1, 2), (0, 3), (4, 7)], [0, 0, 0, 0, 4, 4, 4, 4])
+    universe.delete_bonds([(1, 2)])
+    assert found() == ([*O_H[1:], (4, 7)], [0, 1, 0, 3, 4, 4, 4, 4])
+    universe.atoms[7].mass = 1.0  # in the same array
+    assert found() == (O_H[1:], [0, 1, 0, 3, 4, 4, 4, 7])
+    universe.add_TopologyAttr("bonds", O_H[:1])
+    assert found() == (O_H[:1], [0, 0, 2, 3, 4, 5, 6, 7])
+    universe.del_TopologyAttr("bonds")
+    with pytest.raises(UnsupportedError, match="the topology has none"):
+        found()
+
+
 def test_bonds_of_sites_in_the_topology_are_kept():
     """Amber's topologies have them: OPC water."""
     universe = MDAnalysis.Universe(datafiles.PRM19SBOPC)
@@ -785,9 +812,11 @@ def broken_in(universe, *groups, transforms=()):
     if found is None:
         return None
     look = whole.Look([RMSD(universe)], needs, found, np.empty((0, 2), np.int64))
-    look.frames = np.arange(1)
-    half = look.prepare()
-    series = paceline.RaggedTimeSeries(half.compute_records, universe.atoms[look.indices])
+    look.run_info = RunInfo(np.arange(1), {})
+    half, nothing = look.prepare(), (np.zeros(1, int), np.empty((0, 5)))
+    series = paceline.RaggedTimeSeries(
+        lambda block: half.compute_records(block) or nothing, universe.atoms[look.indices]
+    )
     records = series.run(backend="serial").results.records
     return (*records[0, 2:4].astype(int).tolist(), records[0, 4]) if len(records) else None
 

@@ -1011,10 +1011,11 @@ class Whole:
         contacts: NDArray[int64],
     ) -> Whole: ...
     def look(
-        self, /, positions: NDArray[float32], cells: NDArray[float64]
-    ) -> tuple[list[tuple[int, list[int], float]], list[tuple[int, list[int], float]]]:
-        """Rows of frames in which a molecule is broken, and of others in which a contact is; of each
-        the two atoms that are farthest apart, and their distance, Å.
+        self, /, positions: NDArray[float32], cells: NDArray[float64], frames: NDArray[int64]
+    ) -> tuple[NDArray[int64], NDArray[float64]] | None:
+        """Records of frames of these numbers, as a ragged analysis has them: 0 for a molecule that is
+        broken, 1 for contacts that are, in frames without the first; 0; the columns of two atoms,
+        and their distance, Å. None where there are no records.
         """
 
 class _Block(Protocol):

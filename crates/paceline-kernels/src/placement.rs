@@ -230,8 +230,16 @@ fn placements(
     basis: Basis,
 ) -> Vec<Option<Placement>> {
     let frames = positions.chunks_exact(frame_len).zip(cells);
-    let place =
-        |(frame, row): (&[f32], &CellRow)| Placement::of(&UnitCell::of_row(row), basis, frame);
+    // The last cell that is as kernels expect: that of all frames, at constant volume.
+    let mut ready: Option<&CellRow> = None;
+    let place = |(frame, row)| {
+        if ready == Some(row) {
+            return None;
+        }
+        let found = Placement::of(&UnitCell::of_row(row), basis, frame);
+        ready = if found.is_none() { Some(row) } else { ready };
+        found
+    };
     frames.map(place).collect()
 }
 

@@ -218,6 +218,9 @@ pub struct Whole {
     closing: Vec<[usize; 2]>,
     molecule: Vec<usize>,
     groups: Vec<Vec<usize>>,
+    /// Steps that break a molecule wherever they are long: of two atoms of a group, and of molecules
+    /// without closing links.
+    breaking: Vec<[usize; 2]>,
     /// Atoms of molecules that are to be side by side.
     contacts: Vec<[usize; 2]>,
 }
@@ -268,7 +271,8 @@ impl Whole {
             reached[to] = [from, reached[from][1] + 1, length_of[place].1];
         }
         let closing = length_of.iter().zip(is_step);
-        let closing = closing.filter(|one| !one.1).map(|one| one.0.0).collect();
+        let closing: Vec<_> = closing.filter(|one| !one.1).map(|one| one.0.0).collect();
+        let breaking = breaking(&steps, &closing, &molecule, &groups);
         let mut roots: Vec<usize> = (0..n_atoms).collect();
         let rows = Neighbouring::new(&molecule, &reached, longest, &mut roots);
         let others = steps.iter().copied().filter(|&[from, to]| {
@@ -284,6 +288,7 @@ impl Whole {
             closing,
             molecule,
             groups,
+            breaking,
             contacts,
         })
     }
@@ -293,15 +298,22 @@ impl Whole {
         self.n_atoms
     }
 
-    /// Look at frames with these cells (Å and degrees): those in which a molecule is broken, by the
-    /// longest of its links; and those of the others in which a contact is.
+    /// Look at frames of these numbers and cells (Å and degrees): those in which a molecule is broken,
+    /// and those of the others in which a contact is.
     ///
-    /// Frames without a cell have no images.
+    /// A molecule is broken at the longest of its links in the frame of the least number, and at any
+    /// one in others. Frames without a cell have no images.
     ///
     /// # Errors
     /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
-    pub fn look(&self, positions: &[f32], dimensions: &[f32]) -> Result<(Vec<Apart>, Vec<Apart>)> {
+    pub fn look(
+        &self,
+        positions: &[f32],
+        dimensions: &[f32],
+        frames: &[i64],
+    ) -> Result<(Vec<Apart>, Vec<Apart>)> {
         let frame_len = frame_len(positions.len(), self.n_atoms)?;
+        check_len("frames", frames.len(), positions.len() / frame_len)?;
         check_len(
             "lengths and angles",
             dimensions.len(),
@@ -310,6 +322,8 @@ impl Whole {
         let (cells, _) = dimensions.as_chunks();
         let mut last: Option<([f32; 6], Cell)> = None;
         let (mut broken, mut apart) = (Vec::new(), Vec::new());
+        // The least number of a frame with a broken molecule, and a link of one that was long.
+        let (mut least, mut hint) = (i64::MAX, [0, 0]);
         for (row, (frame, &dimensions)) in positions.chunks_exact(frame_len).zip(cells).enumerate()
         {
             let cell = match last {
@@ -321,11 +335,25 @@ impl Whole {
             };
             last = Some((dimensions, cell));
             let (atoms, _) = frame.as_chunks();
-            if !self.seems_whole(atoms, &cell)
-                && let Some((link, length)) = self.find_broken(atoms, &cell)
+            if frames[row] > least
+                && let Some(length) = long(hint, atoms, &cell)
             {
-                broken.push((row, link, length));
+                broken.push((row, hint, length.sqrt()));
                 continue;
+            }
+            if !self.seems_whole(atoms, &cell) {
+                let mut steps = self.breaking.iter();
+                let known = steps.find_map(|&step| Some((step, long(step, atoms, &cell)?)));
+                hint = known.map_or(hint, |(step, _)| step);
+                let found = match known {
+                    Some((step, length)) if frames[row] > least => Some((step, length.sqrt())),
+                    _ => self.find_broken(atoms, &cell),
+                };
+                if let Some((link, length)) = found {
+                    least = least.min(frames[row]);
+                    broken.push((row, link, length));
+                    continue;
+                }
             }
             if let Some((link, length)) = longest_of(&self.contacts, atoms, &cell) {
                 apart.push((row, link, length));
@@ -463,17 +491,49 @@ fn difference(atoms: &[[f32; 3]], [from, to]: [usize; 2]) -> [f64; 3] {
     std::array::from_fn(|i| f64::from(y[i]) - f64::from(x[i]))
 }
 
+/// Steps that break a molecule wherever they are long.
+fn breaking(
+    steps: &[[usize; 2]],
+    closing: &[[usize; 2]],
+    molecule: &[usize],
+    groups: &[Vec<usize>],
+) -> Vec<[usize; 2]> {
+    let mut is_closed = vec![false; molecule.len()];
+    for &[atom, _] in closing {
+        is_closed[molecule[atom]] = true;
+    }
+    let mut breaks = vec![false; steps.len()];
+    for group in groups {
+        let mut is_inside = vec![false; molecule.len()];
+        for &atom in group {
+            is_inside[atom] = true;
+        }
+        for (breaks, &[from, to]) in breaks.iter_mut().zip(steps) {
+            *breaks |= is_inside[from] && is_inside[to] && !is_closed[molecule[from]];
+        }
+    }
+    let steps = steps.iter().zip(breaks);
+    steps.filter(|one| one.1).map(|one| *one.0).collect()
+}
+
 /// The longest of the links that are no shorter than half the cell, and its length, Å. Those with a
 /// position that is no number do not count.
 fn longest_of(links: &[[usize; 2]], atoms: &[[f32; 3]], cell: &Cell) -> Option<([usize; 2], f64)> {
     let mut longest: Option<([usize; 2], f64)> = None;
     for &link in links {
-        let length = square(difference(atoms, link));
-        if length >= longest.map_or(cell.near(), |(_, most)| most.next_up()) && length.is_finite() {
+        if let Some(length) = long(link, atoms, cell)
+            && longest.is_none_or(|(_, most)| length > most)
+        {
             longest = Some((link, length));
         }
     }
     longest.map(|(link, length)| (link, length.sqrt()))
+}
+
+/// Square of the length of a link that is no shorter than half the cell, Å².
+fn long(link: [usize; 2], atoms: &[[f32; 3]], cell: &Cell) -> Option<f64> {
+    let length = square(difference(atoms, link));
+    (length >= cell.near() && length.is_finite()).then_some(length)
 }
 
 /// Coordinates that are compared together: four times what AVX2 holds, since each comparison waits for
@@ -603,11 +663,43 @@ mod tests {
                 .map(|x| x as f32)
                 .collect();
             let differ = wanted.iter().any(|&atom| images[atom] != images[wanted[0]]);
-            let (broken, _) = whole.look(&frame, &dimensions).expect("a frame");
+            let (broken, _) = whole.look(&frame, &dimensions, &[0]).expect("a frame");
             assert_eq!(broken.len(), usize::from(differ), "round {round}");
             n_broken += broken.len();
+            check_frames(&mut random, &whole, &frame, &dimensions);
         }
         assert!((50..350).contains(&n_broken));
+    }
+
+    /// Make sure that of several frames those are broken that are by themselves, and that the frame of
+    /// the least number has its longest link.
+    fn check_frames(random: &mut Random, whole: &Whole, frame: &[f32], dimensions: &[f32; 6]) {
+        let vector = dimensions[0];
+        let mut frames: Vec<f32> = frame.to_vec();
+        for _ in 0..5 {
+            let at = 12.0 * random.number() as f32;
+            let atoms = frame.as_chunks::<3>().0.iter();
+            frames.extend(
+                atoms.flat_map(|&[x, y, z]| [x + f32::from(u8::from(x > at)) * vector, y, z]),
+            );
+        }
+        let numbers = [40, 30, 50, 10, 20, 60];
+        let cells = dimensions.repeat(6);
+        let (found, _) = whole.look(&frames, &cells, &numbers).expect("frames");
+        let single: Vec<Apart> = (0..6)
+            .filter_map(|row| {
+                let frame = &frames[row * frame.len()..][..frame.len()];
+                let (found, _) = whole.look(frame, dimensions, &[0]).expect("a frame");
+                found.first().map(|&(_, link, length)| (row, link, length))
+            })
+            .collect();
+        let rows = |of: &[Apart]| of.iter().map(|one| one.0).collect::<Vec<_>>();
+        assert_eq!(rows(&found), rows(&single));
+        let least = single.iter().min_by_key(|one| numbers[one.0]);
+        assert!(least.is_none_or(|one| found.contains(one)));
+        for (some, longest) in found.iter().zip(&single) {
+            assert!(some.2 <= longest.2);
+        }
     }
 
     #[test]
@@ -621,7 +713,9 @@ mod tests {
             let groups = vec![(0..10).collect()];
             let whole = Whole::new(10, (&bonds, &lengths), 4, groups, vec![]).expect("a look");
             for (frame, expected) in [&atoms, &wrapped].into_iter().zip(n_broken) {
-                let (broken, _) = whole.look(frame.as_flattened(), &CELL).expect("a frame");
+                let (broken, _) = whole
+                    .look(frame.as_flattened(), &CELL, &[0])
+                    .expect("a frame");
                 assert_eq!(broken.len(), expected);
                 assert!(broken.iter().all(|one| one.1 == [4, 5] && one.2 == 27.0));
             }
@@ -635,7 +729,7 @@ mod tests {
             .collect();
         let look = |groups: Vec<Vec<usize>>, cell: [f32; 6]| {
             let whole = Whole::new(8, (&chain(8), &[1; 7]), 4, groups, vec![]).expect("a look");
-            whole.look(&frame, &cell).expect("a frame").0
+            whole.look(&frame, &cell, &[0]).expect("a frame").0
         };
         assert_eq!(look(vec![(0..8).collect()], CELL), [(0, [3, 4], 29.0)]);
         assert!(look(vec![(0..4).collect(), (4..8).collect()], CELL).is_empty());
@@ -653,7 +747,7 @@ mod tests {
             Whole::new(3, (&[[0, 1]], &[1]), 4, vec![vec![0, 1]], vec![[1, 2]]).expect("a look");
         let frames = [near, apart, broken].concat();
         let found = whole
-            .look(frames.as_flattened(), &CELL.repeat(3))
+            .look(frames.as_flattened(), &CELL.repeat(3), &[0, 1, 2])
             .expect("frames");
         assert_eq!(found, (vec![(2, [0, 1], 28.0)], vec![(1, [1, 2], 26.0)]));
     }

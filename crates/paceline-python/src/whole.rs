@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::arrays::{Array2, Array3, Indices, NewArray};
+use super::arrays::{Array1, Array2, Array3, Indices, NewArray};
 use super::errors::Result;
 use super::kernels::{in_frames, kernels};
 
@@ -11,6 +11,9 @@ use paceline_kernels::whole;
 
 /// Pairs of atoms, the bonds of the path between each two, and atoms to be decoded for these.
 type Links = (NewArray<i64, 2>, NewArray<i64, 1>, NewArray<i64, 1>);
+
+/// Number of records of each frame, and the records.
+type Records = (NewArray<i64, 1>, NewArray<f64, 2>);
 
 /// Find the paths of at most `longest` bonds between wanted atoms.
 #[pyfunction]
@@ -62,18 +65,34 @@ kernels! {
     }
 
     methods {
-        /// Rows of frames in which a molecule is broken, and of others in which a contact is; of each
-        /// the two atoms that are farthest apart, and their distance, Å.
+        /// Records of frames of these numbers, as a ragged analysis has them: 0 for a molecule that is
+        /// broken, 1 for contacts that are, in frames without the first; 0; the columns of two atoms,
+        /// and their distance, Å. None where there are no records.
         fn look(
             &self,
             py: Python<'_>,
             positions: Array3<'_, f32>,
             cells: Array2<'_, f64>,
-        ) -> Result<(Vec<whole::Apart>, Vec<whole::Apart>)> {
+            frames: Array1<'_, i64>,
+        ) -> Result<Option<Records>> {
             check_atoms(positions.shape(), self.0.n_atoms())?;
-            in_frames(py, &positions, &cells, |_, placed| {
-                self.0.look(&placed.positions, &placed.dimensions)
-            })
+            let numbers = &*frames;
+            let (broken, apart) = in_frames(py, &positions, &cells, |_, placed| {
+                self.0.look(&placed.positions, &placed.dimensions, numbers)
+            })?;
+            if broken.is_empty() && apart.is_empty() {
+                return Ok(None);
+            }
+            let mut found: Vec<_> = broken.into_iter().map(|one| (one, 0.0)).collect();
+            found.extend(apart.into_iter().map(|one| (one, 1.0)));
+            found.sort_by_key(|one| one.0.0);
+            let mut counts = vec![0; numbers.len()];
+            let mut records = Vec::with_capacity(5 * found.len());
+            for &((row, [first, second], length), kind) in &found {
+                counts[row] += 1;
+                records.extend([kind, 0.0, first as f64, second as f64, length]);
+            }
+            Ok(Some((counts.into(), NewArray::new(records, [found.len(), 5]))))
         }
     }
 }

@@ -119,11 +119,12 @@ class Ragged(WorkerPart):
 
     kind = Kind.RECORDS
 
-    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
         """Compute the records of a block without its unreadable frames.
 
         First the number of records of each frame, integers of shape (n_frames,); then those of all
         frames one after another, shape (n_records, …), of the same type and shape for each block.
+        With `returns_new`, None stands for no records.
         """
         raise NotImplementedError
 

@@ -334,7 +334,9 @@ class Worker:
     ) -> Any:
         """Compute one analysis of a block: its rows or records, its partial result, or value."""
         window = task.rows_with(analysis.halo)
-        block = Block(decoded[window], analysis.columns, analysis.attributes)
+        if window != slice(0, len(decoded.frames), 1):
+            decoded = decoded[window]
+        block = Block(decoded, analysis.columns, analysis.attributes)
         where = task.what
         computation: Any = analysis.computation
         try:
@@ -455,9 +457,12 @@ def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
     """Compute the records of a block; frames that were left out have none."""
     counts = np.zeros(len(block), np.int64)
     readable = block.steps != DAMAGED_STEP
-    if not readable.any():
+    is_whole = readable.all()
+    if not (is_whole or readable.any()):
         return Records(counts, None)
-    found = analysis.computation.compute_records(_readable(block))
+    found = analysis.computation.compute_records(block if is_whole else block[readable])
+    if found is None and analysis.declared.returns_new:
+        return Records(counts, None)
     if not (isinstance(found, tuple) and len(found) == 2):
         raise _Unusable(
             f"{where}: expected a pair, the number of records of each frame and the records, found "

@@ -1,9 +1,10 @@
 """Bonds, fragments and virtual sites; compounds of atoms, such as residues, and their centers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,28 +15,83 @@ from paceline.contract.transforms import WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 from paceline.transform.base import CoreTransform, masses_of, select
 
+#: Masses and residues of atoms; None where the topology has no masses of its own.
+_Given = tuple[np.ndarray, np.ndarray] | None
+
+
+@dataclass
+class _Known:
+    """Bonds of a topology, and what was found by them, as long as the topology lists the same."""
+
+    listed: list[tuple[int, ...]]
+    bonds: np.ndarray
+    #: Bonds and those of virtual sites, and what these were found by.
+    molecular: np.ndarray
+    given: _Given = None
+    #: By kind, what was last made of the molecular bonds, and of which key.
+    made: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+#: By topology.
+_known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+
 
 def bonds_of(universe: Any, name: str) -> np.ndarray:
     """Get pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
 
-    Raises `UnsupportedError` if the topology has none.
+    The array is read-only. Raises `UnsupportedError` if the topology has none.
     """
+    return _known_of(universe, name).bonds
+
+
+def _known_of(universe: Any, name: str) -> _Known:
+    """Get what is known of a topology's bonds, anew where they have changed."""
     # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
-    bonds = getattr(universe._topology, "bonds", None)
+    topology = universe._topology
+    bonds = getattr(topology, "bonds", None)
     if bonds is None or len(bonds.values) == 0:
         error = UnsupportedError(
             f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
             "PSF, PRMTOP, MOL2, …)"
         )
         raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
-    numbers = chain.from_iterable(bonds.values)  # np.array takes three times as long
-    return np.fromiter(numbers, np.int64, 2 * len(bonds.values)).reshape(-1, 2)
+    known = _known.get(topology)
+    # Scripts change the list in place. Equal tuples are mostly the same ones: 0.1 ms for 30,000.
+    if known is None or known.listed != bonds.values:
+        numbers = chain.from_iterable(bonds.values)  # np.array takes three times as long
+        pairs = np.fromiter(numbers, np.int64, 2 * len(bonds.values)).reshape(-1, 2)
+        pairs.flags.writeable = False
+        known = _known[topology] = _Known(list(bonds.values), pairs, pairs)
+    return known
+
+
+def made_once(
+    universe: Any, bonds: np.ndarray, kind: str, key: Any, make: Callable[[], Any]
+) -> Any:
+    """Make something of bonds and a key, unless the last one of its kind was of the same.
+
+    Nothing is kept of other bonds than those that `molecular_bonds_of` gives.
+    """
+    known = _known.get(universe._topology)
+    if known is None or known.molecular is not bonds:
+        return make()
+    last = known.made.get(kind)
+    if last is None or last[0] != key:
+        last = known.made[kind] = key, make()
+    return last[1]
 
 
 def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
-    """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,)."""
-    # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, and this 0.001 s.
-    return _core.fragments(len(universe.atoms), bonds)
+    """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,), read-only."""
+
+    def find() -> np.ndarray:
+        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, and this 0.001 s.
+        found = _core.fragments(len(universe.atoms), bonds)
+        found.flags.writeable = False
+        return found
+
+    found: np.ndarray = made_once(universe, bonds, "fragments", None, find)
+    return found
 
 
 def molecular_bonds_of(universe: Any, name: str) -> np.ndarray:
@@ -45,12 +101,30 @@ def molecular_bonds_of(universe: Any, name: str) -> np.ndarray:
     that has a mass of 0 belongs to the molecule of its residue: it is bonded to the heaviest atom
     there, the first of these. It stays alone where masses are guessed, since 0 may be that of any
     unknown atom, and where the other atoms of its residue are of several molecules or weigh
-    nothing. Raises what `bonds_of` does.
+    nothing. The array is read-only. Raises what `bonds_of` does.
     """
-    bonds = bonds_of(universe, name)
-    if _lacks_masses(universe):
-        return bonds
-    masses, residues = universe._topology.masses.values, universe.atoms.resindices
+    known, given = _known_of(universe, name), None
+    if not _lacks_masses(universe):
+        given = universe._topology.masses.values, universe.atoms.resindices
+    if _differ(given, known.given):
+        molecular = known.bonds if given is None else _with_sites(universe, known.bonds, *given)
+        molecular.flags.writeable = False
+        given = given and (given[0].copy(), given[1].copy())
+        known = _known[universe._topology] = _Known(known.listed, known.bonds, molecular, given)
+    return known.molecular
+
+
+def _differ(given: _Given, known: _Given) -> bool:
+    """Check for other masses and residues than those that are known."""
+    if given is None or known is None:
+        return given is not known
+    return not all(map(np.array_equal, given, known))
+
+
+def _with_sites(
+    universe: Any, bonds: np.ndarray, masses: np.ndarray, residues: np.ndarray
+) -> np.ndarray:
+    """Add a bond for each virtual site without any."""
     is_site = masses == 0
     is_site[bonds] = False
     sites = np.flatnonzero(is_site)

@@ -1,6 +1,6 @@
 """Links between atoms that must be in one image: bonds, known or guessed, and contacts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of, vectors_of
 from paceline.errors import TransformError, UnsupportedError
-from paceline.transform.compounds import fragments_of, molecular_bonds_of
+from paceline.transform.compounds import fragments_of, made_once, molecular_bonds_of
 
 #: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
@@ -69,24 +69,55 @@ def find_links(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
     Where the topology has no bonds of most atoms, these are guessed by distances in the present
     frame.
     """
-    n_atoms = len(universe.atoms)
-    wanted = sorted_unique(*groups)
-    is_bonded = np.zeros(n_atoms, bool)
-    is_bonded[bonds] = True
-    guessed = bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
+    n_atoms, key = len(universe.atoms), [group.tobytes() for group in groups]
+
+    def once(kind: str, key: Any, make: Callable[[], Any]) -> Any:
+        return made_once(universe, bonds, kind, key, make)
+
+    guessed = once("unbonded", key, lambda: _lack_bonds(n_atoms, bonds, groups))
     if guessed:
-        bonds = np.concatenate([bonds, _guess(universe, wanted)])
+        bonds = np.concatenate([bonds, _guess(universe, sorted_unique(*groups))])
     fragments = fragments_of(universe, bonds)
-    several = np.zeros(n_atoms, bool)
-    for group in groups:
-        is_inside = np.zeros(n_atoms, bool)
-        is_inside[group] = True
-        several |= np.bincount(fragments[is_inside], minlength=n_atoms) > 1
-    concerned = several[fragments]
-    wanted, bonds = wanted[concerned[wanted]], bonds[concerned[bonds[:, 0]]]
-    if not len(bonds):
+    wanted, concerned, ends = once("concerned", key, lambda: _concerned(fragments, bonds, groups))
+    if not len(concerned):
         return None
-    longest = _longest_path(universe, bonds)
+    longest = once("longest", _frame_of(universe, ends), lambda: _longest_path(universe, concerned))
+    links: Links = once(
+        "links", (key, longest), lambda: _links(n_atoms, concerned, wanted, longest, guessed)
+    )
+    return links
+
+
+def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> bool:
+    """Check for groups of atoms most of which have no bonds."""
+    wanted, is_bonded = sorted_unique(*groups), np.zeros(n_atoms, bool)
+    is_bonded[bonds] = True
+    return bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
+
+
+def _concerned(
+    fragments: np.ndarray, bonds: np.ndarray, groups: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the atoms of groups in molecules of which one has several, their bonds, and the ends."""
+    wanted, several = sorted_unique(*groups), np.zeros(len(fragments), bool)
+    for group in groups:
+        is_inside = np.zeros(len(fragments), bool)
+        is_inside[group] = True
+        several |= np.bincount(fragments[is_inside], minlength=len(fragments)) > 1
+    concerned = several[fragments]
+    bonds = bonds[concerned[bonds[:, 0]]]
+    return wanted[concerned[wanted]], bonds, sorted_unique(bonds.ravel())
+
+
+def _frame_of(universe: Any, atoms: np.ndarray) -> tuple[bytes, bytes]:
+    """Get the cell of the present frame and positions of atoms, by which it is told from others."""
+    positions = np.take(universe.trajectory.ts.positions, atoms, axis=0)
+    return cell_of(universe.trajectory).tobytes(), positions.tobytes()
+
+
+def _links(
+    n_atoms: int, bonds: np.ndarray, wanted: np.ndarray, longest: int, guessed: bool
+) -> Links:
     pairs, lengths, added = _core.links(n_atoms, bonds, wanted, longest)
     return Links(sorted_unique(wanted, added), pairs, lengths, longest, guessed)
 
@@ -105,11 +136,13 @@ def _longest_path(universe: Any, bonds: np.ndarray) -> int:
 
 def _distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.ndarray:
     """Compute distances of near atoms as nearest images, Å: shape (n_pairs,)."""
-    steps = np.diff(positions[pairs].astype(np.float64), axis=1)[:, 0]
-    vectors = vectors_of(_core.cells_without_noise(cell))[0]
-    if np.linalg.det(vectors) != 0:
-        steps -= np.round(steps @ np.linalg.inv(vectors)) @ vectors
-    return np.linalg.norm(steps, axis=1)
+    steps = positions[pairs[:, 1]].astype(np.float64) - positions[pairs[:, 0]]
+    is_far = np.einsum("ij,ij->i", steps, steps) >= (REACH * widths(cell).min()) ** 2
+    if is_far.any():  # as few are; all others are the nearest images
+        vectors = vectors_of(_core.cells_without_noise(cell))[0]
+        far = steps[is_far]
+        steps[is_far] = far - np.round(far @ np.linalg.inv(vectors)) @ vectors
+    return np.sqrt(np.einsum("ij,ij->i", steps, steps))
 
 
 def _guess(universe: Any, atoms: np.ndarray) -> np.ndarray:
@@ -226,11 +259,9 @@ def nearest_contacts(
 def widths(cell: np.ndarray) -> np.ndarray:
     """Compute the distances of a cell's opposite faces, Å: shape (3,), infinite without a cell."""
     vectors = vectors_of(_core.cells_without_noise(cell))[0]
-    volume = abs(np.linalg.det(vectors))
-    if not volume > 0:
+    if not abs(np.linalg.det(vectors)) > 0:
         return np.full(3, np.inf)
-    sides = np.cross(np.roll(vectors, -1, axis=0), np.roll(vectors, -2, axis=0))
-    return volume / np.linalg.norm(sides, axis=1)
+    return 1 / np.sqrt((np.linalg.inv(vectors) ** 2).sum(axis=0))
 
 
 def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

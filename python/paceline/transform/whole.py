@@ -117,6 +117,8 @@ def _contacts(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) ->
     fragments, found = fragments_of(universe, bonds), [np.empty((0, 2), np.int64)]
     known: set[bytes] = set()
     for group in groups:
+        if not len(group) or (fragments[group] == fragments[group[0]]).all():
+            continue
         atoms = molecules_side_by_side(universe, sorted_unique(group), fragments)
         if atoms.tobytes() in known or len(np.unique(fragments[atoms])) < 2:
             continue
@@ -285,31 +287,37 @@ class _Looking(Ragged):
         bound = ("_bound", "_whole", "_rmsds", "_of_column")
         return {name: value for name, value in vars(self).items() if name not in bound}
 
-    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Look at the frames of a block."""
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
+        """Look at the frames of a block; None where nothing is found."""
         positions, columns = block.raw
         if not self._bound:
             self._bind(positions.shape[1], columns)
-        found: list[tuple[int, tuple[float, ...]]] = []
+        found = None
         if self._whole is not None:
-            broken, apart = self._whole.look(positions, block.cells)
-            for kind, of_kind in ((BROKEN, broken), (APART, apart)):
-                for row, two, length in of_kind:
-                    first, second = self._of_column[list(two)]
-                    found.append((row, (kind, 0, first, second, length)))
+            frames = np.ascontiguousarray(block.frames)
+            found = self._whole.look(positions, block.cells, frames)
+            if found is not None:
+                found[1][:, 2:4] = self._of_column[found[1][:, 2:4].astype(np.int64)]
+        return self._with_turned(block, found) if self._rmsds else found
+
+    def _with_turned(
+        self, block: Block, found: tuple[np.ndarray, np.ndarray] | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Add the records of groups that have moved or turned, frame by frame."""
+        parts = [] if found is None else [(np.repeat(np.arange(len(block)), found[0]), found[1])]
+        plain, best = np.empty((2, len(block), 1))
         for number, kernels in enumerate(self._rmsds):
-            plain, best = np.empty((2, len(block), 1))
             for kernel, out in zip(kernels, (plain, best), strict=True):
-                kernel.compute(positions, block.cells, out)
-            turned = (plain >= TIMES * best) & (plain >= best + MORE)
-            for row in np.flatnonzero(turned).tolist():
-                found.append((row, (TURNED, number, plain[row, 0], best[row, 0], 0.0)))
-        if not found:
-            return np.zeros(len(block), np.int64), np.empty((0, 5))
-        found.sort()
-        rows = np.array([row for row, _ in found], np.int64)
-        records = np.array([record for _, record in found], np.float64).reshape(-1, 5)
-        return np.bincount(rows, minlength=len(block)), records
+                kernel.compute(block.raw[0], block.cells, out)
+            rows = np.flatnonzero((plain >= TIMES * best) & (plain >= best + MORE))
+            if len(rows):
+                of_row = TURNED, number, plain[rows, 0], best[rows, 0], 0.0
+                parts.append((rows, np.stack(np.broadcast_arrays(*of_row), axis=1)))
+        if not parts:
+            return None
+        rows, records = (np.concatenate(some) for some in zip(*parts, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return np.bincount(rows, minlength=len(block)), records[order]
 
     def _bind(self, n_atoms: int, columns: np.ndarray | None) -> None:
         """Make the core's halves, given the columns of the atoms among those that are decoded."""
