@@ -25,7 +25,7 @@ from benchmarks.model_rows import (
 )
 from benchmarks.simulate import simulate
 from paceline.model import FILE_SYSTEMS, FileSystem, FrameCost, Prediction, Unevenness, predict
-from paceline.scaling.predict import last_that_pays, usual_block
+from paceline.performance.model import last_that_pays, usual_block
 
 RANKS = (24, 384, 10_000)
 #: Ranks of a smooth curve.

@@ -22,7 +22,7 @@ from benchmarks.model_rows import (
     totals,
 )
 from paceline.model import Unevenness
-from paceline.scaling.predict import queued
+from paceline.performance.model import queued
 
 #: An error that is small, as a part of the measured time.
 SMALL = 0.15

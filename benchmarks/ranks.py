@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.measure import Unavailable
 from paceline.errors import UnsupportedError
-from paceline.scaling.measure import find_launcher
+from paceline.performance.bench import find_launcher
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 #: How Python runs a program: on every rank, of which one that fails ends all; on the first for all;

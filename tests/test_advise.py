@@ -14,6 +14,7 @@ from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
+from paceline import advice as advising
 from paceline._util import machine, system
 from paceline._util.machine import OtherWork
 from paceline._util.system import cached_share, drop_from_cache
@@ -23,10 +24,12 @@ from paceline.backends import Threads
 from paceline.cli import main
 from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
-from paceline.scaling import sample_forecast, sample_run
-from paceline.scaling.sample_forecast import Forecast, Pace
-from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
+from paceline.model import FrameCost
+from paceline.performance.advice import _given
+from paceline.performance.forecast import Forecast, Recoded, SampleTimes
+from paceline.schedule import sample_run
 from paceline.schedule.plan import Borders
+from paceline.schedule.sample_run import SampleRun
 
 needs_mincore = pytest.mark.skipif(
     system._mincore() is None, reason="this system does not tell what is in memory"
@@ -40,11 +43,11 @@ NAP = 1e-2
 def soon():
     """Measure for a short time: what is said of speed is not looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sample_forecast, "_SECONDS", 0.03)
-        patch.setattr(sample_forecast, "_ROUNDS", 1)
-        patch.setattr(sample_forecast, "_LONGEST", 0.0)
-        patch.setattr(sample_forecast, "_COLD_ROUNDS", 1)
-        patch.setattr(sample_forecast, "_RECODING_SECONDS", 0.001)
+        patch.setattr(advising, "_SECONDS", 0.03)
+        patch.setattr(advising, "_ROUNDS", 1)
+        patch.setattr(advising, "_LONGEST", 0.0)
+        patch.setattr(advising, "_COLD_ROUNDS", 1)
+        patch.setattr(advising, "_RECODING_SECONDS", 0.001)
         yield
 
 
@@ -86,7 +89,7 @@ def test_numbers_of_an_rmsd(rmsd_advice):
     )
     assert advice.files == (DCD,)
     assert advice.size == Path(DCD).stat().st_size
-    assert advice.findings.in_memory.one.n_bytes == pytest.approx(advice.size / 98, rel=0.01)
+    assert advice.findings.in_memory.one.cost.bytes == pytest.approx(advice.size / 98, rel=0.01)
     assert {1, 2} <= set(advice.workers)
     for where in ("now", "memory"):
         low, high = advice.t_range(2, where)
@@ -136,9 +139,9 @@ def test_words_of_an_rmsd(rmsd_advice):
 )
 def test_words_of_other_files(rmsd_advice, cached, rates, saves):
     """Frames take 1 ms from memory and 1 s from the disk; another file holds 1 kB of each."""
-    memory, disk = (pace(s, s, busy=0.0, cpus=2) for s in (1e-3, 1.0))
+    memory, disk = (forecast(s, s, busy=0.0, cpus=2, n_frames=98) for s in (1e-3, 1.0))
     findings = replace(rmsd_advice.findings, in_memory=memory, from_disk=disk, processes=None)
-    other = sample_forecast.Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
+    other = Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
     advice = replace(
         rmsd_advice, findings=findings, cached=cached, rates=rates, others=(other,), asked=None
     )
@@ -149,7 +152,7 @@ def test_words_of_other_files(rmsd_advice, cached, rates, saves):
 
 @pytest.mark.parametrize("value", [0.0, 8.85e-6, 0.123, 123.0])
 def test_times_are_given_as_predict_takes_them(value):
-    given = paceline.advice._given(value)
+    given = _given(value)
     assert "e" not in given
     assert seconds(given) == pytest.approx(value)
 
@@ -174,7 +177,7 @@ def test_a_sleeping_function(ca):
 def test_words_of_a_function_that_waits(rmsd_advice):
     findings = replace(
         rmsd_advice.findings,
-        in_memory=pace(NAP, NAP, busy=NAP / 20, cpus=2),
+        in_memory=forecast(NAP, NAP, busy=NAP / 20, cpus=2, n_frames=98),
         from_disk=None,
         processes=None,
         waiting=0.95,
@@ -277,7 +280,7 @@ def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypat
         for start, n_bytes in zip(extents.offsets.tolist(), extents.sizes.tolist(), strict=True):
             asked[start : start + n_bytes] = True
 
-    run, decoded, read = SampleRun.run, sample_forecast._decoded, sample_run._read
+    run, decoded, read = SampleRun.run, advising._decoded, sample_run._read
 
     def noted_run(sample, backend, frames, block_frames=None):
         note(sample.trajectory.extents(np.unique(frames)))
@@ -293,7 +296,7 @@ def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypat
         return done
 
     monkeypatch.setattr(SampleRun, "run", noted_run)
-    monkeypatch.setattr(sample_forecast, "_decoded", noted_decoded)
+    monkeypatch.setattr(advising, "_decoded", noted_decoded)
     monkeypatch.setattr(sample_run, "_read", noted_read)
     monkeypatch.setattr(sample_run, "_CALL", 10_000)
     universe = paceline.Universe(PSF, path, opener=open_samples)
@@ -309,7 +312,7 @@ def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypat
 def test_the_parts_of_a_long_file_that_are_read_are_small():
     """At most 160 MiB, however long: what a disk of 50 MB/s gives in some seconds."""
     assert sample_run.SAMPLE + 3 * sample_run._BYTES <= 160 << 20
-    assert sample_forecast._WARM_TIMES * sample_forecast._COLD_BYTES <= sample_run.SAMPLE
+    assert advising._WARM_TIMES * advising._COLD_BYTES <= sample_run.SAMPLE
 
 
 def test_a_long_history_of_any_lines_needs_no_index(tmp_path, monkeypatch):
@@ -373,18 +376,19 @@ def test_errors_of_the_command_line(capsys, arguments, status, message):
 
 
 def measured(compute, fixed=0.0):
-    return SampleTimes(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed, at_work=0.2)
+    return SampleTimes(FrameCost(0.0, 0.0, compute, 1000.0), 0.0, fixed, at_work=0.2)
 
 
-def pace(one, two, *, fixed=0.0, **machine):
-    """A pace of one round: s a frame by one worker and by two."""
-    return Pace(((measured(one), measured(two, fixed)),), **machine)
+def forecast(one, two, *, busy, cpus, fixed=0.0, n_frames=100_000):
+    """A forecast from one round: s a frame by one worker and by two."""
+    rounds = ((measured(one), measured(two, fixed)),)
+    return Forecast(rounds, busy, cpus, n_frames, lambda n_workers: 16)
 
 
-def pace_of(*seconds):
-    """A pace of several rounds, s a frame by any number of workers."""
+def forecast_of(*seconds, n_frames=100_000):
+    """A forecast from several rounds, s a frame by any number of workers."""
     rounds = tuple((measured(one), measured(one)) for one in seconds)
-    return Pace(rounds, busy=0.0, cpus=2)
+    return Forecast(rounds, 0.0, 2, n_frames, lambda n_workers: 16)
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.25, 1.0])
@@ -397,16 +401,16 @@ def test_what_wants_no_processor_waits(monkeypatch, busy):
         clocks["busy"] += busy * 1e4
         return measured(1.0)
 
-    monkeypatch.setattr(sample_forecast, "perf_counter", lambda: clocks["wall"])
-    monkeypatch.setattr(sample_forecast, "thread_time", lambda: clocks["busy"])
+    monkeypatch.setattr(advising, "perf_counter", lambda: clocks["wall"])
+    monkeypatch.setattr(advising, "thread_time", lambda: clocks["busy"])
     sample = SimpleNamespace(run=run, middle=range, together=1)
-    assert sample_forecast._first_look(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
+    assert advising._first_look(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
 
 
 def test_a_moment_of_the_first_look_is_not_taken_for_a_slow_frame():
     seconds = iter([0.5] + [1e-3] * 100)
     sample = SimpleNamespace(run=lambda *given: measured(next(seconds)), middle=range, together=1)
-    assert sample_forecast._first_look(sample)[0] == 1e-3
+    assert advising._first_look(sample)[0] == 1e-3
 
 
 def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
@@ -418,42 +422,39 @@ def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
 
 def test_workers_that_take_turns():
     # All of it behind one lock: two are as fast as one, and so are eight.
-    one_lock = pace(1e-3, 2e-3, busy=1e-3, cpus=8)
-    forecast = Forecast(100_000, lambda n_workers: 16)
-    times = [forecast.t_total(one_lock, n) for n in (1, 2, 8)]
+    one_lock = forecast(1e-3, 2e-3, busy=1e-3, cpus=8)
+    times = [one_lock.t_total(n) for n in (1, 2, 8)]
     assert times == pytest.approx([100, 100, 100], rel=0.01)
 
 
 def test_workers_that_share_processors():
-    shared = pace(1e-3, 1e-3, fixed=2.0, busy=1e-3, cpus=4)
-    forecast = Forecast(100_000, lambda n_workers: 16)
-    times = [forecast.t_total(shared, n) for n in (1, 2, 4, 8)]
+    shared = forecast(1e-3, 1e-3, fixed=2.0, busy=1e-3, cpus=4)
+    times = [shared.t_total(n) for n in (1, 2, 4, 8)]
     assert times == pytest.approx([100, 52, 27, 27], rel=0.01)
 
 
 def test_workers_that_wait():
-    sleepers = pace(1e-3, 1e-3, busy=0.0, cpus=1)
-    forecast = Forecast(100_000, lambda n_workers: 16)
-    assert forecast.t_total(sleepers, 8) == pytest.approx(12.5, rel=0.01)
+    sleepers = forecast(1e-3, 1e-3, busy=0.0, cpus=1)
+    assert sleepers.t_total(8) == pytest.approx(12.5, rel=0.01)
 
 
-def width_of(pace, n_frames=100_000):
+def width_of(forecast):
     """Ratio of the ends of the range of a run by two workers."""
-    low, high = Forecast(n_frames, lambda n_workers: 16).t_range(pace, 2)
+    low, high = forecast.t_range(2)
     return high / low
 
 
 def test_the_range_follows_from_the_spread_of_measurements():
-    alike = pace_of(1e-3, 1.3e-3, 0.8e-3, 1.2e-3, 0.8e-3)
-    apart = pace_of(1e-3, 2e-3, 0.6e-3, 1.6e-3, 0.5e-3)
+    alike = forecast_of(1e-3, 1.3e-3, 0.8e-3, 1.2e-3, 0.8e-3)
+    apart = forecast_of(1e-3, 2e-3, 0.6e-3, 1.6e-3, 0.5e-3)
     # Runs differ so much on the same machine, however equal measurements are.
     assert width_of(alike) == pytest.approx(1.5)
     assert width_of(apart) > 2
-    assert width_of(pace_of(1e-3)) > 2, "one measurement says nothing of their spread"
-    more = pace_of(*[one.costs.seconds for one, _ in 10 * apart.rounds])
+    assert width_of(forecast_of(1e-3)) > 2, "one measurement says nothing of their spread"
+    more = forecast_of(*[one.cost.seconds for one, _ in 10 * apart.rounds])
     assert width_of(more) == pytest.approx(1.5)
     # A run as short as a measurement differs from its like as these do from each other.
-    assert width_of(apart, n_frames=400) > 1.2 * width_of(apart)
+    assert width_of(replace(apart, n_frames=400)) > 1.2 * width_of(apart)
 
 
 def test_samples_from_memory_are_of_the_whole_run():
@@ -503,10 +504,9 @@ def test_the_range_holds_nine_runs_of_ten(other_work):
             return 1.0 + 0.5 * (random.random(n) < 0.4)
         return np.exp(random.normal(0, 0.15, n))
 
-    forecast = Forecast(4000, lambda n_workers: 16)
     held = 0
     for _ in range(500):
-        low, high = forecast.t_range(pace_of(*1e-3 * factors(5)), 1)
+        low, high = forecast_of(*1e-3 * factors(5), n_frames=4000).t_range(1)
         # A run of 4 s is as many measurements as have 0.2 s room in it.
         held += low <= 4.0 * factors(20).mean() <= high
     assert held >= 450
@@ -515,26 +515,24 @@ def test_the_range_holds_nine_runs_of_ten(other_work):
 @pytest.mark.parametrize(("n_rounds", "spread"), [(1, 0.22), (2, 0.28)])
 def test_the_range_of_few_measurements_allows_for_how_little_they_tell(n_rounds, spread):
     random = np.random.default_rng(25)
-    forecast = Forecast(4000, lambda n_workers: 16)
     held = 0
     for _ in range(500):
-        low, high = forecast.t_range(pace_of(*1e-3 * np.exp(random.normal(0, spread, n_rounds))), 1)
+        seconds = 1e-3 * np.exp(random.normal(0, spread, n_rounds))
+        low, high = forecast_of(*seconds, n_frames=4000).t_range(1)
         held += low <= 4.0 * np.exp(random.normal(0, spread, 20)).mean() <= high
     assert held >= 450
 
 
 def test_a_slow_round_counts_half():
     """Other work slows some rounds, and as much of the run; but a run is faster than samples."""
-    forecast = Forecast(100_000, lambda n_workers: 16)
-    slowed = pace_of(1e-3, 1e-3, 1e-3, 1e-3, 2e-3)
-    assert forecast.t_total(slowed, 1) == pytest.approx(110)
-    assert slowed.costs(1).seconds == pytest.approx(1.2e-3)
+    slowed = forecast_of(1e-3, 1e-3, 1e-3, 1e-3, 2e-3)
+    assert slowed.t_total(1) == pytest.approx(110)
+    assert slowed.cost(1).seconds == pytest.approx(1.2e-3)
 
 
 def test_a_round_in_which_the_machine_stood_still_counts_for_nothing():
-    forecast = Forecast(100_000, lambda n_workers: 16)
-    stood = pace_of(1e-3, 1e-3, 1e-3, 1e-3, 10e-3)
-    assert forecast.t_total(stood, 1) == pytest.approx(100)
+    stood = forecast_of(1e-3, 1e-3, 1e-3, 1e-3, 10e-3)
+    assert stood.t_total(1) == pytest.approx(100)
     assert width_of(stood) == pytest.approx(1.5)
 
 
@@ -552,16 +550,15 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
     sample = SimpleNamespace(
         run=run, middle=lambda n: np.arange(n), block_of=lambda n: 16, frame_bytes=1e3
     )
-    monkeypatch.setattr(sample_forecast, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(sample_forecast, "_ROUNDS", 5)
-    forecast = Forecast(100_000, lambda n_workers: 16)
-    found, _ = sample_forecast._warm(
+    monkeypatch.setattr(advising, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(advising, "_ROUNDS", 5)
+    found, _ = advising._warm(
         sample,
         Threads,
         range(1, 3),
         100,
         lambda n, number: np.arange(n),
-        lambda rounds: forecast.is_wide(Pace(tuple(rounds), busy=0.0, cpus=2)),
+        lambda rounds: Forecast(tuple(rounds), 0.0, 2, 100_000, lambda n: 16).is_wide,
         12.5,
     )
     assert len(found) == expected
@@ -571,8 +568,8 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
 
 def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
     """What is dropped and read again is read from memory at another rate than before."""
-    monkeypatch.setattr(sample_forecast, "_COLD_ROUNDS", 3)
-    n_cold = sample_forecast._cold_frames(SimpleNamespace(frame_bytes=1e6))
+    monkeypatch.setattr(advising, "_COLD_ROUNDS", 3)
+    n_cold = advising._cold_frames(SimpleNamespace(frame_bytes=1e6))
     frames = np.arange(20 * n_cold)
     dropped = []
 
@@ -594,8 +591,8 @@ def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
         block_of=lambda n: 16,
         run=lambda *given: measured(1e-3),
     )
-    assert len(sample_forecast._cold(sample, Threads, 2, 10 * n_cold)) == 3
-    everything = np.concatenate([*dropped, sample_forecast._from_memory(sample, 2 * n_cold)])
+    assert len(advising._cold(sample, Threads, 2, 10 * n_cold)) == 3
+    everything = np.concatenate([*dropped, advising._from_memory(sample, 2 * n_cold)])
     assert len(np.unique(everything)) == len(everything)
 
 
@@ -637,12 +634,12 @@ def test_work_of_other_programs(tmp_path, monkeypatch):
 
 
 def test_words_of_a_busy_machine(rmsd_advice):
-    apart = pace_of(1e-3, 2e-3, 0.5e-3)
+    apart = forecast_of(1e-3, 2e-3, 0.5e-3)
     findings = replace(rmsd_advice.findings, in_memory=apart, from_disk=None, others=1.04)
     text = " ".join(str(replace(rmsd_advice, findings=findings, others=())).split())
     assert "other programs kept 1.0 CPUs busy" in text
     assert "3 measurements differ too much for a narrower range" in text
-    findings = replace(findings, in_memory=pace_of(*[1e-3] * 9), others=0.1)
+    findings = replace(findings, in_memory=forecast_of(*[1e-3] * 9), others=0.1)
     text = str(replace(rmsd_advice, findings=findings, others=()))
     assert "other programs" not in text
     assert "narrower" not in text

@@ -20,8 +20,8 @@ from paceline.checkpoint import Checkpoint
 from paceline.cli import main
 from paceline.errors import UnsupportedError
 from paceline.hdf5.writer import new_hdf5
-from paceline.performance.timings import Timings
 from paceline.snapshot import output
+from paceline.timing import Timings
 
 
 @pytest.fixture

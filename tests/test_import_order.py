@@ -18,9 +18,11 @@ CRATES = ROOT / "crates"
 ORDER = (
     ("_core", "errors"),
     ("_util",),
+    ("schedule.plan",),
     ("block", "performance"),
+    ("model", "report", "timing"),
     ("contract",),
-    ("schedule.plan", "trajectory.source"),
+    ("trajectory.source",),
     ("hdf5",),
     ("trajectory",),
     ("transform",),
@@ -32,8 +34,7 @@ ORDER = (
     ("analysis",),
     ("convert", "snapshot"),
     ("analysis.align",),
-    ("scaling",),
-    ("timing", "report", "advice", "model"),
+    ("advice",),
     ("cli",),
     ("__main__", "selftest"),
 )

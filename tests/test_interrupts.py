@@ -17,8 +17,8 @@ from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
 from paceline.cli.command_line import _parser
 from paceline.cli.parser import resolve_files
-from paceline.scaling import measure
-from paceline.scaling.measure import run_command
+from paceline.performance import bench as measure
+from paceline.performance.bench import run_command
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,9 @@ import pytest
 from benchmarks.model_fit import LOCK, left_out, seconds, t_lock
 from benchmarks.model_rows import at_work, cases
 from benchmarks.simulate import simulate
-from paceline import model
 from paceline.errors import UnsupportedError
 from paceline.model import FILE_SYSTEMS, FileSystem, FrameCost, Unevenness, predict
-from paceline.scaling.predict import dynamic_time, queued, static_time
+from paceline.performance.model import dynamic_time, queued, static_time
 from paceline.schedule import scheduler
 from paceline.timing import BlockTiming
 
@@ -112,8 +111,9 @@ def test_costs_of_a_run():
     ]
     cost = FrameCost.of(blocks)
     assert (cost.read, cost.decode) == pytest.approx((1e-4 / 16, 2e-4 / 16))
-    # With transformations and what is none of the parts; without opening.
-    assert cost.compute == pytest.approx((1.6e-3 - 6e-4) / 32)
+    assert cost.compute == pytest.approx(4e-4 / 32)
+    # Without opening.
+    assert cost.seconds == pytest.approx(1.6e-3 / 32)
     assert cost.bytes == 200
     with pytest.raises(UnsupportedError, match="no frames"):
         FrameCost.of([])
@@ -295,12 +295,6 @@ def test_costs_are_finite_and_positive(bad):
         FrameCost(read=0.0, decode=bad, compute=1e-6, bytes=10)
     with pytest.raises(UnsupportedError, match="no time"):
         FrameCost(read=0.0, decode=0.0, compute=0.0, bytes=10)
-
-
-@pytest.mark.parametrize("name", ["Network", "NETWORKS"])
-def test_names_that_were_removed_are_refused_with_a_reason(name):
-    with pytest.raises(AttributeError, match=f"paceline.model.{name} was removed: .* leave out"):
-        getattr(model, name)
 
 
 @pytest.fixture(scope="module")

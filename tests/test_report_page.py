@@ -12,7 +12,6 @@ import pytest
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import UnsupportedError
-from paceline.performance.components import COMM, WALL_TIME
 from paceline.performance.figures import (
     ROWS,
     drawings_of,
@@ -21,9 +20,9 @@ from paceline.performance.figures import (
     timeline_of,
     workers_a_bar,
 )
-from paceline.performance.html import LINES, page_of
-from paceline.performance.metrics import on_one_clock
 from paceline.performance.number_format import number, percent
+from paceline.performance.record import COMM, WALL_TIME
+from paceline.performance.report import LINES, page_of
 from paceline.report import advice_of, report_of
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
@@ -218,20 +217,10 @@ def test_thousands_of_blocks_of_one_worker_are_put_together():
     assert "into the shares of its parts" in checked(text).text
 
 
-def test_hosts_of_other_clocks_are_drawn_within_the_run():
-    same, other = (run_of(workers_of(2, 4), 40, skew=skew) for skew in (0, 5 * 10**17))
-    (host,) = {block.worker.split(":")[0] for block in other.blocks if block.start > 2 * 10**17}
-    for given, expected in ((same, []), (other, [host])):
-        timings, moved = on_one_clock(given)
-        timeline = timeline_of(timings)
-        length = (timings.end - timings.dealt) / 1e9
-        assert moved == expected
-        assert timeline.start.min() > -0.1
-        assert timeline.end.max() <= length + 1e-6
-        assert timeline.borders[-1] == pytest.approx(timeline.end)
-    page = checked(page_of(other))
-    assert f"another time than that of the run ({host})" in page.text
-    assert max(worker.t_wait for worker in report_of(timings).workers) < 1
+def test_a_host_of_another_clock_makes_a_page():
+    """A run brings its blocks to one clock; timings that were put together by hand may not."""
+    other = run_of(workers_of(2, 4), 40, skew=5 * 10**17)
+    assert checked(page_of(other)).count("svg") == 4
 
 
 def test_attempts_that_did_not_count_are_drawn_to_the_end_of_the_run():

@@ -21,9 +21,7 @@ from paceline.cli import bench, main
 from paceline.cli.bench import table_for_people
 from paceline.cli.performance_commands import counts
 from paceline.errors import UnsupportedError
-from paceline.performance.components import AT_BLOCKS
-from paceline.scaling.figure import draw_runs, save_figure
-from paceline.scaling.measure import (
+from paceline.performance.bench import (
     PARTS,
     ScalingRun,
     Statistics,
@@ -34,6 +32,8 @@ from paceline.scaling.measure import (
     run_command,
     save_runs,
 )
+from paceline.performance.record import AT_BLOCKS
+from paceline.performance.scaling_figures import draw_runs, save_figure
 from paceline.timing import Timings
 
 

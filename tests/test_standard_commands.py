@@ -50,7 +50,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.cli import liquid_commands, structure_commands
-from paceline.performance.timings import Timings
+from paceline.timing import Timings
 
 COMMANDS = (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)
 CLASSES = {

@@ -23,7 +23,7 @@ rmsd = RMSD(u.select_atoms("name CA")).run(step=2, n_workers=2)
 reveal_type(rmsd)  # paceline.analysis.rms.RMSD
 reveal_type(rmsd.results)  # paceline.analysis.results.Results
 reveal_type(rmsd.damaged)  # list[tuple[int, str]]
-reveal_type(rmsd.timings)  # paceline.performance.timings.Timings
+reveal_type(rmsd.timings)  # paceline.timing.Timings
 series = paceline.TimeSeries(radii, u.atoms, unit="Å").run()
 reveal_type(series)  # paceline.analysis.functions.TimeSeries
 with paceline.register() as registration:

@@ -1,272 +1,67 @@
-"""Advice about a run: its time, what bounds it, and what would help; measured in some seconds."""
+"""Advice about a run: measured in some seconds by sample runs, and by frames in other formats."""
 
-import math
+import contextlib
 import os
-import textwrap
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
+from paceline import _core
 from paceline._util.arguments import one_of
 from paceline._util.choices import FORECAST, ON_ERROR
-from paceline._util.machine import available_cpus
+from paceline._util.leftovers import ScratchFolder
+from paceline._util.machine import OtherWork, available_cpus
+from paceline.backends import Backend, Processes, Serial, make_backend
+from paceline.block import DAMAGED_STEP, FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.contract.transforms import Transform
-from paceline.errors import UnsupportedError
-from paceline.performance.components import AT_BLOCKS
-from paceline.performance.number_format import aligned, amount, percent
-from paceline.runner import analyses_of
-from paceline.scaling.sample_forecast import (
-    Findings,
-    Forecast,
-    Pace,
-    Recoded,
-    is_wide_range,
-    measure,
-    recoded,
-)
-from paceline.scaling.sample_run import Costs, Outline, SampleRun, disk_rates, open_samples
+from paceline.errors import PacelineError, UnsupportedError, WorkerError
+from paceline.performance.advice import Advice, is_resident
+from paceline.performance.forecast import Findings, Forecast, Pair, Recoded, SampleTimes
+from paceline.runner import analyses_of, trajectory_of
 from paceline.schedule.plan import choose_frames
+from paceline.schedule.sample_run import Outline, SampleRun, disk_rates, open_samples
+from paceline.trajectory.chain import Chain
+from paceline.trajectory.source import (
+    FORMATS,
+    Extents,
+    FrameSource,
+    IndexedFile,
+    TimeAxis,
+    TrajectoryFile,
+    extents_in,
+)
 
-__all__ = ["Advice", "Outline", "advise", "open_samples"]
+__all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 
-#: More workers pay off as long as each does so much of what one alone does.
-EFFICIENT = 0.7
-#: An analysis that wants no processor for more than this part of the time waits.
-WAITING = 0.5
-#: Workers for each processor that are asked about where they wait.
-PER_CPU_WAITING = 8
-#: From so much in memory on, blocks of all of the run are measured.
-EVERYWHERE = 0.99
-#: Characters of a line of sentences.
-WIDTH = 88
-#: Another file is worth a word where it saves this part of the time.
-WORTHWHILE = 0.2
-#: Part of what is read from memory that should be there.
-RESIDENT = 0.95
-#: CPUs that others keep busy are worth a word from here on.
-BUSY = 0.2
-
-#: Components of a frame's cost in sentences.
-_ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
-
-
-def is_resident(cached: float | None) -> bool:
-    """Return whether all of the run can be measured from memory."""
-    return cached is not None and cached >= EVERYWHERE
-
-
-@dataclass(frozen=True)
-class Advice:
-    """Advice about a run: its time by number of workers, and what would help; print it for text.
-
-    Attributes
-    ----------
-    what : str
-        The analyses.
-    files : tuple of str
-        The trajectory.
-    format : str
-        Of the first file.
-    size : int
-        Of all files, bytes.
-    n_atoms, n_wanted : int
-        Atoms of a frame, and those that are decoded.
-    n_frames : int
-        Frames of the run; estimated if `is_sample`.
-    is_sample : bool
-        Whether the file has no index yet, and only frames in its middle were looked for.
-    cached : float or None
-        Share of what the run reads that was in memory before, from 0 to 1; None where it is
-        unknown.
-    findings : Findings
-        Results of the sample runs.
-    rates : tuple of float or None
-        Bytes a second that one reader gets from the disk, and two together.
-    forecast : Forecast
-        Arithmetic that predicts times from these.
-    others : tuple of Recoded
-        The same frames in other files.
-    cpus : int
-        CPUs that this process may use.
-    asked : int or None
-        Workers that the user asked about.
-    seconds : float
-        Time that all this took.
-    """
-
-    what: str
-    files: tuple[str, ...]
-    format: str
-    size: int
-    n_atoms: int
-    n_wanted: int
-    n_frames: int
-    is_sample: bool
-    cached: float | None
-    findings: Findings
-    rates: tuple[float, float] | None
-    forecast: Forecast
-    others: tuple[Recoded, ...]
-    cpus: int
-    asked: int | None
-    seconds: float
-
-    @property
-    def backend(self) -> str:
-        """Backend that blocks would be computed on."""
-        return self.findings.backend
-
-    @property
-    def waits(self) -> bool:
-        """True where the analysis waits for something that is no processor."""
-        return self.findings.waiting > WAITING
-
-    @cached_property
-    def workers(self) -> tuple[int, ...]:
-        """Numbers of workers that are asked about."""
-        if self.backend == "serial":
-            return (1,)
-        most = self.cpus * (PER_CPU_WAITING if self.waits else 1)
-        powers = {2**k for k in range(most.bit_length())}
-        return tuple(sorted(powers | {2, self.cpus} | ({self.asked} if self.asked else set())))
-
-    def t_total(self, n_workers: int, file: str = "now") -> float:
-        """Predict how long the run would take.
-
-        Parameters
-        ----------
-        n_workers : int
-            Workers.
-        file : {"now", "memory", "disk"}
-            Where its bytes are: as much in memory as now, all of them, or none.
-
-        Returns
-        -------
-        float
-            Seconds; of "disk" NaN where that could not be measured.
-        """
-        return sum(
-            share * self.forecast.t_total(pace, n_workers) if pace else math.nan
-            for pace, share in self._paces(file)
-        )
-
-    def t_range(self, n_workers: int, file: str = "now") -> tuple[float, float]:
-        """Predict between which times the run would take, in nine cases of ten.
-
-        Parameters
-        ----------
-        n_workers : int
-            Workers.
-        file : {"now", "memory", "disk"}
-            As for `t_total`.
-
-        Returns
-        -------
-        tuple of float
-            Seconds, at least and at most; of "disk" NaN where that could not be measured.
-        """
-        low = high = 0.0
-        for pace, share in self._paces(file):
-            ends = self.forecast.t_range(pace, n_workers) if pace else (math.nan, math.nan)
-            low, high = low + share * ends[0], high + share * ends[1]
-        return low, high
-
-    def _paces(self, file: str) -> list[tuple[Pace | None, float]]:
-        """Costs of frames where the bytes are, and their shares of the run."""
-        memory, disk = self.findings.in_memory, self.findings.from_disk
-        if file == "memory" or (file == "now" and self._share == 1):
-            return [(memory, 1.0)]
-        if file == "disk":
-            return [(disk, 1.0)]
-        one_of("file", file, "now", "memory", "disk")
-        return [(memory, self._share), (disk, 1 - self._share)]
-
-    @property
-    def _share(self) -> float:
-        """Share of the bytes that is taken to be in memory."""
-        return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
-
-    def efficiency(self, n_workers: int) -> float:
-        """Work of each of so many workers over that of one alone."""
-        return self.t_total(1) / (n_workers * self.t_total(n_workers))
-
-    @cached_property
-    def n_workers(self) -> int:
-        """The most workers that pay off: each does 0.7 or more of what one alone does."""
-        best = 1
-        for n_workers in self.workers:
-            if self.efficiency(n_workers) < EFFICIENT:
-                break
-            best = n_workers
-        return best
-
-    @property
-    def pace(self) -> Pace:
-        """Cost of frames where most bytes are now."""
-        disk = self.findings.from_disk
-        return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
-
-    @property
-    def costs(self) -> Costs:
-        """Cost of a frame for one of `n_workers`, now."""
-        return self.pace.costs(self.n_workers)
-
-    @property
-    def bound(self) -> str:
-        """Largest part of a worker's time: "read", "decode", "transform", "compute" or "rest"."""
-        parts = self.costs.parts
-        return max(parts, key=parts.__getitem__)
-
-    def t_other(self, file: Recoded, where: str) -> float:
-        """Predict how long the run would take on another file, by `n_workers`.
-
-        Parameters
-        ----------
-        file : Recoded
-            Of `others`.
-        where : {"memory", "disk"}
-            Where its bytes are.
-
-        Returns
-        -------
-        float
-            Seconds; of "disk" NaN where that could not be measured.
-        """
-        rate = None
-        if where == "disk":
-            if self.rates is None:
-                return float("nan")
-            rate = self.rates[min(self.n_workers, 2) - 1]
-        return self.forecast.t_recoded(self.findings.in_memory, file, self.n_workers, rate)
-
-    def t_convert(self, file: Recoded) -> float:
-        """Time to make another file by `n_workers`, s, but for what the disk takes to write it."""
-        decoding = self.forecast.t_convert(file, self.n_workers)
-        if self.rates is None or self.cached is None:
-            return decoding
-        from_disk = (1 - self.cached) * self.size / self.rates[min(self.n_workers, 2) - 1]
-        return max(decoding, from_disk)
-
-    def rows(self) -> Sequence[tuple[int, float, float, float, float, float, float]]:
-        """Workers; seconds in memory, from the disk, now, at least and at most; efficiency."""
-        return [
-            (
-                n,
-                self.t_total(n, "memory"),
-                self.t_total(n, "disk"),
-                self.t_total(n),
-                *self.t_range(n),
-                self.efficiency(n),
-            )
-            for n in self.workers
-        ]
-
-    def __str__(self) -> str:
-        return _text(self)
+#: Seconds that one measurement takes, about; rounds of them, at the least; and seconds since
+#: measuring began, after which no round begins.
+_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
+#: Rounds of what is read from the disk, at the most; and seconds for them, and for processes.
+_COLD_ROUNDS, _SOON = 3, 1.0
+#: Frames that are stored as one are measured together where that takes less, s.
+_PATIENCE = 2.0
+#: Where a frame takes longer, s, reading it from the disk is not measured.
+_SLOW = 0.5
+#: Bytes that are read from the disk in one measurement, at the most; and as many times that from
+#: memory, more than caches of processors hold.
+_COLD_BYTES, _WARM_TIMES = 16 << 20, 4
+#: Threads hold each other up where each of two computes for so much longer than one alone, and
+#: that is most of its time.
+_HELD_UP, _BY_COMPUTING = 1.25, 0.5
+#: Positions of the frames that are encoded, at the most, bytes; and how many frames.
+_BYTES, _FRAMES = 8 << 20, 64
+#: Seconds for which each kind of file is read, in some rounds, of which the fastest counts.
+_RECODING_SECONDS, _RECODING_ROUNDS = 0.02, 3
+#: Formats that are offered for positions alone; and for all fields, those of frames of equal size.
+_OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
+_OF_MOTION = [
+    name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
+]
 
 
 def advise(
@@ -327,307 +122,343 @@ def advise(
     >>> advice.n_frames, advice.format, advice.workers[:2]
     (98, 'DCD', (1, 2))
     """
-    begun = time.perf_counter()
+    begun = perf_counter()
     one_of("on_error", on_error, *ON_ERROR)
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     if backend not in (None, *FORECAST):
         raise UnsupportedError(
             f"advice is about workers of this machine ({', '.join(FORECAST)}), not {backend!r}; "
-            f"paceline.model.predict tells of others"
+            "paceline.model.predict is about others"
         )
     asked = analyses_of(analyses)
     universe = asked[0].atomgroup.universe
     if any(one.atomgroup.universe is not universe for one in asked):
         raise UnsupportedError("advice is about the analyses of one Universe at a time")
     chosen = choose_frames(Outline.of(universe.trajectory).n_frames, start, stop, step, frames)
-    sample = SampleRun(asked, transforms, chosen, skip_damaged=on_error == "skip")
+    opener = partial(trajectory_of, asked, transforms)
+    sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"
     # Before anything is read or let go of.
     cached = sample.in_memory_now()
-    forecast = Forecast(len(chosen), sample.block_frames)
-    findings = measure(sample, backend or FORECAST[0], forecast, everywhere=is_resident(cached))
-    what = " and ".join(one.name for one in asked)
-    return _advice(sample, findings, what, forecast, cached, n_workers, begun)
-
-
-def _advice(
-    sample: SampleRun,
-    findings: Findings,
-    what: str,
-    forecast: Forecast,
-    cached: float | None,
-    n_workers: int | None,
-    begun: float,
-) -> Advice:
-    """Put together all that was measured."""
+    findings = measure(sample, backend or FORECAST[0], len(chosen), everywhere=is_resident(cached))
     trajectory = sample.trajectory
     chain = getattr(trajectory, "chain", None)
     sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
     return Advice(
-        what=what,
+        what=" and ".join(one.name for one in asked),
         files=tuple(sizes) or (str(trajectory.provenance()["trajectory"]),),
         format="read by MDAnalysis" if chain is None else chain.files[0].format,
         size=sum(sizes.values()),
         n_atoms=trajectory.n_atoms,
         n_wanted=sample.source.n_wanted,
-        n_frames=forecast.n_frames,
+        n_frames=len(chosen),
         is_sample=sample.is_sample,
         cached=cached,
         findings=findings,
         rates=None if largest is None else disk_rates(largest),
-        forecast=forecast,
         others=tuple([] if chain is None else recoded(chain, sample.source, sample.middle(64))),
         cpus=available_cpus(),
         asked=n_workers,
-        seconds=time.perf_counter() - begun,
+        seconds=perf_counter() - begun,
     )
 
 
-def _text(advice: Advice) -> str:
-    """Write advice about a run in several paragraphs, without a line break at the end."""
-    paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
-    texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
-    return "\n\n".join(filter(None, texts))
+def measure(
+    sample: SampleRun, backend: str, run_frames: int, *, everywhere: bool = False
+) -> Findings:
+    """Measure sample runs, until the forecast of `run_frames` frames lies within a narrow range.
 
+    From memory `everywhere`, where all that the run reads is there; else in the middle.
+    """
+    make, most = partial(make_backend, backend), 1 if backend == "serial" else 2
+    other_work, begun = OtherWork(), perf_counter()
+    end = begun + _LONGEST
 
-def _wrapped(line: str) -> str:
-    """Wrap an item of a list."""
-    if not line.startswith("- "):
-        return line
-    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    def take(n: int, number: int) -> np.ndarray:
+        if everywhere:
+            return sample.throughout(n, sample.block_of(n_frames), number)
+        return _from_memory(sample, n)
 
+    seconds, waiting = _first_look(sample)
+    n_frames, start = _frames_in(seconds, sample.together), 0.0
+    if n_frames > 1:
+        # Each of many frames takes less than of the few that were looked at.
+        many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
+        n_frames = max(n_frames, _frames_in(many.cost.seconds, sample.together))
+        start = many.fixed
 
-def _subject(advice: Advice) -> Iterator[str]:
-    first, *more = map(os.path.basename, advice.files)
-    names = f"{first} and {len(more)} more" if more else first
-    about = "about " if advice.is_sample else ""
-    size = f", {amount(advice.size)}" if advice.size else ""
-    yield (
-        f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
-        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
-    )
-    workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
-    places = "all over the run" if is_resident(advice.cached) else "in the middle of the trajectory"
-    yield f"measured in {advice.seconds:.1f} s with {workers}, {places}"
-    if advice.is_sample:
-        yield "the number of frames is estimated: the file has no index yet (paceline index)"
-    yield from _where(advice)
-    others = advice.findings.others
-    if others is not None and others > BUSY:
-        yield f"meanwhile other programs kept {others:.1f} CPUs busy; it is assumed that they go on"
-
-
-def _where(advice: Advice) -> Iterator[str]:
-    """Say where the bytes are."""
-    resident = advice.findings.resident
-    if resident is not None and resident < RESIDENT:
-        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
-    if advice.cached is None:
-        yield "how much of what it reads is in memory now is not known here"
-    elif advice.findings.from_disk is None:
-        yield (
-            f"{percent(advice.cached)} of what it reads is in memory now; the disk could not be "
-            "measured"
+    def forecast(rounds: Sequence[Pair], start: float = 0.0) -> Forecast:
+        busy = (1 - waiting) * SampleTimes.mean([one for one, _ in rounds]).cost.seconds
+        return Forecast(
+            tuple(rounds), busy, available_cpus(), run_frames, sample.block_frames, start
         )
-    else:
-        yield f"{percent(advice.cached)} of what it reads is in memory now"
+
+    def goes_on(rounds: Sequence[Pair]) -> bool:
+        """Return whether to measure longer: as long as the run, or until its range is narrow."""
+        found, seconds = forecast(rounds), perf_counter() - begun
+        return seconds < found.t_total(1) or found.is_wide
+
+    # Before anything is put out of memory.
+    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, take, goes_on, end)
+    memory = forecast(rounds, max(start, at_first))
+    resident = sample.in_memory(take(n_frames * most, 0))
+    # Processes of ours would count as others.
+    others = other_work.cpus() if backend != "processes" else None
+    processes = None
+    if backend == "threads" and _held_up(memory.one, memory.two):
+        # A function that cannot be sent has threads alone.
+        with contextlib.suppress(WorkerError):
+            soon = perf_counter() + _SOON
+            rounds, at_first = _warm(
+                sample, Processes, range(2, 3), n_frames, take, lambda _: False, soon
+            )
+            processes = replace(memory, rounds=tuple(rounds), start=at_first)
+    cold: list[Pair] = []
+    if sample.trajectory.shareable and seconds < _SLOW:
+        cold = _cold(sample, make, most, n_frames)
+    return Findings(
+        backend=backend,
+        in_memory=memory,
+        from_disk=replace(memory, rounds=tuple(cold)) if cold else None,
+        processes=processes,
+        resident=resident,
+        waiting=waiting,
+        others=others,
+    )
 
 
-def _frame(advice: Advice) -> Iterator[str]:
-    """Table of what a frame costs."""
-    columns = {"memory": advice.findings.in_memory}
-    if advice.findings.from_disk is not None:
-        columns["disk"] = advice.findings.from_disk
-    counts = (1,) if advice.backend == "serial" else (1, 2)
-    heads = [f"{where} ×{n}" for where in columns for n in counts]
-    costs = [pace.costs(n) for pace in columns.values() for n in counts]
-    rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
-    rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
-    yield from aligned([("µs a frame, from, × workers", *heads), *rows])
-    yield f"{amount(advice.findings.in_memory.one.n_bytes)} are read of a frame"
-    if advice.rates is not None:
-        one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
-        yield f"one reader gets {one} from the disk, two together {two}"
+def _frames_in(seconds: float, together: int) -> int:
+    """Count the frames of a measurement, of so many seconds each, some of which stay together."""
+    n_frames = max(1, round(_SECONDS / seconds))
+    if seconds * together < _PATIENCE:
+        # Of frames that are stored as one, some would seem to take what all take.
+        n_frames = max(1, round(n_frames / together)) * together
+    return n_frames
 
 
-def _times(advice: Advice) -> Iterator[str]:
-    """Table of the whole run."""
-    heads = ("workers", "from memory", "from the disk", "now", "at least", "at most", "efficiency")
-    rows = [
-        (str(n), *(_seconds(value) for value in times), f"{efficiency:.2f}")
-        for n, *times, efficiency in advice.rows()
+def _first_look(sample: SampleRun) -> tuple[float, float]:
+    """Estimate the time of a frame, s, and the part of it that the analysis waits, as if it slept.
+
+    Standing in line for a processor on a busy machine is not waiting. A machine that stands still
+    for a moment looks as if the analysis waited: the least of some looks counts.
+
+    Of one frame, which may take long, then of more as long as that is soon done.
+    """
+    seconds = waiting = 0.0
+    for n_frames in sorted({max(n, sample.together) for n in (1, 16, 256)}):
+        if seconds * n_frames > _SECONDS:
+            break
+        looks = [_look(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
+        if _SECONDS < looks[0][0] * n_frames < _PATIENCE:
+            # One frame a measurement would follow, for nothing but such a moment.
+            looks.append(_look(sample, n_frames))
+        seconds, waiting = (min(values) for values in zip(*looks, strict=True))
+    return seconds, waiting
+
+
+def _look(sample: SampleRun, n_frames: int) -> tuple[float, float]:
+    """Time of each of so many frames, s, and the part of it that the analysis waits."""
+    frames = sample.middle(n_frames)
+    before = perf_counter(), *_thread_seconds()
+    found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.together))
+    after = perf_counter(), *_thread_seconds()
+    wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
+    idle = wall - on_cpu - in_line - found.cost.read * len(frames)
+    return found.cost.seconds, max(0.0, idle) / (wall - in_line)
+
+
+def _thread_seconds() -> tuple[float, float]:
+    """Seconds that this thread has had a processor, and stood in line for one."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="utf-8") as file:
+            # Its own accounting has the resolution of a tick, and short looks end before.
+            _, in_line, _ = file.read().split()
+    except (OSError, ValueError):  # not Linux, or built without it
+        in_line = "0"
+    return thread_time(), int(in_line) / 1e9
+
+
+def _cold(
+    sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
+) -> list[Pair]:
+    """Measure from the disk in some rounds, each time with frames of its own.
+
+    None of them is in the middle, where frames are read from memory. No rounds where they stay in
+    memory.
+    """
+    # On both sides of the middle.
+    n_row = min(n_frames * most, _cold_frames(sample))
+    parts = 2 * _COLD_ROUNDS + _WARM_TIMES
+    rounds = []
+    end = perf_counter() + _SOON
+    for number in range(_COLD_ROUNDS):
+        found = []
+        for n_workers, part in ((1, number), (most, parts - 1 - number))[:most]:
+            frames = sample.middle(n_row, part=part, parts=parts)[: n_frames * n_workers]
+            with sample.from_disk(frames) as gone:
+                if not gone:
+                    return []
+                block = sample.block_of(len(frames) // n_workers)
+                found.append(sample.run(make(n_workers), frames, block))
+        rounds.append((found[0], found[-1]))
+        if perf_counter() > end:
+            break
+    return rounds
+
+
+def _cold_frames(sample: SampleRun) -> int:
+    """Frames that one measurement reads from the disk, at the most."""
+    return max(1, int(_COLD_BYTES / max(sample.frame_bytes, 1.0)))
+
+
+def _from_memory(sample: SampleRun, n: int) -> np.ndarray:
+    """Take frames to be read from memory: the same again where that would be too much of it."""
+    return np.resize(sample.middle(min(n, _WARM_TIMES * _cold_frames(sample))), n)
+
+
+def _warm(
+    sample: SampleRun,
+    make: Callable[[int], Backend],
+    counts: range,
+    n_frames: int,
+    take: Callable[[int, int], np.ndarray],
+    goes_on: Callable[[Sequence[Pair]], bool],
+    end: float,
+) -> tuple[list[Pair], float]:
+    """Measure from memory in some rounds, by so many workers; and the fixed time of the first run.
+
+    `take` gives so many frames, of each number others. More rounds are made while what follows from
+    them `goes_on`, and none begins after `end`.
+    """
+    block = sample.block_of(n_frames)
+    rounds: list[Pair] = []
+
+    def measured(n_workers: int) -> SampleTimes:
+        return sample.run(make(n_workers), take(n_frames * n_workers, len(rounds)), block)
+
+    # Workers are started for the first of all, and frames read into memory.
+    start = measured(counts[-1]).fixed if n_frames > 1 else 0.0
+    while True:
+        found = [measured(n_workers) for n_workers in counts]
+        rounds.append((found[0], found[-1]))
+        if perf_counter() > end:
+            break
+        if len(rounds) >= _ROUNDS and not goes_on(rounds):
+            break
+    return rounds, start
+
+
+def _held_up(one: SampleTimes, two: SampleTimes) -> bool:
+    """Return whether two threads hold each other up in computing, as if for the interpreter."""
+    computing = two.cost.compute > _BY_COMPUTING * two.cost.seconds
+    return computing and two.cost.compute > _HELD_UP * one.cost.compute
+
+
+def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recoded]:
+    """Encode some frames in other formats, and measure these.
+
+    Without the format that there is, and those that cannot hold such frames.
+    """
+    n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
+    extents = chain.extents(frames[:n_frames])
+    whole, decoding = _decoded(chain, source, extents)
+    if len(whole.frames) == 0:
+        return []
+    wanted = np.arange(chain.n_atoms) if source.atoms is None else source.atoms
+    found = []
+    for format in _OF_POSITIONS if set(source.fields) <= {"positions"} else _OF_MOTION:
+        for selected in (False, True):
+            is_there = format == chain.files[0].format and not selected
+            if is_there or (selected and len(wanted) == chain.n_atoms):
+                continue
+            try:
+                found.append(
+                    _recode(whole, chain.n_atoms, wanted, format, selected, source.fields, decoding)
+                )
+            except PacelineError:  # a frame that the format cannot hold
+                continue
+    return found
+
+
+def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[FrameBuffer, float]:
+    """Decode whole frames, without damaged ones; and seconds that each took."""
+    everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
+    decoded = FrameBuffer.allocate(np.arange(len(extents)), chain.n_atoms, source.fields)
+    begun = perf_counter()
+    everything.open().read(extents, decoded, skip=True)
+    seconds = (perf_counter() - begun) / len(extents)
+    return decoded[decoded.steps != DAMAGED_STEP], seconds
+
+
+def _recode(
+    whole: FrameBuffer,
+    n_atoms: int,
+    wanted: np.ndarray,
+    format: str,
+    selected: bool,
+    fields: Sequence[str],
+    decoding: float,
+) -> Recoded:
+    columns = wanted if selected else np.arange(n_atoms)
+    begun = perf_counter()
+    head, body = _encode(whole, columns, format, fields)
+    writing = decoding + (perf_counter() - begun) / len(whole.frames)
+    with ScratchFolder("advice") as folder:
+        path = os.path.join(folder, "frames")
+        with open(path, "wb") as file:
+            file.write(head + body)
+        core = IndexedFile(path)
+        source = FrameSource(
+            [core.spec],
+            None if selected or len(wanted) == core.n_atoms else wanted,
+            len(wanted),
+            fields,
+            (),
+            TimeAxis(),
+        )
+        alone, n_bytes = _reading(source, core, 1)
+        beside, _ = _reading(source, core, 2)
+    size = len(body) / len(whole.frames)
+    return Recoded(format, selected, size, n_bytes, (alone, beside), writing)
+
+
+def _encode(
+    whole: FrameBuffer, columns: np.ndarray, format: str, fields: Sequence[str]
+) -> tuple[bytes, bytes]:
+    """Encode the head of a file of these frames, and the frames."""
+    has_cell = bool(whole.dimensions.any())
+    encoder = _core.Encoder(format, len(columns), None, has_cell, field_bits(fields))
+    positions, velocities, forces = (
+        None if values is None else np.ascontiguousarray(values[:, columns])
+        for values in (whole.positions, whole.velocities, whole.forces)
+    )
+    moments = (whole.cells, whole.times, whole.steps, whole.lambdas)
+    body = encoder.encode((positions, velocities, forces, *moments))
+    return encoder.head(len(whole.frames), 0.0, 1.0, 0, 1), body
+
+
+def _reading(source: FrameSource, core: TrajectoryFile, n_workers: int) -> tuple[float, float]:
+    """Measure seconds in which one of several workers reads a frame, and bytes of it."""
+    extents = extents_in(0, core, np.arange(core.n_frames, dtype=np.uint64))
+    readers = [source.open() for _ in range(n_workers)]
+    rooms = [
+        FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)
+        for _ in readers
     ]
-    yield from aligned([heads, *rows])
+    cost = readers[0].read(extents, rooms[0], skip=False)
+    times = max(1, int(_RECODING_SECONDS / ((cost.read + cost.decode) / 1e9)))
 
+    def read(worker: int) -> float:
+        begun = perf_counter()
+        for _ in range(times):
+            readers[worker].read(extents, rooms[worker], skip=False)
+        return (perf_counter() - begun) / times / len(extents)
 
-def _verdict(advice: Advice) -> Iterator[str]:
-    """Say what bounds the run, and how many workers pay off."""
-    costs, best = advice.costs, advice.n_workers
-    share = costs.parts[advice.bound] / costs.seconds
-    whose = "the worker" if best == 1 else f"each of {best} workers"
-    yield f"- {percent(share)} of the time of {whose} is {_ACTIVITIES[advice.bound]}."
-    if advice.waits and advice.bound == "compute":
-        yield (
-            "- The analysis waits for something other than a processor: more workers than the "
-            f"{advice.cpus} CPUs pay off."
-        )
-    if advice.backend != "serial":
-        yield _paying(advice)
-    yield from _width(advice)
-    yield from _lock(advice)
-
-
-def _paying(advice: Advice) -> str:
-    best = advice.n_workers
-    time = f"{_seconds(advice.t_total(best))}"
-    beyond = [n for n in advice.workers if n > best]
-    if beyond:
-        more = (
-            f"with {beyond[0]} ({_seconds(advice.t_total(beyond[0]))}) each would do "
-            f"{percent(advice.efficiency(beyond[0]))} of what one does alone"
-        )
-    elif best > 2:
-        more = "beyond 2 this is estimated"
-    else:
-        more = f"this process may use {advice.cpus} CPUs"
-    workers = "1 worker pays" if best == 1 else f"{best} workers pay"
-    return f"- {workers} off: {time}; {more}."
-
-
-def _width(advice: Advice) -> Iterator[str]:
-    """Say why no narrow range can be given, where that is so."""
-    low, high = advice.t_range(advice.n_workers)
-    if is_wide_range(low, high):
-        yield (
-            f"- The time lies between {_seconds(low)} and {_seconds(high)}, in nine runs of ten: "
-            f"{len(advice.pace.rounds)} measurements differ too much for a narrower range."
-        )
-
-
-def _lock(advice: Advice) -> Iterator[str]:
-    """Say whether threads hold each other up, and processes do not."""
-    processes = advice.findings.processes
-    if processes is None:
-        return
-    threads = advice.findings.in_memory
-    slower = threads.two.costs.compute / threads.one.costs.compute
-    one = f"Each of two threads computes for {slower:.1f} times as long as one alone"
-    by_processes = advice.forecast.t_total(processes, 2)
-    by_threads = advice.t_total(2, "memory")
-    start = f"{_seconds(processes.two.fixed)} for their start among it"
-    if by_processes < by_threads:
-        yield (
-            f"- {one}: it needs Python's interpreter, which threads share. 2 processes would take "
-            f"{_seconds(by_processes)} in place of {_seconds(by_threads)}, {start}: "
-            "backend processes."
-        )
-    elif processes.two.costs.seconds < threads.two.costs.seconds / (1 + WORTHWHILE):
-        yield (
-            f"- {one}: it needs Python's interpreter, which threads share. Processes would not, "
-            f"but 2 of them would take {_seconds(by_processes)} of so short a run, {start}."
-        )
-    else:
-        yield f"- {one}, and so does each of two processes: other work slows this machine down."
-
-
-def _other_files(advice: Advice) -> Iterator[str]:
-    """Table of other formats and layouts."""
-    if not advice.others:
-        return
-    best = advice.n_workers
-    heads = (f"with {_workers(best)}", "size", "read a frame", "from memory")
-    here = (
-        f"this file ({advice.format})",
-        amount(advice.size),
-        amount(advice.findings.in_memory.one.n_bytes),
-        _seconds(advice.t_total(best, "memory")),
-        _seconds(advice.t_total(best, "disk")),
-        "-",
-    )
-    rows = [
-        (
-            _name(file),
-            amount(file.frame_bytes * advice.n_frames),
-            amount(file.n_bytes),
-            _seconds(advice.t_other(file, "memory")),
-            _seconds(advice.t_other(file, "disk")),
-            _seconds(advice.t_convert(file)),
-        )
-        for file in advice.others
-    ]
-    yield from aligned([(*heads, "from the disk", "to make it"), here, *rows])
-    yield ""
-    yield from _best_file(advice)
-    yield _splitting(advice)
-
-
-def _best_file(advice: Advice) -> Iterator[str]:
-    """Name the file that would save most, if one does."""
-    # Files of which the disk's part is not known are compared by the rest.
-    from_disk = advice.pace is advice.findings.from_disk and advice.rates is not None
-    where = "disk" if from_disk else "memory"
-    now = advice.t_total(advice.n_workers, where)
-    best = min(advice.others, key=lambda file: advice.t_other(file, where))
-    saved = now - advice.t_other(best, where)
-    if saved < WORTHWHILE * now:
-        yield f"- No other file would save more than {percent(WORTHWHILE)} of the time."
-        return
-    runs = math.ceil(advice.t_convert(best) / saved)
-    after = f"from run {runs + 1} on" if runs > 1 else "with the second run"
-    rounded = ", positions rounded to 0.01 Å" if best.format == "XTC" != advice.format else ""
-    yield (
-        f"- {_name(best)}{rounded}, would take {_seconds(now - saved)} in place of "
-        f"{_seconds(now)}; making it costs {_seconds(advice.t_convert(best))} and what the disk "
-        f"takes to write it, and pays off {after}."
-    )
-
-
-def _splitting(advice: Advice) -> str:
-    opening = _seconds(advice.findings.in_memory.two.opening)
-    return (
-        "- Splitting the file would change nothing on this machine: workers read one file side by "
-        f"side, and opening it takes each {opening}."
-    )
-
-
-def _elsewhere(advice: Advice) -> Iterator[str]:
-    """Say what one machine cannot tell."""
-    one = advice.findings.in_memory.one
-    costs = one.costs
-    computing = costs.compute + costs.transform + costs.rest
-    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
-    yield (
-        f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
-        f"--decode {_given(costs.decode)} --compute {_given(computing)} \\\n"
-        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
-    )
-
-
-def _name(file: Recoded) -> str:
-    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
-
-
-def _workers(n: int) -> str:
-    return "1 worker" if n == 1 else f"{n} workers"
-
-
-def _seconds(value: float) -> str:
-    """Format a time for a person."""
-    if math.isnan(value):
-        return "-"
-    if value < 0.1:
-        return f"{value * 1e3:.1f} ms"
-    if value < 100:
-        return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
-    if value < 6000:
-        return f"{value / 60:.1f} min"
-    return f"{value / 3600:.1f} h"
-
-
-def _given(value: float) -> str:
-    """Format a time for `paceline predict`."""
-    unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
-    return f"{float(f'{value * factor:.3g}'):g}{unit}"
+    with ThreadPoolExecutor(n_workers) as threads:
+        # Large frames take long enough to be measured once.
+        n_rounds = _RECODING_ROUNDS if times > 1 else 1
+        rounds = [list(threads.map(read, range(n_workers))) for _ in range(n_rounds)]
+    return min(map(sum, rounds)) / n_workers, cost.bytes / len(extents)

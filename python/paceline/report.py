@@ -1,6 +1,6 @@
 """Report of a run's timings: numbers, and recommendations."""
 
-from paceline.performance.advice import Recommendation, advice_of
-from paceline.performance.metrics import Report, Spread, report_of
+from paceline.performance.rules import Recommendation, advice_of
+from paceline.performance.summary import Report, Spread, report_of
 
 __all__ = ["Recommendation", "Report", "Spread", "advice_of", "report_of"]

@@ -29,8 +29,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis
 from paceline.contract.transforms import Transform
 from paceline.errors import SelectionError, UnsupportedError, warn
-from paceline.performance.records import DuplicateAttempt
-from paceline.performance.timings import Timings
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.passes import FramePass, first_pass
 from paceline.schedule.plan import choose_frames
@@ -38,6 +37,7 @@ from paceline.schedule.result_arrays import limited
 from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.schedule.worker import FrameCache
+from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.base import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.whole import look_at

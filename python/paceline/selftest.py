@@ -317,7 +317,7 @@ def _same_bits(folder: Path, wanted: dict[str, str], backend: str) -> str:
 
 def _ranks(folder: Path, wanted: dict[str, str]) -> str:
     """Run all analyses on ranks of MPI, which the launcher that is found here starts."""
-    from paceline.scaling.measure import find_launcher
+    from paceline.performance.bench import find_launcher
 
     script = folder / "rank.py"
     script.write_text(SCRIPT, encoding="utf-8")

@@ -157,7 +157,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def _repr_html_(self) -> str:
         """Summary for notebooks."""
-        from paceline.performance.html import notebook_page, notebook_table
+        from paceline.performance.page import html_table, notebook_page
 
         facts = {"topology": os.fspath(self.filename) if self.filename else ""}
         facts |= {
@@ -175,7 +175,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 "cell": "none" if cell is None else " ".join(f"{x:.4g}" for x in cell) + " (Å, °)",
             }
         rows = [fact for fact in facts.items() if fact[1]]
-        return notebook_page("Universe", notebook_table(("", ""), rows))
+        return notebook_page("Universe", html_table(("", ""), rows))
 
     def _advice(self, n_atoms: int) -> str:
         """Advice about a trajectory of `n_atoms` that the topology does not fit."""

@@ -32,8 +32,8 @@ from paceline.contract.kinds import (
 from paceline.contract.run import RUN_ATTRIBUTES, describe_atoms, describe_frames
 from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
-from paceline.performance.timings import Timings
 from paceline.runner import run
+from paceline.timing import Timings
 from paceline.trajectory.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.transform.base import check_static
 from paceline.transform.compounds import fragindices_of

@@ -20,9 +20,9 @@ from paceline.contract.run import describe_frames
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many
-from paceline.performance.timings import Timings
 from paceline.runner import run
 from paceline.schedule.plan import choose_frames
+from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import select_atoms
@@ -461,7 +461,7 @@ class Battery:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        from paceline.performance.html import ResultSection, results_page
+        from paceline.performance.page import ResultSection, results_page
 
         one = next(iter(self.analyses.values()))
         atoms, times = self.universe.atoms, one.times[~np.isnan(one.times)]

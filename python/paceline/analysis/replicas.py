@@ -23,16 +23,17 @@ from paceline.analysis.replica_figures import (
 )
 from paceline.analysis.results import Results
 from paceline.analysis.suited import suited
-from paceline.analysis.table import FIGURE_STYLE, Table
+from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,
     mean_of_replicas,
 )
 from paceline.errors import UnsupportedError, kept_warnings
+from paceline.performance.figure_style import FIGURE_STYLE, STYLE
 from paceline.performance.number_format import joined, many
-from paceline.performance.timings import Timings
 from paceline.runner import run
+from paceline.timing import Timings
 
 if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
@@ -542,8 +543,7 @@ class Replicas:
         """Make the page of all results."""
         from matplotlib import rc_context
 
-        from paceline.performance.figure_style import STYLE
-        from paceline.performance.html import ResultSection, results_page
+        from paceline.performance.page import ResultSection, results_page
 
         facts = []
         for group, batteries in self.groups.items():

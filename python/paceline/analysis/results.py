@@ -12,10 +12,10 @@ import numpy as np
 
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.table import FIGURE_STYLE, Table, draw, name_and_unit
+from paceline.analysis.table import Table, draw, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
-from paceline.performance.figure_style import has_matplotlib, need_matplotlib
+from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
 from paceline.trajectory.source import UNKNOWN_TIMES
 
@@ -387,13 +387,13 @@ class Results(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         """Table and figure for notebooks; names and shapes where there is no table."""
-        from paceline.performance.html import notebook_page, notebook_table
+        from paceline.performance.page import html_table, notebook_page
 
         table = self.table
         rows: list[tuple[str, ...]]
         if table is None:
             rows = [(name, kind_of(value)) for name, value in self.items()]
-            return notebook_page("Results", notebook_table(("name", "value"), rows))
+            return notebook_page("Results", html_table(("name", "value"), rows))
         n_rows = max(map(len, table.columns.values()))
         shown = range(min(n_rows, SHOWN // 2))
         cells = (table.cells(title, slice(len(shown))) for title in table.columns)
@@ -404,9 +404,9 @@ class Results(dict[str, Any]):
         return notebook_page(
             "Results",
             *([_notebook_figure(table)] if has_matplotlib() else []),
-            *([notebook_table(("number", "value"), findings)] if findings else []),
-            *([notebook_table(("series", "mean"), means)] if means else []),
-            notebook_table(tuple(table.columns), rows, caption),
+            *([html_table(("number", "value"), findings)] if findings else []),
+            *([html_table(("series", "mean"), means)] if means else []),
+            html_table(tuple(table.columns), rows, about=caption),
         )
 
     def save_figure(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
@@ -472,7 +472,7 @@ def _notebook_figure(table: Table) -> Any:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from paceline.performance.html import notebook_image
+    from paceline.performance.page import notebook_image
 
     with rc_context(FIGURE_STYLE):
         figure = Figure()

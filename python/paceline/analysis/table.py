@@ -8,17 +8,6 @@ import numpy as np
 
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series
 
-#: Style of a figure for one column of a journal: inches, and points.
-FIGURE_STYLE: dict[Any, Any] = {
-    "figure.figsize": (3.5, 2.6),
-    "figure.constrained_layout.use": True,
-    "font.size": 8,
-    "lines.linewidth": 1,
-    "savefig.dpi": 300,
-    # Text stays text, so that a journal can set it in its own type.
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-}
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
 #: Points from which on they are drawn as an image, also in figures of lines, and the most of a

@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 
 from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 

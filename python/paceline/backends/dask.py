@@ -24,7 +24,7 @@ from paceline._util.machine import available_cpus
 from paceline.backends.dask_cluster import keep_cluster, take_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
-from paceline.performance.records import DuplicateAttempt, host_of, moved
+from paceline.performance.record import DuplicateAttempt, host_of, moved
 from paceline.schedule.pickled_jobs import PickledJob, pickle_jobs
 from paceline.schedule.scheduler import (
     Scheduler,

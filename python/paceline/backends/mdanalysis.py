@@ -25,9 +25,9 @@ from paceline._util.progress import Progress
 from paceline._util.system import after_fork
 from paceline.backends.base import Backend
 from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
-from paceline.performance.records import DuplicateAttempt
-from paceline.performance.timings import Timings
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.tasks import BlockResult, FunctionJob, FunctionTask
+from paceline.timing import Timings
 
 #: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's
 #: last digits must not depend on that number.

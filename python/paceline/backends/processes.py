@@ -32,7 +32,7 @@ from paceline.backends.mdanalysis import (
 )
 from paceline.backends.pool_hangs import HalfResults, end_pool, kill_at_exit
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
 from paceline.schedule.scheduler import Scheduler, TaskBatcher, abandoned_attempt, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from paceline._util.compute_threads import join_threads, start_thread
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.scheduler import Scheduler, abandoned_attempt, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
 from paceline.schedule.worker import ThreadNames, Worker

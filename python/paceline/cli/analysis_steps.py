@@ -357,7 +357,7 @@ def check_report(args: argparse.Namespace) -> None:
     """Raise where the report that is asked for cannot be made."""
     if args.report is None:
         return
-    from paceline.performance.html import check_report_ending
+    from paceline.performance.report import check_report_ending
 
     if not _is_table(args.report):
         check_report_ending(args.report, "timings as .csv")

@@ -5,11 +5,15 @@ import json
 import math
 import os
 import shlex
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 from paceline._core import __version__
 from paceline._util.choices import BACKENDS
@@ -23,30 +27,24 @@ from paceline._util.machine import (
     describe_versions,
 )
 from paceline._util.signals import Stopping
-from paceline._util.system import load_averages
+from paceline._util.system import cached_share_of_all, drop_from_cache, load_averages
 from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
-from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT
-from paceline.performance.number_format import aligned, amount
-from paceline.scaling.measure import (
-    COMMAND,
-    TOTAL,
-    Cold,
-    Copies,
-    Point,
+from paceline.performance.bench import (
     ScalingRun,
-    Statistics,
-    Warm,
-    column_of,
     find_launcher,
-    points,
     quantities,
     run_command,
     save_runs,
+    table_for_people,
+    table_for_programs,
 )
-from paceline.trajectory.open import files_named
+from paceline.performance.number_format import amount, many
+from paceline.trajectory.open import files_named, open_files
 
+#: So much of a file may be in memory where it was dropped: others may look at it.
+DROPPED = 0.01
 #: Runs that are shorter than this mean little, seconds.
 SHORT = 0.5
 
@@ -54,31 +52,79 @@ SHORT = 0.5
 _OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": ("mpi4py",)}
 
 
-class _Column(NamedTuple):
-    """A column of the table."""
+@dataclass
+class Warm:
+    """Leave the trajectory's files as the run before left them: in memory, if there is room."""
 
-    title: str
-    of: Callable[[Point], Statistics]
-    digits: int = 3
-    with_sd: bool = False
+    files: Sequence[str]
+    description: ClassVar[str] = "left as the run before left it"
+
+    @contextmanager
+    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
+        """Prepare a run: files to read instead of the trajectory's, and their share in memory.
+
+        The share is that of this machine; NaN where it is unknown.
+        """
+        yield None, _cached(self.files)
 
 
-def _mean(title: str, name: str, *, with_sd: bool = False) -> _Column:
-    return _Column(title, lambda point: point.columns[name], 3, with_sd)
+class Cold(Warm):
+    """Drop the trajectory's files from the page cache of this machine before each run."""
+
+    description: ClassVar[str] = "trajectory dropped from this machine's memory before each run"
+
+    @contextmanager
+    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
+        """Drop the files; the share that stays in memory all the same."""
+        yield None, _dropped(self.files)
 
 
-_WHOLE = (
-    _mean("total (s)", TOTAL, with_sd=True),
-    _Column("speed-up", lambda point: point.speed_up, 2, True),
-    _Column("efficiency", lambda point: point.efficiency, 2, True),
-    _mean("command (s)", COMMAND, with_sd=True),
-    _mean("in task (s)", "t_in_task mean (s)"),
-    _mean("scheduler (s)", "t_scheduler (s)"),
-)
-_PARTS = tuple(
-    _mean(f"{part.label} (s)", column_of(part))
-    for part in (*AT_BLOCKS, ABANDONED, STARTUP, WAIT, AROUND)
-)
+class Copies(Warm):
+    """Make copies of the trajectory's files beside them, new ones for each run."""
+
+    description: ClassVar[str] = (
+        "a new copy of the trajectory for each run, dropped from this machine's memory"
+    )
+
+    @contextmanager
+    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
+        """Make copies, with their frame index; they are deleted afterwards."""
+        with ExitStack() as stack:
+            copies = [_copy(path, stack) for path in self.files]
+            open_files(copies, progress=False, notes=False)
+            yield copies, _dropped(copies)
+
+
+def _cached(files: Sequence[str]) -> float:
+    """Share of files that is in memory; NaN where the system does not say."""
+    share = cached_share_of_all(files)
+    return math.nan if share is None else share
+
+
+def _dropped(files: Sequence[str]) -> float:
+    """Drop files from memory; return the share that stays there."""
+    for path in files:
+        drop_from_cache(path)
+    kept = _cached(files)
+    if kept > DROPPED:  # not so of NaN
+        raise UnsupportedError(
+            f"{files[0]}: {100 * kept:.0f} % of the trajectory stay in memory though they were "
+            "dropped: it is on a file system in memory, or in use by another program"
+        )
+    return kept
+
+
+def _copy(path: str, stack: ExitStack) -> str:
+    """Copy a file into a folder of its own beside it."""
+    folder = Path(path).absolute().parent
+    room, needed = shutil.disk_usage(folder).free, os.path.getsize(path)
+    if needed > room:
+        raise UnsupportedError(
+            f"{path}: a copy beside it takes {needed / 1e9:.1f} GB, of which {room / 1e9:.1f} GB "
+            "are free"
+        )
+    made = tempfile.TemporaryDirectory(dir=folder, prefix=".paceline-")
+    return str(shutil.copy(path, Path(stack.enter_context(made)) / Path(path).name))
 
 
 def measure(args: argparse.Namespace) -> None:
@@ -223,7 +269,7 @@ class Bench:
         table = table_for_people if sys.stdout.isatty() else table_for_programs
         print(*table(self.runs), sep="\n", flush=True)
         if self._args.plot:
-            from paceline.scaling.figure import draw_runs, save_figure
+            from paceline.performance.scaling_figures import draw_runs, save_figure
 
             figure = draw_runs(self.runs, title=self.title, cpus=self.cpus)
             for path in self._args.plot:
@@ -371,7 +417,7 @@ def _say(what: str) -> None:
 
 
 def _workers(n: int, backend: str) -> str:
-    return f"{n} {'rank' if backend == 'mpi' else 'worker'}{'s' * (n != 1)}"
+    return many(n, "rank" if backend == "mpi" else "worker")
 
 
 def _size(files: Sequence[str]) -> str:
@@ -385,61 +431,6 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"about {seconds / length:.1f} {unit}"
     return f"about {seconds:.0f} s"
-
-
-def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
-    """Make one line for each mode and number of workers, separated by tabs; titles first.
-
-    Means over repeats and, in columns with sd, standard deviations.
-    """
-    columns = _WHOLE + _PARTS
-    titles = [
-        title
-        for one in columns
-        for title in (one.title, *([f"{one.title} sd"] if one.with_sd else []))
-    ]
-    yield "\t".join(("scaling", "workers", "frames", "runs", *titles))
-    for mode, some in _by_mode(runs):
-        for point in some:
-            cells = (cell for one in columns for cell in _cells(one, point))
-            yield "\t".join((mode, *_counts(point), *cells))
-
-
-def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
-    """Make aligned tables for each mode: the whole, and the parts of the mean worker's time."""
-    for mode, some in _by_mode(runs):
-        yield f"{mode} scaling"
-        rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
-        for point in some:
-            whole = (_cells(one, point) for one in _WHOLE)
-            cells = (f"{mean} (sd {sd[0]})" if sd else mean for mean, *sd in whole)
-            rows.append((*_counts(point), *cells))
-        yield from aligned(rows, left=0)
-        yield ""
-        yield "parts of the mean worker's time (s)"
-        rows = [("workers", *(one.title.removesuffix(" (s)") for one in _PARTS))]
-        for point in some:
-            rows.append((f"{point.workers}", *(_cells(one, point)[0] for one in _PARTS)))
-        yield from aligned(rows, left=0)
-        yield ""
-
-
-def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
-    for mode in dict.fromkeys(run.mode for run in runs):
-        yield mode, points([run for run in runs if run.mode == mode])
-
-
-def _counts(point: Point) -> tuple[str, str, str]:
-    """Workers, frames and runs."""
-    frames = point.columns["frames"]
-    return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
-
-
-def _cells(column: _Column, point: Point) -> list[str]:
-    """Format a mean, and its standard deviation where that is shown."""
-    found = column.of(point)
-    values = (found.mean, found.sd) if column.with_sd else (found.mean,)
-    return ["-" if math.isnan(value) else f"{value:.{column.digits}f}" for value in values]
 
 
 def notes_of(bench: "Bench") -> Iterator[str]:

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,12 @@ from paceline.cli.options import (
     size,
 )
 from paceline.cli.parser import CommandParser, FileForm
-from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, FileSystem
+from paceline.performance.model import (
+    FILE_SYSTEMS,
+    LAYOUTS,
+    FileSystem,
+    Prediction,
+)
 
 REPORT_EXAMPLES = """\
 examples:
@@ -135,9 +140,9 @@ def add_report(commands: Any) -> CommandParser:
 
 def run_report(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.performance.html import check_report_ending
     from paceline.performance.number_format import many
-    from paceline.performance.timings import Timings
+    from paceline.performance.report import check_report_ending
+    from paceline.timing import Timings
 
     output = args.output or args.timings.with_suffix(".html")
     check_report_ending(output)
@@ -317,10 +322,10 @@ def _add_file_system(parser: CommandParser) -> None:
 def run_predict(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.results import Results, check_ending, check_figure_ending
+    from paceline.performance.model import EFFICIENCY, fastest, last_that_pays
     from paceline.performance.number_format import many, percent
     from paceline.performance.number_format import seconds as seconds_in_words
-    from paceline.scaling.figure import save_predictions, table_of_predictions
-    from paceline.scaling.predict import EFFICIENCY, fastest, last_that_pays
+    from paceline.performance.scaling_figures import draw_predictions, save_figure
 
     check_distinct(args.output, args.plot)
     for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
@@ -328,9 +333,9 @@ def run_predict(args: argparse.Namespace) -> None:
             check(path)
             check_output(path, overwrite=args.overwrite)
     curves = _curves(args)
-    results = Results(table=table_of_predictions(curves), provenance={"command": args.command_line})
+    results = Results(table=_table(curves), provenance={"command": args.command_line})
     if args.plot is not None:
-        save_predictions(curves, args.plot, overwrite=args.overwrite)
+        save_figure(draw_predictions(curves), args.plot, overwrite=args.overwrite)
     for (schedule, layout), found in curves.items():
         best, last = fastest(found), last_that_pays(found)
         print(
@@ -346,9 +351,33 @@ def run_predict(args: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
+def _table(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> Any:
+    """Make a table of predictions, one a row."""
+    import numpy as np
+
+    from paceline.analysis.table import Table
+
+    parts = ("t_start", "t_io", "t_decode", "t_comp", "t_wait")
+    rows: list[tuple[Any, ...]] = []
+    for (schedule, layout), found in curves.items():
+        work = found[0].n_workers * found[0].t_total
+        for one in found:
+            speed_up = work / one.t_total
+            numbers = (one.t_total, speed_up, speed_up / one.n_workers)
+            times = (getattr(one, part) for part in parts)
+            # A prediction is not known to more digits than these.
+            cells = (float(f"{value:.4g}") for value in (*numbers, *times))
+            rows.append((schedule, layout, one.n_workers, *cells))
+    titles = ["schedule", "layout", "workers", "t_total (s)", "speed-up", "efficiency"]
+    titles += [f"{part} (s)" for part in parts]
+    columns = zip(titles, map(np.array, zip(*rows, strict=True)), strict=True)
+    shown = {"t_total (s)": "t_total"}
+    return Table(dict(columns), x="workers", y=shown, y_label="t_total (s)")
+
+
 def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
     """Predict for each schedule and layout that was asked for."""
-    from paceline.scaling.predict import FrameCost, Unevenness, doublings, sweep
+    from paceline.performance.model import FrameCost, Unevenness, doublings, sweep
 
     system = _file_system(args)
     read = args.bytes / system.server_bandwidth if args.read is None else args.read

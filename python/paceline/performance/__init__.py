@@ -1,1 +1,1 @@
-"""Timings of runs: records, metrics, stragglers, advice, figures, reports."""
+"""Performance of runs: record, summary, report, forecast, and scaling."""

@@ -1,367 +1,469 @@
-"""Rules that say in plain words what to change, from the numbers of a run.
-
-The questions are those of Khoshlessan et al. 2020, heuristics 1 to 3.3 (section 8), and those that
-remain open where a file is opened once, frames are found by an index and blocks are assigned as
-workers come free. A rule is silent if the numbers of a run do not support it.
-"""
+"""Advice about a run as numbers and as text: its time, the component that limits it, remedies."""
 
 import math
-from collections.abc import Callable
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from paceline.performance.components import WALL_TIME
-from paceline.performance.metrics import Report
-from paceline.performance.number_format import joined, percent, rate, seconds, times
+from paceline._util.arguments import one_of
+from paceline.performance.forecast import Findings, Forecast, Recoded, is_wide_range
+from paceline.performance.model import FrameCost, most_that_pay
+from paceline.performance.number_format import aligned, amount, many, percent, seconds
+from paceline.performance.record import AT_BLOCKS
 
-#: Blocks that took less in all say nothing, s.
-ENOUGH = 0.5
-#: A component of more than this part of the time at work bounds the run …
-BOUND = 0.5
-#: … and one of less than this is not worth a word.
-NOTABLE = 0.1
-#: Much more, as in the heuristics' R ≫ 1.
-MUCH = 10.0
-#: Bytes read for each that is used: a file of these alone is worth its making.
-WASTEFUL = 2.0
-#: Starting is worth a word if it took so long, s, and longer than the work.
-LONG_START = 0.5
-#: Blocks for each worker, so that the end of the last ones is a small part of all.
-BLOCKS = 4
-#: Frames of the smallest block that the plan makes.
-SMALLEST = 16
+#: More workers pay off as long as each does so much of what one alone does.
+EFFICIENT = 0.7
+#: An analysis that wants no processor for more than this part of the time waits.
+WAITING = 0.5
+#: Workers for each processor that are asked about where they wait.
+PER_CPU_WAITING = 8
+#: From so much in memory on, blocks of all of the run are measured.
+EVERYWHERE = 0.99
+#: Characters of a line of sentences.
+WIDTH = 88
+#: Another file is worth a word where it saves this part of the time.
+WORTHWHILE = 0.2
+#: Part of what is read from memory that should be there.
+RESIDENT = 0.95
+#: CPUs that others keep busy are worth a word from here on.
+BUSY = 0.2
 
-_BUSY_CORE = "See whether something else uses its core, or whether it is throttled."
-_REMEDIES = {
-    "opening": "See whether the way from there to the file system is slow.",
-    "reading": "See whether the way from there to the file is slow: its network, its disk.",
-    "decoding": _BUSY_CORE,
-    "transforming": _BUSY_CORE,
-    "computing": f"{_BUSY_CORE} Or the analysis takes longer for its frames.",
-    "overhead": "See whether something else uses its core, or its memory.",
-    "waiting": "It was free and had to wait for blocks: see whether its network is slow.",
-    "communicating": "Its last results were long on their way: see whether its network is slow.",
-    "hanging": "It did not come back from a block, which another worker did.",
-}
+#: Components of a frame's cost in sentences.
+_ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
+
+
+def is_resident(cached: float | None) -> bool:
+    """Return whether all of the run can be measured from memory."""
+    return cached is not None and cached >= EVERYWHERE
 
 
 @dataclass(frozen=True)
-class Recommendation:
-    """One thing to know about a run, and what to do about it.
+class Advice:
+    """Advice about a run: its time by number of workers, and what would help; print it for text.
 
     Attributes
     ----------
-    kind : str
-        Subject in one word or two.
-    text : str
-        A short paragraph.
-    numbers : dict of str to float
-        On which it rests: attributes of the report, seconds, or shares from 0 to 1.
-    heuristic : str
-        Its number in Khoshlessan et al. 2020; empty for what is not among theirs.
+    what : str
+        The analyses.
+    files : tuple of str
+        The trajectory.
+    format : str
+        Of the first file.
+    size : int
+        Of all files, bytes.
+    n_atoms, n_wanted : int
+        Atoms of a frame, and those that are decoded.
+    n_frames : int
+        Frames of the run; estimated if `is_sample`.
+    is_sample : bool
+        Whether the file has no index yet, and only frames in its middle were looked for.
+    cached : float or None
+        Share of what the run reads that was in memory before, from 0 to 1; None where it is
+        unknown.
+    findings : Findings
+        Results of the sample runs.
+    rates : tuple of float or None
+        Bytes a second that one reader gets from the disk, and two together.
+    others : tuple of Recoded
+        The same frames in other files.
+    cpus : int
+        CPUs that this process may use.
+    asked : int or None
+        Workers that the user asked about.
+    seconds : float
+        Time that all this took.
     """
 
-    kind: str
-    text: str
-    numbers: dict[str, float]
-    heuristic: str = ""
+    what: str
+    files: tuple[str, ...]
+    format: str
+    size: int
+    n_atoms: int
+    n_wanted: int
+    n_frames: int
+    is_sample: bool
+    cached: float | None
+    findings: Findings
+    rates: tuple[float, float] | None
+    others: tuple[Recoded, ...]
+    cpus: int
+    asked: int | None
+    seconds: float
+
+    @property
+    def backend(self) -> str:
+        """Backend that blocks would be computed on."""
+        return self.findings.backend
+
+    @property
+    def waits(self) -> bool:
+        """True where the analysis waits for something that is no processor."""
+        return self.findings.waiting > WAITING
+
+    @cached_property
+    def workers(self) -> tuple[int, ...]:
+        """Numbers of workers that are asked about."""
+        if self.backend == "serial":
+            return (1,)
+        most = self.cpus * (PER_CPU_WAITING if self.waits else 1)
+        powers = {2**k for k in range(most.bit_length())}
+        return tuple(sorted(powers | {2, self.cpus} | ({self.asked} if self.asked else set())))
+
+    def t_total(self, n_workers: int, file: str = "now") -> float:
+        """Predict how long the run would take.
+
+        Parameters
+        ----------
+        n_workers : int
+            Workers.
+        file : {"now", "memory", "disk"}
+            Where its bytes are: as much in memory as now, all of them, or none.
+
+        Returns
+        -------
+        float
+            Seconds; of "disk" NaN where that could not be measured.
+        """
+        return sum(
+            share * (forecast.t_total(n_workers) if forecast else math.nan)
+            for forecast, share in self._forecasts(file)
+        )
+
+    def t_range(self, n_workers: int, file: str = "now") -> tuple[float, float]:
+        """Predict between which times the run would take, in nine cases of ten.
+
+        Parameters
+        ----------
+        n_workers : int
+            Workers.
+        file : {"now", "memory", "disk"}
+            As for `t_total`.
+
+        Returns
+        -------
+        tuple of float
+            Seconds, at least and at most; of "disk" NaN where that could not be measured.
+        """
+        low = high = 0.0
+        for forecast, share in self._forecasts(file):
+            ends = forecast.t_range(n_workers) if forecast else (math.nan, math.nan)
+            low, high = low + share * ends[0], high + share * ends[1]
+        return low, high
+
+    def _forecasts(self, file: str) -> list[tuple[Forecast | None, float]]:
+        """Forecasts where the bytes are, and their shares of the run."""
+        one_of("file", file, "now", "memory", "disk")
+        shares = {"memory": (1.0, 0.0), "disk": (0.0, 1.0), "now": (self._share, 1 - self._share)}
+        both = zip((self.findings.in_memory, self.findings.from_disk), shares[file], strict=True)
+        return [(forecast, share) for forecast, share in both if share]
+
+    @property
+    def _share(self) -> float:
+        """Share of the bytes that is taken to be in memory."""
+        return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
+
+    def efficiency(self, n_workers: int) -> float:
+        """Work of each of so many workers over that of one alone."""
+        return self.t_total(1) / (n_workers * self.t_total(n_workers))
+
+    @cached_property
+    def n_workers(self) -> int:
+        """The most workers that pay off: each does 0.7 or more of what one alone does."""
+        return most_that_pay({n: self.t_total(n) for n in self.workers}, EFFICIENT)
+
+    @property
+    def forecast(self) -> Forecast:
+        """Forecast where most bytes are now."""
+        disk = self.findings.from_disk
+        return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
+
+    @property
+    def costs(self) -> FrameCost:
+        """Cost of a frame for one of `n_workers`, now."""
+        return self.forecast.cost(self.n_workers)
+
+    @property
+    def bound(self) -> str:
+        """Largest part of a worker's time: "read", "decode", "transform", "compute" or "rest"."""
+        parts = self.costs.parts
+        return max(parts, key=parts.__getitem__)
+
+    def t_other(self, file: Recoded, where: str) -> float:
+        """Predict how long the run would take on another file, by `n_workers`.
+
+        Parameters
+        ----------
+        file : Recoded
+            Of `others`.
+        where : {"memory", "disk"}
+            Where its bytes are.
+
+        Returns
+        -------
+        float
+            Seconds; of "disk" NaN where that could not be measured.
+        """
+        if where == "disk" and self.rates is None:
+            return math.nan
+        rate = self._rate if where == "disk" else None
+        return self.findings.in_memory.t_recoded(file, self.n_workers, rate)
+
+    @property
+    def _rate(self) -> float | None:
+        """Bytes a second that `n_workers` get from the disk; None where it is unknown."""
+        return None if self.rates is None else self.rates[min(self.n_workers, 2) - 1]
+
+    def t_convert(self, file: Recoded) -> float:
+        """Time to make another file by `n_workers`, s, but for what the disk takes to write it."""
+        decoding = self.findings.in_memory.t_convert(file, self.n_workers)
+        if self._rate is None or self.cached is None:
+            return decoding
+        return max(decoding, (1 - self.cached) * self.size / self._rate)
+
+    def rows(self) -> Sequence[tuple[int, float, float, float, float, float, float]]:
+        """Workers; seconds in memory, from the disk, now, at least and at most; efficiency."""
+        return [
+            (
+                n,
+                self.t_total(n, "memory"),
+                self.t_total(n, "disk"),
+                self.t_total(n),
+                *self.t_range(n),
+                self.efficiency(n),
+            )
+            for n in self.workers
+        ]
+
+    def __str__(self) -> str:
+        return _text(self)
 
 
-def advice_of(report: Report) -> list[Recommendation]:
-    """Recommend what should be done, from the numbers of a run: first what bounds it.
-
-    Parameters
-    ----------
-    report : Report
-        Of the run.
-
-    Returns
-    -------
-    list of Recommendation
-        One at least.
-
-    Examples
-    --------
-    >>> import paceline
-    >>> from paceline.report import report_of
-    >>> from MDAnalysisTests.datafiles import PSF, DCD
-    >>> from paceline.analysis.rms import RMSF
-    >>> protein = paceline.Universe(PSF, DCD).select_atoms("protein")
-    >>> [one.kind for one in advice_of(report_of(RMSF(protein).run(backend="serial").timings))]
-    ['too short']
-    """
-    if report.t_blocks < ENOUGH:
-        return [_too_short(report)]
-    found = (rule(report) for rule in _RULES)
-    return [one for one in found if one is not None]
+def _text(advice: Advice) -> str:
+    """Write advice about a run in several paragraphs, without a line break at the end."""
+    paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
+    texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
+    return "\n\n".join(filter(None, texts))
 
 
-def _too_short(report: Report) -> Recommendation:
-    return Recommendation(
-        "too short",
-        f"All blocks together took {seconds(report.t_blocks)}: too little to tell what bounds the "
-        "run. Ask again of one that takes some seconds.",
-        {"t_blocks": report.t_blocks, "t_total": report.t_total},
+def _wrapped(line: str) -> str:
+    """Wrap an item of a list."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _subject(advice: Advice) -> Iterator[str]:
+    first, *more = map(os.path.basename, advice.files)
+    names = f"{first} and {len(more)} more" if more else first
+    about = "about " if advice.is_sample else ""
+    size = f", {amount(advice.size)}" if advice.size else ""
+    yield (
+        f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
+        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
     )
+    workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
+    places = "all over the run" if is_resident(advice.cached) else "in the middle of the trajectory"
+    yield f"measured in {advice.seconds:.1f} s with {workers}, {places}"
+    if advice.is_sample:
+        yield "the number of frames is estimated: the file has no index yet (paceline index)"
+    yield from _where(advice)
+    others = advice.findings.others
+    if others is not None and others > BUSY:
+        yield f"meanwhile other programs kept {others:.1f} CPUs busy; it is assumed that they go on"
 
 
-def _balance(report: Report) -> Recommendation:
-    """Say what kind of task it is (heuristic 1)."""
-    parts = sorted(WALL_TIME, key=lambda part: report.shares[part.quantity], reverse=True)
-    spent = [
-        f"{percent(report.shares[part.quantity])} into {part.activity}"
-        for part in parts
-        if report.shares[part.quantity] >= 0.01
+def _where(advice: Advice) -> Iterator[str]:
+    """Say where the bytes are."""
+    resident = advice.findings.resident
+    if resident is not None and resident < RESIDENT:
+        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
+    if advice.cached is None:
+        yield "how much of what it reads is in memory now is not known here"
+    elif advice.findings.from_disk is None:
+        yield (
+            f"{percent(advice.cached)} of what it reads is in memory now; the disk could not be "
+            "measured"
+        )
+    else:
+        yield f"{percent(advice.cached)} of what it reads is in memory now"
+
+
+def _frame(advice: Advice) -> Iterator[str]:
+    """Table of what a frame costs."""
+    columns = {"memory": advice.findings.in_memory}
+    if advice.findings.from_disk is not None:
+        columns["disk"] = advice.findings.from_disk
+    counts = (1,) if advice.backend == "serial" else (1, 2)
+    heads = [f"{where} ×{n}" for where in columns for n in counts]
+    costs = [forecast.cost(n) for forecast in columns.values() for n in counts]
+    rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
+    rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
+    yield from aligned([("µs a frame, from, × workers", *heads), *rows])
+    yield f"{amount(advice.findings.in_memory.one.cost.bytes)} are read of a frame"
+    if advice.rates is not None:
+        one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
+        yield f"one reader gets {one} from the disk, two together {two}"
+
+
+def _times(advice: Advice) -> Iterator[str]:
+    """Table of the whole run."""
+    heads = ("workers", "from memory", "from the disk", "now", "at least", "at most", "efficiency")
+    rows = [
+        (str(n), *(seconds(value) for value in times), f"{efficiency:.2f}")
+        for n, *times, efficiency in advice.rows()
     ]
-    numbers = {"R_comp_IO": report.R_comp_IO, "R_comp_comm": report.R_comp_comm}
-    return Recommendation(
-        "balance",
-        f"The workers' time went {joined(spent)}. Computing took {times(report.R_comp_IO)} times "
-        "as long as waiting for bytes and decoding them (R_comp/IO), and "
-        f"{times(report.R_comp_comm)} times as long as collecting results (R_comp/comm).",
-        {**{part.quantity: report.shares[part.quantity] for part in parts}, **numbers},
-        "1",
-    )
+    yield from aligned([heads, *rows])
 
 
-def _stragglers(report: Report) -> Recommendation | None:
-    """Name the slowest of the workers, or their host."""
-    if not report.stragglers:
-        return None
-    worst = report.stragglers[0]
-    of_host = [one for one in report.stragglers if one.host == worst.host]
-    on_host = [worker for worker in report.workers if worker.host == worst.host]
-    lost = sum(one.seconds_lost for one in report.stragglers)
-    if report.n_hosts > 1 and len(of_host) == len(on_host) > 1:
-        who = f"Host {worst.host} is slow: all of its {len(of_host)} workers are, and the slowest"
-    elif len(report.stragglers) > 1:
-        who = f"{len(report.stragglers)} workers are slow; the slowest, {worst.worker},"
+def _verdict(advice: Advice) -> Iterator[str]:
+    """Say what bounds the run, and how many workers pay off."""
+    costs, best = advice.costs, advice.n_workers
+    share = costs.parts[advice.bound] / costs.seconds
+    whose = "the worker" if best == 1 else f"each of {best} workers"
+    yield f"- {percent(share)} of the time of {whose} is {_ACTIVITIES[advice.bound]}."
+    if advice.waits and advice.bound == "compute":
+        yield (
+            "- The analysis waits for something other than a processor: more workers than the "
+            f"{advice.cpus} CPUs pay off."
+        )
+    if advice.backend != "serial":
+        yield _paying(advice)
+    yield from _width(advice)
+    yield from _lock(advice)
+
+
+def _paying(advice: Advice) -> str:
+    best = advice.n_workers
+    time = f"{seconds(advice.t_total(best))}"
+    beyond = [n for n in advice.workers if n > best]
+    if beyond:
+        more = (
+            f"with {beyond[0]} ({seconds(advice.t_total(beyond[0]))}) each would do "
+            f"{percent(advice.efficiency(beyond[0]))} of what one does alone"
+        )
+    elif best > 2:
+        more = "beyond 2 this is estimated"
     else:
-        who = f"Worker {worst.worker} is slow: it"
-    text = (
-        f"{who} took {worst.factor:.1f} times as long for its frames as the median, mostly by "
-        f"{worst.cause}; {seconds(lost)} of work went into that. {_REMEDIES[worst.cause]}"
-    )
-    numbers = {"factor": worst.factor, "seconds_lost": lost, "n": len(report.stragglers)}
-    return Recommendation("straggler", text, numbers)
+        more = f"this process may use {advice.cpus} CPUs"
+    workers = "1 worker pays" if best == 1 else f"{best} workers pay"
+    return f"- {workers} off: {time}; {more}."
 
 
-def _computing(report: Report) -> Recommendation | None:
-    """Recommend for a run bound by computing (heuristics 2 and 2.1)."""
-    share = _at_work(report, "t_compute") + _at_work(report, "t_transform")
-    if share < BOUND:
-        return None
-    text = (
-        f"Computing bounds this run: {percent(share)} of the workers' time since their first "
-        f"blocks. It scales: {_twice(report)}. One shared file is no hindrance."
-    )
-    if report.shares["t_transform"] > report.shares["t_compute"]:
-        text += " Most of it are transformations, which several analyses in one pass share."
-    elif report.backend == "threads" and report.n_workers > 1:
-        text += (
-            " If the function is Python code that holds the interpreter, threads wait for one "
-            'another within it; backend="processes" does not.'
+def _width(advice: Advice) -> Iterator[str]:
+    """Say why no narrow range can be given, where that is so."""
+    low, high = advice.t_range(advice.n_workers)
+    if is_wide_range(low, high):
+        yield (
+            f"- The time lies between {seconds(low)} and {seconds(high)}, in nine runs of ten: "
+            f"{len(advice.forecast.rounds)} measurements differ too much for a narrower range."
         )
-    return Recommendation("computing", text, {"share": share, "t_blocks": report.t_blocks}, "2.1")
 
 
-def _decoding(report: Report) -> Recommendation | None:
-    """Recommend for a run bound by the format, not by the disk (heuristic 3)."""
-    share = _at_work(report, "t_decode")
-    if share < BOUND:
-        return None
-    text = (
-        f"Decoding bounds this run: {percent(share)} of the workers' time since their first "
-        f"blocks. More cores help: {_twice(report)}. Several analyses in one pass decode once."
-    )
-    if report.trajectory.lower().endswith(".xtc"):
-        text += (
-            " A frame of an XTC file is decoded up to the last atom wanted; a copy of the selected "
-            "atoms alone (paceline convert --select), or DCD where there is room for it, is "
-            "quicker if it is read often."
+def _lock(advice: Advice) -> Iterator[str]:
+    """Say whether threads hold each other up, and processes do not."""
+    processes = advice.findings.processes
+    if processes is None:
+        return
+    threads = advice.findings.in_memory
+    slower = threads.two.cost.compute / threads.one.cost.compute
+    one = f"Each of two threads computes for {slower:.1f} times as long as one alone"
+    by_processes = processes.t_total(2)
+    by_threads = advice.t_total(2, "memory")
+    start = f"{seconds(processes.two.fixed)} for their start among it"
+    if by_processes < by_threads:
+        yield (
+            f"- {one}: it needs Python's interpreter, which threads share. 2 processes would take "
+            f"{seconds(by_processes)} in place of {seconds(by_threads)}, {start}: "
+            "backend processes."
         )
-    return Recommendation("decoding", text, {"share": share, "t_blocks": report.t_blocks}, "3")
-
-
-def _reading(report: Report) -> Recommendation | None:
-    """Recommend for a run bound by reading (heuristics 3 to 3.2)."""
-    share = _at_work(report, "t_io")
-    if share < 2 * NOTABLE:
-        return None
-    return Recommendation(
-        "reading",
-        f"Workers waited for bytes {percent(share)} of their time since their first blocks, though "
-        f"the next block is asked for ahead: the files gave {rate(report.read_rate)} to "
-        f"{report.n_workers} workers. If the disk or the network gives no more, more workers will "
-        "not help. A faster disk does, or several files on several servers (paceline split: many "
-        "files are one trajectory), and several analyses in one pass read once for all. No other "
-        "format is needed to read from many processes: each reads its own bytes here, of any.",
-        {"share": share, "read_rate": report.read_rate, "bytes_read": float(report.bytes_read)},
-        "3.2",
-    )
-
-
-def _unused_bytes(report: Report) -> Recommendation | None:
-    share = _at_work(report, "t_io")
-    if not report.read_per_used >= WASTEFUL or share < NOTABLE:
-        return None
-    return Recommendation(
-        "bytes",
-        f"{times(report.read_per_used)} bytes were read for each byte that the analyses used, and "
-        f"waiting for them took {percent(share)} of the time. A file of the selected atoms alone "
-        "(paceline convert --select) has only those.",
-        {"read_per_used": report.read_per_used, "share": share},
-    )
-
-
-def _opening(report: Report) -> Recommendation | None:
-    share = _at_work(report, "t_init_traj")
-    if share < NOTABLE:
-        return None
-    most = report.over_workers["t_init_traj"].most
-    return Recommendation(
-        "opening",
-        f"Opening the file took {percent(share)} of the workers' time since their first blocks, "
-        f"{seconds(most)} the slowest. It is done once a worker, so it weighs less in a longer "
-        "run; perhaps the file system is busy.",
-        {"share": share, "most": most},
-    )
-
-
-def _collecting(report: Report) -> Recommendation | None:
-    """Recommend for a run that collects for long (heuristics 2.2 and 3.3)."""
-    if report.t_comm < NOTABLE * report.t_blocks or report.R_comp_comm > MUCH:
-        return None
-    text = (
-        f"Collecting results took {seconds(report.t_comm)} beside {seconds(report.t_blocks)} of "
-        "blocks. Return less of each frame: a reduction (a mean, a histogram) is merged where it "
-        "is computed, rows of all frames must travel."
-    )
-    if report.backend == "mpi":
-        text += ' On many ranks MPI(collect="one-sided") may be quicker.'
-    elif report.backend not in ("threads", "serial"):
-        text += ' backend="threads" sends nothing.'
-    numbers = {"t_comm": report.t_comm, "R_comp_comm": report.R_comp_comm}
-    return Recommendation("collecting", text, numbers, "3.3" if report.R_comp_IO <= 1 else "2.2")
-
-
-def _starting(report: Report) -> Recommendation | None:
-    """Find processes that took longer to start than to work."""
-    wait, work = report.over_workers["t_wait_first"].mean, report.over_workers["t_work"].mean
-    if wait < max(work, LONG_START):
-        return None
-    text = (
-        f"It took {seconds(wait)} until a worker had its first block, and {seconds(work)} to do "
-        "all of its blocks: starting took longer than the work."
-    )
-    if report.backend not in ("threads", "serial"):
-        text += (
-            ' backend="threads" starts at once; a second run in the same program finds its '
-            "workers there."
+    elif processes.two.cost.seconds < threads.two.cost.seconds / (1 + WORTHWHILE):
+        yield (
+            f"- {one}: it needs Python's interpreter, which threads share. Processes would not, "
+            f"but 2 of them would take {seconds(by_processes)} of so short a run, {start}."
         )
-    return Recommendation("starting", text, {"t_wait_first": wait, "t_work": work})
-
-
-def _static(report: Report) -> Recommendation | None:
-    """Find equal shares for unequal workers."""
-    if report.schedule != "static" or report.imbalance < 1 + NOTABLE:
-        return None
-    mean = report.t_blocks / report.imbalance
-    return Recommendation(
-        "static",
-        f"Each worker had an equal share: the last was done after {seconds(report.t_blocks)}, all "
-        f"of them on average after {seconds(mean)}. Assigned as workers come free "
-        '(schedule="dynamic"), all blocks would be done at about that time.',
-        {"imbalance": report.imbalance, "t_blocks": report.t_blocks, "mean": mean},
-    )
-
-
-def _few_blocks(report: Report) -> Recommendation | None:
-    """Find workers that wait for the last block, or never had one."""
-    wait = report.over_workers["t_wait_last"].mean
-    few = report.n_blocks < BLOCKS * max(report.n_workers, report.n_asked)
-    waited = report.n_workers < report.n_asked or wait >= NOTABLE * report.t_blocks
-    if report.schedule == "static" or not (few and waited):
-        return None
-    text = f"There were {report.n_blocks} blocks for {report.n_asked} workers"
-    if report.n_workers < report.n_asked:
-        text += f", of which {report.n_asked - report.n_workers} came to none"
-    text += f"; at the end workers waited {seconds(wait)} for the last block. "
-    block_frames = _suggested(report)
-    # Each pass over the frames has blocks of its own.
-    if block_frames < sum(worker.n_frames for worker in report.workers) / report.n_blocks:
-        text += f"Smaller blocks end closer together: block_frames={block_frames}."
     else:
-        text += "For so few frames fewer workers do as well."
-    numbers = {"n_blocks": report.n_blocks, "n_asked": report.n_asked, "t_wait_last": wait}
-    return Recommendation("few blocks", text, numbers)
+        yield f"- {one}, and so does each of two processes: other work slows this machine down."
 
 
-def _suggested(report: Report) -> int:
-    """Frames of a block, so that there are enough: 16 times a power of two."""
-    most = report.n_frames / (2 * BLOCKS * max(report.n_asked, 1))
-    return SMALLEST * 2 ** max(0, math.floor(math.log2(max(most / SMALLEST, 1))))
+def _other_files(advice: Advice) -> Iterator[str]:
+    """Table of other formats and layouts."""
+    if not advice.others:
+        return
+    best = advice.n_workers
+    heads = (f"with {many(best, 'worker')}", "size", "read a frame", "from memory")
+    here = (
+        f"this file ({advice.format})",
+        amount(advice.size),
+        amount(advice.findings.in_memory.one.cost.bytes),
+        seconds(advice.t_total(best, "memory")),
+        seconds(advice.t_total(best, "disk")),
+        "-",
+    )
+    rows = [
+        (
+            _name(file),
+            amount(file.frame_bytes * advice.n_frames),
+            amount(file.n_bytes),
+            seconds(advice.t_other(file, "memory")),
+            seconds(advice.t_other(file, "disk")),
+            seconds(advice.t_convert(file)),
+        )
+        for file in advice.others
+    ]
+    yield from aligned([(*heads, "from the disk", "to make it"), here, *rows])
+    yield ""
+    yield from _best_file(advice)
+    yield _splitting(advice)
 
 
-def _between_blocks(report: Report) -> Recommendation | None:
-    """Find workers that did not get their next block in time."""
-    names = ("t_wait", "t_wait_first", "t_wait_last")
-    wait, first, last = (report.over_workers[name].mean for name in names)
-    between = wait - first - last
-    if between < NOTABLE * report.t_blocks:
-        return None
-    return Recommendation(
-        "between blocks",
-        f"Between their blocks workers waited {seconds(between)} on average, "
-        f"{percent(between / report.t_blocks)} of the time: blocks are too short for this backend, "
-        f"or results come faster than they are collected ({seconds(report.t_comm)}). Larger blocks "
-        "(block_frames=), or fewer numbers a frame, help.",
-        {"between": between, "t_comm": report.t_comm},
+def _best_file(advice: Advice) -> Iterator[str]:
+    """Name the file that would save most, if one does."""
+    # Files of which the disk's part is not known are compared by the rest.
+    from_disk = advice.forecast is advice.findings.from_disk and advice.rates is not None
+    where = "disk" if from_disk else "memory"
+    now = advice.t_total(advice.n_workers, where)
+    best = min(advice.others, key=lambda file: advice.t_other(file, where))
+    saved = now - advice.t_other(best, where)
+    if saved < WORTHWHILE * now:
+        yield f"- No other file would save more than {percent(WORTHWHILE)} of the time."
+        return
+    runs = math.ceil(advice.t_convert(best) / saved)
+    after = f"from run {runs + 1} on" if runs > 1 else "with the second run"
+    rounded = ", positions rounded to 0.01 Å" if best.format == "XTC" != advice.format else ""
+    yield (
+        f"- {_name(best)}{rounded}, would take {seconds(now - saved)} in place of "
+        f"{seconds(now)}; making it costs {seconds(advice.t_convert(best))} and what the disk "
+        f"takes to write it, and pays off {after}."
     )
 
 
-def _done_twice(report: Report) -> Recommendation | None:
-    """Find blocks that were assigned again."""
-    share = report.shares["t_abandoned"]
-    if share < NOTABLE:
-        return None
-    return Recommendation(
-        "done twice",
-        f"Of the workers' time {percent(share)} went into {len(report.abandoned)} blocks that "
-        "another worker was done with sooner: they were assigned again because they took too long. "
-        "That is no loss where the others had nothing else to do.",
-        {"share": share, "n_abandoned": len(report.abandoned)},
-    )
-
-
-def _at_work(report: Report, name: str) -> float:
-    """Share of the workers' time since each had its first block: they may be slow to start."""
-    since = report.t_blocks - report.over_workers["t_wait_first"].mean
-    return report.over_workers[name].mean / since if since > 0 else 0.0
-
-
-def _twice(report: Report) -> str:
-    """Estimate the time with twice the workers, if only what they do is divided."""
-    start = report.over_workers["t_wait_first"].mean
-    halved = start + (report.t_blocks - start) / 2
+def _splitting(advice: Advice) -> str:
+    opening = seconds(advice.findings.in_memory.two.opening)
     return (
-        f"with twice the workers, each on a core of its own, the blocks would take about "
-        f"{seconds(halved)} rather than {seconds(report.t_blocks)}"
+        "- Splitting the file would change nothing on this machine: workers read one file side by "
+        f"side, and opening it takes each {opening}."
     )
 
 
-#: In the order of the recommendations.
-_RULES: tuple[Callable[[Report], Recommendation | None], ...] = (
-    _balance,
-    _stragglers,
-    _computing,
-    _decoding,
-    _reading,
-    _unused_bytes,
-    _opening,
-    _collecting,
-    _starting,
-    _static,
-    _few_blocks,
-    _between_blocks,
-    _done_twice,
-)
+def _elsewhere(advice: Advice) -> Iterator[str]:
+    """Say what one machine cannot tell."""
+    cost = advice.findings.in_memory.one.cost
+    computing = cost.compute + cost.transform + cost.rest
+    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
+    yield (
+        f"  paceline predict --frames {advice.n_frames} --bytes {cost.bytes:.0f} "
+        f"--decode {_given(cost.decode)} --compute {_given(computing)} \\\n"
+        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
+    )
+
+
+def _name(file: Recoded) -> str:
+    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
+
+
+def _given(value: float) -> str:
+    """Format a time for `paceline predict`."""
+    unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
+    return f"{float(f'{value * factor:.3g}'):g}{unit}"

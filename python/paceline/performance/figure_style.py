@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.performance.components import Component
 from paceline.performance.number_format import short_names
-from paceline.performance.records import host_of
+from paceline.performance.record import Component, host_of
 
 #: Text and axes, and lines behind the data; a page has its own for a dark screen.
 INK, GRID = "#1f2a33", "#dfe4e8"
-#: Of all figures: inches, and points.
+#: Style of a figure for one column of a journal: inches, and points.
+FIGURE_STYLE: dict[Any, Any] = {
+    "figure.figsize": (3.5, 2.6),
+    "figure.constrained_layout.use": True,
+    "font.size": 8,
+    "lines.linewidth": 1,
+    "savefig.dpi": 300,
+    # Text stays text, so that a journal can set it in its own type.
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+#: Style of figures of timings, and of pages.
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 9,

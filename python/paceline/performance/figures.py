@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from paceline.performance.components import COMM, READ, WAIT, WALL_TIME, WORKING, Component
 from paceline.performance.figure_style import (
     GRID,
     INK,
@@ -19,9 +18,20 @@ from paceline.performance.figure_style import (
     rate_unit,
     time_unit,
 )
-from paceline.performance.metrics import Report, on_one_clock, report_of
 from paceline.performance.number_format import natural, number, short_names
-from paceline.performance.records import Columns, RunTimings, WorkerTiming, host_of
+from paceline.performance.record import (
+    COMM,
+    READ,
+    WAIT,
+    WALL_TIME,
+    WORKING,
+    Columns,
+    Component,
+    RunTimings,
+    WorkerTiming,
+    host_of,
+)
+from paceline.performance.summary import Report, report_of
 
 #: Width of a figure, inches.
 WIDTH = 8.5
@@ -50,13 +60,13 @@ class Drawing:
     #: Draws it into `matplotlib.axes.Axes`.
     draw: Callable[[Any], None]
 
-    def figure(self) -> Any:
-        """Draw it alone, without the title."""
+    def figure(self, width: float = WIDTH) -> Any:
+        """Draw it alone, without the title; as wide as so many inches."""
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
         with rc_context(STYLE):
-            figure = Figure(figsize=(WIDTH, self.height), layout="constrained")
+            figure = Figure(figsize=(width, self.height), layout="constrained")
             self.draw(figure.subplots())
         return figure
 
@@ -73,7 +83,6 @@ def figure_of(timings: RunTimings) -> Any:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    timings, _ = on_one_clock(timings)
     drawings = drawings_of(timings, report_of(timings))
     with rc_context(STYLE):
         heights = [drawing.height + 0.35 for drawing in drawings]

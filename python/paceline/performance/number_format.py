@@ -63,6 +63,8 @@ def seconds(value: float) -> str:
     >>> seconds(0.00123), seconds(1.234), seconds(123.4), seconds(7300)
     ('1.2 ms', '1.2 s', '123 s', '2.0 h')
     """
+    if not math.isfinite(value):
+        return _not_finite(value)
     if value >= 3600:
         return f"{value / 3600:.1f} h"
     if value >= 100:

@@ -15,8 +15,7 @@ import numpy as np
 from paceline.contract.kinds import Receiver
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.performance.number_format import amount, many
-from paceline.performance.records import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
-from paceline.performance.timings import Timings
+from paceline.performance.record import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
 from paceline.schedule import result_arrays
 from paceline.schedule.plan import STATES_BYTES, Plan
 from paceline.schedule.reduce import TreeReduction
@@ -36,6 +35,7 @@ from paceline.schedule.tasks import (
     Records,
     WorkerAnalysis,
 )
+from paceline.timing import Timings
 
 #: Records that wait for those of frames before them, at most, bytes; `SMALL` with a limit.
 AHEAD = 2**25
@@ -47,14 +47,14 @@ class DamagedFrames(list[tuple[int, str]]):
     """Damaged frames that a run left out: number and reason of each."""
 
     def _repr_html_(self) -> str:
-        from paceline.performance.html import notebook_page, notebook_table
+        from paceline.performance.page import html_table, notebook_page
 
         title = f"{many(len(self), 'damaged frame')} left out"
         if not self:
             return notebook_page("No damaged frames")
         rows = [(f"{frame:,}", reason) for frame, reason in self[:LISTED]]
         caption = f"The first {LISTED} are listed." if len(self) > LISTED else ""
-        return notebook_page(title, notebook_table(("frame", "reason"), rows, caption))
+        return notebook_page(title, html_table(("frame", "reason"), rows, about=caption))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import numpy as np
 
 from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import Receiver, declaration_of
-from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan
@@ -19,6 +18,7 @@ from paceline.schedule.reduce import states_before
 from paceline.schedule.tasks import BlockResult, Job, SharedRows, Task, WorkerAnalysis
 from paceline.schedule.trajectory_run import TrajectoryRun, worker_part
 from paceline.schedule.transform_states import TransformStates
+from paceline.timing import Timings
 
 
 class Before(NamedTuple):

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from paceline.errors import WorkerError
-from paceline.performance.records import PARTS, BlockTiming, DuplicateAttempt
+from paceline.performance.record import PARTS, BlockTiming, DuplicateAttempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Task, TaskBatch
 from paceline.trajectory.source import Extents
 

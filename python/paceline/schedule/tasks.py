@@ -15,7 +15,7 @@ import numpy as np
 from paceline._util.machine import MemoryLimit
 from paceline.contract.kinds import Kind, WorkerDeclaration
 from paceline.errors import AnalysisError
-from paceline.performance.records import BlockTiming
+from paceline.performance.record import BlockTiming
 from paceline.schedule.plan import Leaves
 from paceline.trajectory.source import Extents, FrameSource
 

@@ -16,11 +16,11 @@ from paceline.contract.run import RunContext, RunInfo
 from paceline.contract.transforms import Transform, WorkerScan
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
-from paceline.performance.timings import Timings
 from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.schedule.result_arrays import check_room
 from paceline.schedule.tasks import FrameCaching, Job, LongBonds, WorkerAnalysis, sum_long_bonds
 from paceline.schedule.transform_states import Relay, TransformStates
+from paceline.timing import Timings
 from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import (
     TransformsOfEach,

@@ -25,7 +25,7 @@ from paceline.errors import (
     UnwritableError,
     WorkerError,
 )
-from paceline.performance.records import PARTS, BlockTiming
+from paceline.performance.record import PARTS, BlockTiming
 from paceline.schedule.reduce import joined, merge_results, tree_accumulate, tree_reduce
 from paceline.schedule.result_arrays import unread_rows
 from paceline.schedule.tasks import (

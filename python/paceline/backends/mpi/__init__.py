@@ -20,7 +20,7 @@ from paceline._util.system import end_after
 from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.pickled_jobs import pickle_jobs
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 

@@ -14,7 +14,7 @@ from paceline.backends.mpi.worker import (
     ThreadAddress,
     WorkerReport,
 )
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.record import DuplicateAttempt
 from paceline.schedule.scheduler import PartitionedScheduler, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 

@@ -25,7 +25,7 @@ from mpi4py import MPI
 from paceline._util.system import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
-from paceline.performance.records import moved
+from paceline.performance.record import moved
 from paceline.schedule.collect import RecordLog
 from paceline.schedule.reduce import TreeReduction, joined
 from paceline.schedule.result_arrays import allocate, are_unread, like_others

@@ -16,7 +16,7 @@ from paceline._util.compute_threads import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
-from paceline.performance.records import SENT_WITH_LATER, DuplicateAttempt
+from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt
 from paceline.schedule.scheduler import abandoned_attempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, Job
 from paceline.schedule.worker import FrameCache, ThreadNames, Worker

@@ -1,20 +1,66 @@
-"""Model of a run: predictions of its time for any number of workers."""
+"""Model of a run: predictions of its time for any number of workers, by arithmetic alone.
+
+The manual explains the formula term by term under "The model".
+"""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from paceline._util.choices import SCHEDULES, Schedule
 from paceline.errors import UnsupportedError
-from paceline.performance.records import BlockTiming
-from paceline.scaling.systems import (
-    FILE_SYSTEMS,
-    LAYOUTS,
-    FileSystem,
-    Layout,
-)
-from paceline.schedule.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
+
+if TYPE_CHECKING:
+    from paceline.performance.record import BlockTiming
+
+Layout = Literal["shared", "split"]
+LAYOUTS: tuple[str, ...] = get_args(Layout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystem:
+    """File system that the trajectory lies on.
+
+    Attributes
+    ----------
+    server_bandwidth : float
+        Bytes per second that it delivers to all workers together.
+    t_lock : float
+        How long a request holds a lock that the processes of a node share with all that read the
+        same file, s.
+
+    Raises
+    ------
+    UnsupportedError
+        The bandwidth is not above 0, or the time is negative.
+    """
+
+    server_bandwidth: float = math.inf
+    t_lock: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.server_bandwidth > 0:
+            raise UnsupportedError(
+                "server_bandwidth of a file system: expected more than 0, found "
+                f"{self.server_bandwidth}"
+            )
+        if not 0 <= self.t_lock < math.inf:
+            raise UnsupportedError(
+                f"t_lock of a file system: expected 0 s or more, found {self.t_lock}"
+            )
+
+
+#: Figures to begin with: measure your own. Bandwidths are round ones of data sheets, but for
+#: "lustre": at least 6 GB/s, 30 GB to 192 ranks in 5 s (Khoshlessan et al. 2020, Table 5). Its lock
+#: is fitted to the same table (`python -m benchmarks model`).
+FILE_SYSTEMS = {
+    "memory": FileSystem(),
+    "ssd": FileSystem(server_bandwidth=2e9),
+    "hdd": FileSystem(server_bandwidth=150e6),
+    "nfs": FileSystem(server_bandwidth=117e6),
+    "lustre": FileSystem(server_bandwidth=6e9, t_lock=22e-6),
+}
 
 #: A worker should save at least so much of what it could.
 EFFICIENCY = 0.5
@@ -22,7 +68,7 @@ EFFICIENCY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FrameCost:
-    """Cost of one frame for a worker that has the machine to itself.
+    """Cost of one frame for one worker.
 
     Attributes
     ----------
@@ -31,9 +77,13 @@ class FrameCost:
     decode : float
         Turning bytes into positions, s.
     compute : float
-        The analysis, s, with transformations and what else a block takes.
+        The analyses' own time, s.
     bytes : float
         Bytes read from the file.
+    transform : float
+        Transforming positions, s.
+    rest : float
+        All else, s: being assigned blocks, and waiting for the interpreter between them.
 
     Raises
     ------
@@ -51,17 +101,21 @@ class FrameCost:
     decode: float
     compute: float
     bytes: float
+    transform: float = 0.0
+    rest: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("read", "decode", "compute", "bytes"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise UnsupportedError(f"{name} of a frame: expected 0 or more, found {value}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0 <= value < math.inf:
+                raise UnsupportedError(
+                    f"{field.name} of a frame: expected 0 or more, found {value}"
+                )
         if self.seconds == 0:
             raise UnsupportedError("a frame that takes no time: expected more than 0 s in all")
 
     @classmethod
-    def of(cls, blocks: Iterable[BlockTiming]) -> Self:
+    def of(cls, blocks: "Iterable[BlockTiming]") -> Self:
         """Take the mean of a run that was measured, of one worker.
 
         Parameters
@@ -89,24 +143,35 @@ class FrameCost:
         True
         """
         blocks = list(blocks)
+        return cls.mean_of(blocks, sum(block.end - block.start for block in blocks))
+
+    @classmethod
+    def mean_of(cls, blocks: "Sequence[BlockTiming]", length: int) -> Self:
+        """Take the mean of blocks at which workers were for `length` ns in all."""
         n_frames = sum(block.n_frames for block in blocks)
         if n_frames == 0:
             raise UnsupportedError("no frames were timed: expected 1 or more, found 0")
-        at_work = sum(block.end - block.start - block.open for block in blocks)
-        read, decode = (
-            sum(getattr(block, part) for block in blocks) for part in ("read", "decode")
-        )
+        parts = {
+            name: sum(getattr(block, name) for block in blocks)
+            for name in ("read", "decode", "transform", "compute")
+        }
+        rest = length - sum(block.open for block in blocks) - sum(parts.values())
         return cls(
-            read=read / n_frames / 1e9,
-            decode=decode / n_frames / 1e9,
-            compute=(at_work - read - decode) / n_frames / 1e9,
+            **{name: value / n_frames / 1e9 for name, value in parts.items()},
+            rest=max(0, rest) / n_frames / 1e9,
             bytes=sum(block.bytes for block in blocks) / n_frames,
         )
 
     @property
+    def parts(self) -> dict[str, float]:
+        """Parts of its time by name, in the order in which they happen, s."""
+        names = ("read", "decode", "transform", "compute", "rest")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def seconds(self) -> float:
-        """Time of a frame, s: reading, decoding and computing."""
-        return self.read + self.decode + self.compute
+        """Sum of the parts, s."""
+        return sum(self.parts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +218,8 @@ class Prediction:
     t_start : float
         Until the first worker can begin.
     t_io, t_decode, t_comp : float
-        Reading, decoding and computing, mean over the workers that find something to do. Waiting
-        for one another at the file system is part of `t_io`.
+        Reading, decoding and all else that a frame takes, mean over the workers that find something
+        to do. Waiting for one another at the file system is part of `t_io`.
     t_wait : float
         From when a worker is done that has a mean share and is no straggler, until the last is.
     """
@@ -257,7 +322,7 @@ def predict(
         t_start=t_start,
         t_io=n_frames / busy * (cost.read + frame - cost.seconds),
         t_decode=n_frames / busy * cost.decode,
-        t_comp=n_frames / busy * cost.compute,
+        t_comp=n_frames / busy * (cost.transform + cost.compute + cost.rest),
         t_wait=last - share,
     )
 
@@ -329,18 +394,27 @@ def last_that_pays(
     >>> last_that_pays(found).n_workers
     8
     """
-    first = predictions[0]
-    work = first.t_total * first.n_workers
-    best = first
-    for found in predictions:
-        if work / (found.t_total * found.n_workers) < efficiency:
+    by_workers = {found.n_workers: found for found in predictions}
+    times = {n_workers: found.t_total for n_workers, found in by_workers.items()}
+    return by_workers[most_that_pay(times, efficiency)]
+
+
+def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
+    """Find the most workers before the efficiency, relative to the first, falls below a limit."""
+    n_first, t_first = next(iter(times.items()))
+    best = n_first
+    for n_workers, seconds in times.items():
+        if n_first * t_first / (n_workers * seconds) < efficiency:
             break
-        best = found
+        best = n_workers
     return best
 
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
     """Choose the frames of a block, about as `paceline.schedule.plan.make_plan` does."""
+    # The command line takes the choices above alone, and does without NumPy.
+    from paceline.schedule.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
+
     wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
     size = LEAF_FRAMES
     while 2 * size <= wanted:

@@ -1,20 +1,33 @@
-"""Find slow workers: by how much they are slow, and by which component of their time.
+"""Quantities of a run, and its slow workers, from its timings alone.
 
-A worker is measured by its time per frame: if workers take blocks as they come free, a slow one
-does fewer, and all end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler
-that takes about twice as long as the group that finished first.
+Names are those of Khoshlessan et al. 2020, Table 3 and equations 4 to 8, where they still exist
+here; units are seconds and bytes.
+
+A worker is slow by its time per frame: if workers take blocks as they come free, a slow one does
+fewer, and all end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler that
+takes about twice as long as the group that finished first.
 """
 
 import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
-from paceline.performance.components import AT_BLOCKS, COMM, WAIT
-from paceline.performance.records import Columns, DuplicateAttempt, RunTimings, host_of
+from paceline.performance.record import (
+    AT_BLOCKS,
+    COMM,
+    WAIT,
+    WALL_TIME,
+    Columns,
+    DuplicateAttempt,
+    RunTimings,
+    WorkerTiming,
+    host_of,
+)
 
 #: A worker whose seconds per frame exceed the median's by this factor is a straggler …
 OF_MEDIAN = 1.5
@@ -97,7 +110,7 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
 
     Examples
     --------
-    >>> from paceline.performance.records import BlockTiming
+    >>> from paceline.timing import BlockTiming
     >>> nothing = dict.fromkeys(("wait", "open", "read", "decode", "transform", "comm"), 0)
     >>> blocks = [
     ...     BlockTiming(0, k, 10 * k, 10, f"node{k}:1:1", 0, length, compute=length, bytes=0,
@@ -243,3 +256,226 @@ def _beyond(own: Mapping[int, _Spent], usual: Mapping[int, _Usual], part: str) -
     return sum(
         spent.parts[part] - usual[job].parts[part] * spent.n_frames for job, spent in own.items()
     )
+
+
+#: Quantities of a worker that add up to its wall time, s …
+PARTS = tuple(part.quantity for part in WALL_TIME)
+#: … and others.
+BESIDE = ("t_wait_first", "t_wait_last", "t_work", COMM.quantity)
+#: Meanings of the quantities of a whole run, for readers of a report.
+OF_RUN = {
+    "t_total": "the whole run",
+    "t_init_top": "parsing the topology, once, before the run",
+    "t_init_traj": "opening the trajectory and its index, once, before the run",
+    "t_before": "from the beginning of the run until blocks were first assigned",
+    "t_blocks": "from then until the last block was done: the wall time of every worker",
+    "t_after": "from then until the results were there",
+    "t_comm": "receiving and merging results, in the process that collects them",
+    "R_comp_IO": "computing over reading and decoding: much above 1, the job is bound by computing "
+    "and scales; much below, by reading",
+    "R_comp_comm": "mean computing of a worker over communicating: much above 1, more workers pay",
+    "imbalance": "the last worker's end over the mean of all workers' ends: 1 where all end "
+    "together",
+    "bytes_read": "asked of the files",
+    "calls": "in how many calls they were asked for",
+    "bytes_used": "size of the decoded numbers that the analyses asked for",
+    "read_per_used": "bytes read per byte used: below 1 where the file is compressed, above 1 "
+    "where it holds much that nobody asked for",
+    "read_rate": "bytes read per second of t_blocks, by all workers together",
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A quantity over the workers, s.
+
+    Attributes
+    ----------
+    mean, most : float
+        Over all workers, as in equations 4 to 6, and of the worker that has most.
+    """
+
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """Quantities of a run, from its timings. Times are seconds; NaN is what is not known.
+
+    Attributes
+    ----------
+    backend, schedule, trajectory : str
+        As in the timings.
+    n_workers : int
+        Workers that came to a block.
+    n_asked : int
+        Workers for whom blocks were cut.
+    n_hosts : int
+        Machines that they are on.
+    n_blocks, n_frames : int
+        Blocks and frames that they did.
+    t_total : float
+        The whole run.
+    t_init_top, t_init_traj : float
+        Parsing the topology, opening the trajectory and its index, once, before the run.
+    t_before : float
+        From the beginning of the run until blocks were first assigned.
+    t_blocks : float
+        From then until the last block was done: the wall time of every worker.
+    t_after : float
+        From then until the results were there.
+    t_comm : float
+        Receiving and merging results, in the process that collects them.
+    workers : list of WorkerTiming
+        Sums for each worker.
+    over_workers : dict of str to Spread
+        Of the workers' `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`,
+        `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
+        `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
+    shares : dict of str to float
+        Part of the workers' wall time that each of the former took, from 0 to 1.
+    R_comp_IO : float
+        Computing over reading and decoding (equation 7); infinite without the latter.
+    R_comp_comm : float
+        Mean computing of a worker over `t_comm` (equation 8, whose ranks all wait meanwhile).
+    imbalance : float
+        The last worker's end over the mean of the workers' ends, both since blocks were first
+        assigned; 1 where all end together.
+    bytes_read, calls : int
+        Asked of the files, and in how many calls.
+    bytes_used : int
+        Size of the decoded numbers that the analyses asked for.
+    read_per_used : float
+        The first over the second.
+    read_rate : float
+        Bytes read per second of `t_blocks`.
+    stragglers : list of Straggler
+        Workers that are slow, those first that lost most.
+    abandoned : list of DuplicateAttempt
+        Attempts at blocks that other workers were done with sooner.
+    """
+
+    backend: str
+    schedule: str
+    trajectory: str
+    n_workers: int
+    n_asked: int
+    n_hosts: int
+    n_blocks: int
+    n_frames: int
+    t_total: float
+    t_init_top: float
+    t_init_traj: float
+    t_before: float
+    t_blocks: float
+    t_after: float
+    t_comm: float
+    workers: list[WorkerTiming]
+    over_workers: dict[str, Spread]
+    shares: dict[str, float]
+    R_comp_IO: float
+    R_comp_comm: float
+    imbalance: float
+    bytes_read: int
+    calls: int
+    bytes_used: int
+    read_per_used: float
+    read_rate: float
+    stragglers: list[Straggler]
+    abandoned: list[DuplicateAttempt]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as dicts, lists, strings and numbers, None for what is not a finite number.
+
+        Returns
+        -------
+        dict
+            `json.dumps` takes it, and what it writes is JSON also to the letter.
+        """
+        return _plain(asdict(self))
+
+
+def report_of(timings: RunTimings) -> Report:
+    """Compute the numbers that tell why a run was as fast as it was.
+
+    Parameters
+    ----------
+    timings : Timings
+        Of the run.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.analysis.rms import RMSF
+    >>> protein = paceline.Universe(PSF, DCD).select_atoms("protein")
+    >>> report = report_of(RMSF(protein).run(backend="serial").timings)
+    >>> report.n_frames, report.n_workers, report.stragglers
+    (98, 1, [])
+    >>> round(sum(report.shares.values()), 6)
+    1.0
+    """
+    workers = timings.workers()
+    last = timings.last
+    t_blocks = (last - timings.dealt) / 1e9
+    over_workers = {
+        name: _spread([getattr(worker, name) for worker in workers]) for name in PARTS + BESIDE
+    }
+    wall = sum(over_workers[name].mean for name in PARTS)
+    computing = over_workers["t_compute"].mean
+    bytes_read = sum(worker.bytes for worker in workers)
+    return Report(
+        backend=timings.backend,
+        schedule=timings.schedule,
+        trajectory=timings.trajectory,
+        n_workers=len(workers),
+        n_asked=timings.n_workers,
+        n_hosts=len({worker.host for worker in workers}),
+        n_blocks=len(timings.blocks),
+        n_frames=timings.n_frames,
+        t_total=timings.t_total,
+        t_init_top=timings.t_init_top,
+        t_init_traj=timings.t_init_traj,
+        t_before=(timings.dealt - timings.start) / 1e9,
+        t_blocks=t_blocks,
+        t_after=(timings.end - last) / 1e9,
+        t_comm=timings.t_comm,
+        workers=workers,
+        over_workers=over_workers,
+        shares={name: _ratio(over_workers[name].mean, wall) for name in PARTS},
+        R_comp_IO=_ratio(computing, over_workers["t_io"].mean + over_workers["t_decode"].mean),
+        R_comp_comm=_ratio(computing, timings.t_comm),
+        imbalance=_ratio(t_blocks, t_blocks - over_workers["t_wait_last"].mean),
+        bytes_read=bytes_read,
+        calls=sum(worker.calls for worker in workers),
+        bytes_used=timings.bytes_used,
+        read_per_used=_ratio(bytes_read, timings.bytes_used or math.nan),
+        read_rate=_ratio(bytes_read, t_blocks),
+        stragglers=find_stragglers(timings),
+        abandoned=list(timings.abandoned),
+    )
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    values = list(values)
+    return Spread(sum(values) / len(values), max(values)) if values else Spread(0.0, 0.0)
+
+
+def _ratio(above: float, below: float) -> float:
+    """NaN for nothing over nothing, infinite for something over nothing."""
+    if below > 0 or math.isnan(below):
+        return above / below
+    return math.inf if above > 0 else math.nan
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,24 +11,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Self
+from typing import IO, Any, NamedTuple, Self
 
 from paceline._util.files import new_file
 from paceline._util.launcher import BAD_ARGUMENTS, INSTALL
 from paceline._util.signals import Stopping
-from paceline._util.system import ask_to_end, cached_share_of_all, drop_from_cache
+from paceline._util.system import ask_to_end
 from paceline.errors import UnsupportedError, WorkerError
-from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT, Component
-from paceline.performance.records import WorkerTiming
-from paceline.performance.timings import Timings
-from paceline.trajectory.open import open_files
+from paceline.performance.number_format import aligned
+from paceline.performance.record import (
+    ABANDONED,
+    AROUND,
+    AT_BLOCKS,
+    STARTUP,
+    WAIT,
+    Component,
+    RunTimings,
+)
 
-#: So much of a file may be in memory where it was dropped: others may look at it.
-DROPPED = 0.01
 #: -P: what lies in the working directory is not imported, as it is not by `paceline` itself.
 PROGRAM = (
     *(sys.executable, "-P", "-c"),
@@ -42,81 +46,6 @@ GRACE = 10.0
 PARTS = (*AT_BLOCKS, ABANDONED, STARTUP, WAIT)
 #: Columns of the time of the run, and of the whole command.
 TOTAL, COMMAND = "t_total (s)", "t_command (s)"
-
-
-@dataclass
-class Warm:
-    """Leave the trajectory's files as the run before left them: in memory, if there is room."""
-
-    files: Sequence[str]
-    description: ClassVar[str] = "left as the run before left it"
-
-    @contextmanager
-    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Prepare a run: files to read instead of the trajectory's, and their share in memory.
-
-        The share is that of this machine; NaN where it is unknown.
-        """
-        yield None, _cached(self.files)
-
-
-class Cold(Warm):
-    """Drop the trajectory's files from the page cache of this machine before each run."""
-
-    description: ClassVar[str] = "trajectory dropped from this machine's memory before each run"
-
-    @contextmanager
-    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Drop the files; the share that stays in memory all the same."""
-        yield None, _dropped(self.files)
-
-
-class Copies(Warm):
-    """Make copies of the trajectory's files beside them, new ones for each run."""
-
-    description: ClassVar[str] = (
-        "a new copy of the trajectory for each run, dropped from this machine's memory"
-    )
-
-    @contextmanager
-    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Make copies, with their frame index; they are deleted afterwards."""
-        with ExitStack() as stack:
-            copies = [_copy(path, stack) for path in self.files]
-            open_files(copies, progress=False, notes=False)
-            yield copies, _dropped(copies)
-
-
-def _cached(files: Sequence[str]) -> float:
-    """Share of files that is in memory; NaN where the system does not say."""
-    share = cached_share_of_all(files)
-    return math.nan if share is None else share
-
-
-def _dropped(files: Sequence[str]) -> float:
-    """Drop files from memory; return the share that stays there."""
-    for path in files:
-        drop_from_cache(path)
-    kept = _cached(files)
-    if kept > DROPPED:  # not so of NaN
-        raise UnsupportedError(
-            f"{files[0]}: {100 * kept:.0f} % of the trajectory stay in memory though they were "
-            "dropped: it is on a file system in memory, or in use by another program"
-        )
-    return kept
-
-
-def _copy(path: str, stack: ExitStack) -> str:
-    """Copy a file into a folder of its own beside it."""
-    folder = Path(path).absolute().parent
-    room, needed = shutil.disk_usage(folder).free, os.path.getsize(path)
-    if needed > room:
-        raise UnsupportedError(
-            f"{path}: a copy beside it takes {needed / 1e9:.1f} GB, of which {room / 1e9:.1f} GB "
-            "are free"
-        )
-    made = tempfile.TemporaryDirectory(dir=folder, prefix=".paceline-")
-    return str(shutil.copy(path, Path(stack.enter_context(made)) / Path(path).name))
 
 
 def find_launcher() -> list[str]:
@@ -279,7 +208,7 @@ class Point:
     columns: Mapping[str, Statistics]
 
 
-def quantities(timings: Timings, n_workers: int) -> dict[str, float]:
+def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
     """Sum up the timings of a run, over its workers and for each part of their time.
 
     The means of all parts and `t_around` add up to `t_total`. The quantities are those of
@@ -292,49 +221,41 @@ def quantities(timings: Timings, n_workers: int) -> dict[str, float]:
     >>> ms = 10**6
     >>> block = BlockTiming(0, 0, 0, 16, "host:1:2", 10 * ms, 100 * ms, wait=0, open=0,
     ...     read=20 * ms, decode=30 * ms, transform=0, compute=35 * ms, comm=0, bytes=8, calls=1)
-    >>> timings = Timings(start=0, dealt=5 * ms, end=110 * ms, blocks=[block])
+    >>> timings = RunTimings(start=0, dealt=5 * ms, end=110 * ms, blocks=[block])
     >>> found = quantities(timings, 2)
     >>> round(found["t_in_task mean (s)"], 6), round(found["t_scheduler (s)"], 6)
     (0.045, 0.065)
     """
     window = (timings.last - timings.dealt) / 1e9
     workers = timings.workers()
-    rows = [_times(one) for one in workers]
-    idle = {**dict.fromkeys((part.column for part in PARTS), 0.0), WAIT.column: window}
-    rows += [idle] * (n_workers - len(rows))
-    in_task = [sum(row[part.column] for part in AT_BLOCKS) for row in rows]
-    found = {
+    n_idle = n_workers - len(workers)
+    times = {"t_in_task": [one.t_work for one in workers] + n_idle * [0.0]}
+    for part in PARTS:
+        own = [getattr(one, part.quantity) for one in workers]
+        times[part.column] = own + n_idle * [window if part is WAIT else 0.0]
+    waits = zip(times[WAIT.column], times[STARTUP.column], strict=True)
+    times[WAIT.column] = [wait - starting for wait, starting in waits]
+    over: dict[str, float] = {}
+    for name, values in times.items():
+        over |= {f"{name} mean (s)": sum(values) / len(values), f"{name} max (s)": max(values)}
+    return {
         "frames": float(timings.n_frames),
         "blocks": float(len(timings.blocks)),
         "t_total (s)": timings.t_total,
         "t_init_top (s)": timings.t_init_top,
         "t_init_traj (s)": timings.t_init_traj,
-        **_mean_and_max("t_in_task", in_task),
-        "t_scheduler (s)": timings.t_total - sum(in_task) / len(in_task),
+        "t_scheduler (s)": timings.t_total - over["t_in_task mean (s)"],
         "t_around (s)": timings.t_total - window,
         "t_comm (s)": timings.t_comm,
+        **over,
+        "read (MB)": sum(one.bytes for one in workers) / 1e6,
+        "read calls": float(sum(one.calls for one in workers)),
     }
-    for part in PARTS:
-        found |= _mean_and_max(part.column, [row[part.column] for row in rows])
-    found["read (MB)"] = sum(one.bytes for one in workers) / 1e6
-    found["read calls"] = float(sum(one.calls for one in workers))
-    return found
 
 
 def column_of(part: Component) -> str:
     """Column of the mean time of a worker, or of the one time around blocks."""
     return f"{part.column} (s)" if part is AROUND else f"{part.column} mean (s)"
-
-
-def _times(worker: WorkerTiming) -> dict[str, float]:
-    """Time of a worker, s, by column; `t_wait` without the start-up."""
-    times = {part.column: getattr(worker, part.quantity) for part in PARTS}
-    times[WAIT.column] -= times[STARTUP.column]
-    return times
-
-
-def _mean_and_max(name: str, values: Sequence[float]) -> dict[str, float]:
-    return {f"{name} mean (s)": sum(values) / len(values), f"{name} max (s)": max(values)}
 
 
 def points(runs: Sequence[ScalingRun]) -> list[Point]:
@@ -399,3 +320,85 @@ def save_runs(
         for run in runs:
             numbers = (f"{value:.9g}" for value in run.values.values())
             table.writerow((run.mode, run.backend, run.workers, run.repeat, *numbers, run.digest))
+
+
+class _Column(NamedTuple):
+    """A column of the table."""
+
+    title: str
+    of: Callable[[Point], Statistics]
+    digits: int = 3
+    with_sd: bool = False
+
+
+def _mean(title: str, name: str, *, with_sd: bool = False) -> _Column:
+    return _Column(title, lambda point: point.columns[name], 3, with_sd)
+
+
+_WHOLE = (
+    _mean("total (s)", TOTAL, with_sd=True),
+    _Column("speed-up", lambda point: point.speed_up, 2, True),
+    _Column("efficiency", lambda point: point.efficiency, 2, True),
+    _mean("command (s)", COMMAND, with_sd=True),
+    _mean("in task (s)", "t_in_task mean (s)"),
+    _mean("scheduler (s)", "t_scheduler (s)"),
+)
+_PARTS = tuple(
+    _mean(f"{part.label} (s)", column_of(part))
+    for part in (*AT_BLOCKS, ABANDONED, STARTUP, WAIT, AROUND)
+)
+
+
+def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
+    """Make one line for each mode and number of workers, separated by tabs; titles first.
+
+    Means over repeats and, in columns with sd, standard deviations.
+    """
+    columns = _WHOLE + _PARTS
+    titles = [
+        title
+        for one in columns
+        for title in (one.title, *([f"{one.title} sd"] if one.with_sd else []))
+    ]
+    yield "\t".join(("scaling", "workers", "frames", "runs", *titles))
+    for mode, some in _by_mode(runs):
+        for point in some:
+            cells = (cell for one in columns for cell in _cells(one, point))
+            yield "\t".join((mode, *_counts(point), *cells))
+
+
+def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
+    """Make aligned tables for each mode: the whole, and the parts of the mean worker's time."""
+    for mode, some in _by_mode(runs):
+        yield f"{mode} scaling"
+        rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
+        for point in some:
+            whole = (_cells(one, point) for one in _WHOLE)
+            cells = (f"{mean} (sd {sd[0]})" if sd else mean for mean, *sd in whole)
+            rows.append((*_counts(point), *cells))
+        yield from aligned(rows, left=0)
+        yield ""
+        yield "parts of the mean worker's time (s)"
+        rows = [("workers", *(one.title.removesuffix(" (s)") for one in _PARTS))]
+        for point in some:
+            rows.append((f"{point.workers}", *(_cells(one, point)[0] for one in _PARTS)))
+        yield from aligned(rows, left=0)
+        yield ""
+
+
+def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
+    for mode in dict.fromkeys(run.mode for run in runs):
+        yield mode, points([run for run in runs if run.mode == mode])
+
+
+def _counts(point: Point) -> tuple[str, str, str]:
+    """Workers, frames and runs."""
+    frames = point.columns["frames"]
+    return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
+
+
+def _cells(column: _Column, point: Point) -> list[str]:
+    """Format a mean, and its standard deviation where that is shown."""
+    found = column.of(point)
+    values = (found.mean, found.sd) if column.with_sd else (found.mean,)
+    return ["-" if math.isnan(value) else f"{value:.{column.digits}f}" for value in values]

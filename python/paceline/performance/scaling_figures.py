@@ -1,4 +1,4 @@
-"""Figures and tables of scaling, measured and predicted."""
+"""Figures of scaling, measured and predicted."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from paceline._util.files import escaped, new_file
-from paceline.analysis.table import FIGURE_STYLE, Table
-from paceline.performance.components import (
+from paceline.performance.bench import (
+    COMMAND,
+    TOTAL,
+    Point,
+    ScalingRun,
+    Statistics,
+    column_of,
+    points,
+)
+from paceline.performance.figure_style import FIGURE_STYLE
+from paceline.performance.model import Prediction
+from paceline.performance.record import (
     ABANDONED,
     AROUND,
     AT_BLOCKS,
@@ -21,16 +29,6 @@ from paceline.performance.components import (
     WAIT,
     Component,
 )
-from paceline.scaling.measure import (
-    COMMAND,
-    TOTAL,
-    Point,
-    ScalingRun,
-    Statistics,
-    column_of,
-    points,
-)
-from paceline.scaling.predict import Prediction
 
 #: Waiting, light in reports, is darker here, where it is a line.
 _WAIT = replace(WAIT, colour="#5b6770")
@@ -86,40 +84,15 @@ def save_figure(figure: Any, path: str | os.PathLike, *, overwrite: bool = False
         figure.savefig(file, format=Path(path).suffix[1:].lower())
 
 
-def table_of_predictions(curves: Curves) -> Table:
-    """Make a table of predictions, one a row."""
-    titles = ["schedule", "layout", "workers", "t_total (s)", "speed-up", "efficiency"]
-    titles += [f"{part} (s)" for part in PREDICTED]
-    columns: dict[str, list[Any]] = {title: [] for title in titles}
-    for (schedule, layout), found in curves.items():
-        first = found[0]
-        for one in found:
-            speed_up = first.n_workers * first.t_total / one.t_total
-            times = [getattr(one, part) for part in PREDICTED]
-            numbers = [one.t_total, speed_up, speed_up / one.n_workers, *times]
-            # A prediction is not known to more digits than these.
-            row = [schedule, layout, one.n_workers, *(float(f"{value:.4g}") for value in numbers)]
-            for title, value in zip(titles, row, strict=True):
-                columns[title].append(value)
-    return Table(
-        {title: np.array(values) for title, values in columns.items()},
-        x="workers",
-        y={"t_total (s)": "t_total"},
-        y_label="t_total (s)",
-    )
-
-
-def save_predictions(curves: Curves, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+def draw_predictions(curves: Curves) -> Any:
     """Draw t_total against workers; of a single curve, its parts as well."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
         figure = Figure()
-        axes = figure.subplots()
-        _draw_curves(curves, axes)
-        with new_file(path, overwrite=overwrite, binary=True) as file:
-            figure.savefig(file, format=Path(path).suffix[1:].lower())
+        _draw_curves(curves, figure.subplots())
+    return figure
 
 
 def _draw_curves(curves: Curves, axes: Any) -> None:

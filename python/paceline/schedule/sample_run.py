@@ -2,29 +2,27 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import partial
-from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from paceline._util.system import cached_share, cached_share_of_all, drop_from_cache
-from paceline.backends.base import Backend
 from paceline.contract.analysis import Analysis
 from paceline.contract.transforms import Transform
 from paceline.errors import UnsupportedError
-from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
-from paceline.performance.records import BlockTiming
-from paceline.performance.timings import Timings
+from paceline.performance.forecast import SampleTimes
 from paceline.schedule.passes import first_pass
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
 from paceline.schedule.tasks import BlockResult
 from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
+from paceline.timing import Timings
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
 from paceline.trajectory.source import IndexedFile, TrajectoryFile
 from paceline.transform.base import find_scan
@@ -99,66 +97,6 @@ class Outline:
         return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Cost of one frame for one worker, seconds.
-
-    Attributes
-    ----------
-    read : float
-        Waiting for bytes: what reading ahead does not hide.
-    decode, transform, compute : float
-        Decoding, transforming positions, and the analyses' own time.
-    rest : float
-        All else: being assigned blocks, and waiting for the interpreter between them.
-    """
-
-    read: float
-    decode: float
-    transform: float
-    compute: float
-    rest: float
-
-    @property
-    def seconds(self) -> float:
-        """Sum of the parts, s."""
-        return sum(self.parts.values())
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """Parts by name, s."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-@dataclass(frozen=True)
-class SampleTimes:
-    """Times of a sample run."""
-
-    #: Of a frame, by one of them.
-    costs: Costs
-    #: Read of a frame, bytes.
-    n_bytes: float
-    #: Opening the file by one worker, s.
-    opening: float
-    #: Time of such a run whatever its length: planning, starting workers, opening, ending, s.
-    fixed: float
-    #: Time for which workers were at work, s.
-    at_work: float
-
-    @classmethod
-    def mean(cls, several: Sequence[Self]) -> Self:
-        """Mean of several."""
-        costs = {
-            name: fmean(one.costs.parts[name] for one in several) for name in several[0].costs.parts
-        }
-        others = {
-            field.name: fmean(getattr(one, field.name) for one in several)
-            for field in fields(cls)
-            if field.name != "costs"
-        }
-        return cls(Costs(**costs), **others)
-
-
 class SampleRun:
     """A run of which short parts can be done; the analyses are left as they are.
 
@@ -170,6 +108,7 @@ class SampleRun:
         analyses: Sequence[Analysis],
         transforms: Sequence[Transform],
         frames: np.ndarray,
+        opener: Callable[[], Trajectory],
         *,
         skip_damaged: bool,
     ):
@@ -183,10 +122,9 @@ class SampleRun:
             raise UnsupportedError(
                 "nojump needs all frames, and advice is about some; ask for it without"
             )
-        from paceline.runner import trajectory_of
 
         begun = time.perf_counter()
-        self._run = TrajectoryRun(analyses, transforms, trajectory_of(analyses, transforms))
+        self._run = TrajectoryRun(analyses, transforms, opener())
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
@@ -244,9 +182,7 @@ class SampleRun:
     def _borders(self) -> Borders:
         return Borders.of(self._run_frames, self.trajectory.chunk_frames)
 
-    def run(
-        self, backend: Backend, frames: np.ndarray, block_frames: int | None = None
-    ) -> SampleTimes:
+    def run(self, backend: Any, frames: np.ndarray, block_frames: int | None = None) -> SampleTimes:
         """Analyse some frames, which may be repeated, in blocks of any size."""
         begun = time.monotonic_ns()
         self._prepare(frames, backend.n_workers, block_frames)
@@ -262,7 +198,7 @@ class SampleRun:
                     if isinstance(outcome, BlockResult):
                         one.collected.add(outcome)
         timings.end = time.monotonic_ns()
-        return sample_times(timings, self._t_open)
+        return SampleTimes.of(timings, self._t_open)
 
     def _prepare(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
         self._run.prepare(
@@ -361,32 +297,6 @@ def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
     """Frames of a sample that are as far apart as those of the run."""
     stride = max(1, round((frames[-1] - frames[0]) / max(len(frames) - 1, 1)))
     return np.arange(0, n_known, stride, dtype=np.int64)
-
-
-def sample_times(timings: Timings, t_open: float) -> SampleTimes:
-    """Compute what a frame costs from the timings of a sample run, and `t_open`, s, before it."""
-    blocks_of: dict[str, list[BlockTiming]] = {}
-    for block in sorted(timings.blocks, key=lambda block: block.start):
-        blocks_of.setdefault(block.worker, []).append(block)
-    n_frames = sum(block.n_frames for block in timings.blocks)  # of all passes
-    # From a worker's first block until its last: then the others may still be at work.
-    spans = sum(own[-1].end - own[0].start for own in blocks_of.values())
-    parts = {
-        part.attribute: sum(getattr(block, part.attribute) for block in timings.blocks)
-        for part in (READ, DECODE, TRANSFORM, COMPUTE)
-    }
-    opening = sum(block.open for block in timings.blocks)
-    parts[OVERHEAD.label] = max(0, spans - opening - sum(parts.values()))
-    opening_each = opening / len(blocks_of) / 1e9
-    begun = min(own[0].start for own in blocks_of.values())
-    at_work = (max(own[-1].end for own in blocks_of.values()) - begun) / 1e9
-    return SampleTimes(
-        costs=Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
-        n_bytes=sum(block.bytes for block in timings.blocks) / n_frames,
-        opening=opening_each,
-        fixed=t_open + max(0.0, timings.t_total - at_work) + opening_each,
-        at_work=at_work,
-    )
 
 
 def disk_rates(path: str) -> tuple[float, float] | None:

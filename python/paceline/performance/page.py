@@ -1,0 +1,212 @@
+"""HTML: elements, tables, figures, pages that need no other file, and parts of a notebook."""
+
+import io
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+from paceline.performance.figure_style import STYLE
+
+#: Columns of which there may be more only in smaller type.
+MANY = 10
+#: Points in an inch.
+POINTS = 72
+
+#: Elements after which no line ends.
+_INLINE = ("a", "dd", "dt", "strong", "td", "th")
+_WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+
+class Html(str):
+    """HTML; other text is escaped where it is put into an element."""
+
+    __slots__ = ()
+
+
+def element(name: str, *content: str, **attributes: str) -> Html:
+    r"""Make an element of text, which is escaped, and of other elements.
+
+    Attributes whose names are Python's words end in an underscore.
+
+    Examples
+    --------
+    >>> element("p", "a < b", class_="caption")
+    '<p class="caption">a &lt; b</p>\\n'
+    """
+    named = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        for key, value in attributes.items()
+    )
+    inside = (one if isinstance(one, Html) else escape(one) for one in content)
+    end = "" if name in _INLINE else "\n"
+    return Html(f"<{name}{named}>{''.join(inside)}</{name}>{end}")
+
+
+def caption(text: str) -> Html:
+    """Make a paragraph in smaller type."""
+    return element("p", text, class_="caption")
+
+
+def section(title: str, *parts: Html) -> Html:
+    """Make a section of a page."""
+    return element("section", element("h2", title), *parts)
+
+
+def html_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    about: str = "",
+    text: Sequence[int] = (),
+    slow: Sequence[bool] = (),
+) -> Html:
+    """Make a table of rows, of which the first cell is a head.
+
+    Columns of `text`, beside the first, hold words rather than numbers; `slow` rows are coloured.
+    """
+    kinds = [{"class_": "text"} if k in text else {} for k in range(len(columns))]
+    heads = (
+        element("th", one, scope="col", **kind) for one, kind in zip(columns, kinds, strict=True)
+    )
+    lines = []
+    for k, (first, *others) in enumerate(rows):
+        cells = (element("td", one, **kind) for one, kind in zip(others, kinds[1:], strict=True))
+        coloured = {"class_": "slow"} if k < len(slow) and slow[k] else {}
+        lines.append(element("tr", element("th", first, scope="row"), *cells, **coloured))
+    dense = {"class_": "dense"} if len(columns) > MANY else {}
+    made = element(
+        "table", element("thead", element("tr", *heads)), element("tbody", *lines), **dense
+    )
+    # The caption is not within the frame: it would scroll with it.
+    frame = element("div", made, class_="wide-content")
+    return Html(caption(about) + frame) if about else frame
+
+
+def inline_svg(figure: Any, alternative: str) -> Html:
+    """Make an element of a page from a figure: as wide as the page allows, in its colours.
+
+    `alternative` describes it for those who do not see it; unlike that of any other figure of the
+    page.
+    """
+    from matplotlib import rc_context
+
+    file = io.StringIO()
+    # The salt makes names of clipping paths: unlike in figures of one page, alike in every run.
+    with rc_context({**STYLE, "svg.hashsalt": alternative}):
+        figure.savefig(file, format="svg", transparent=True, metadata=_WITHOUT_METADATA)
+    drawing = file.getvalue().partition("<svg")[2].partition(">")[2].rpartition("</svg>")[0]
+    # Nothing refers to names of groups, and several figures have the same.
+    drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)
+    width, height = figure.get_size_inches() * POINTS
+    svg = element(
+        "svg",
+        Html(drawing),
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=alternative,
+    )
+    return element("div", svg, class_="wide-content")
+
+
+def html_page(
+    made: str,
+    title: str,
+    facts: Iterable[tuple[str, str]],
+    sections: Iterable[Html],
+    footer: str,
+    *,
+    wide: Sequence[str] = (),
+) -> str:
+    """Make a page; facts whose names are in `wide` have a line of their own."""
+    style = Html(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
+    boxes = (
+        element(
+            "div",
+            element("dt", name),
+            element("dd", value),
+            **({"class_": "wide"} if name in wide else {}),
+        )
+        for name, value in facts
+    )
+    head = element(
+        "head",
+        Html('<meta charset="utf-8">\n'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">\n'),
+        element("title", title),
+        element("style", style),
+    )
+    header = element(
+        "header",
+        element("p", f"paceline: {made}", class_="made"),
+        element("h1", title),
+        element("dl", *boxes, class_="facts"),
+    )
+    body = element("main", header, *sections, element("footer", element("p", footer)))
+    return "<!DOCTYPE html>\n" + element("html", head, element("body", body), lang="en")
+
+
+@dataclass(frozen=True)
+class ResultSection:
+    """Results of one analysis on a page: its figures, and lines of two columns.
+
+    `lines` are the means of series, or names and shapes of arrays; `files` are what was saved, and
+    `remarks` what to know about them.
+    """
+
+    title: str
+    parameters: str
+    figures: Sequence[Any]
+    lines: Sequence[tuple[str, str]]
+    files: Sequence[str]
+    remarks: Sequence[str] = ()
+
+    def html(self) -> Html:
+        """Make the section."""
+        parts = [caption(self.parameters)]
+        for k, figure in enumerate(self.figures, start=1):
+            parts.append(element("figure", inline_svg(figure, f"{self.title}: figure {k}")))
+        if self.lines:
+            parts.append(html_table(("", ""), self.lines, text=[1]))
+        parts += map(caption, self.remarks)
+        return section(self.title, *parts, *map(_link, self.files))
+
+
+def results_page(
+    title: str,
+    facts: Iterable[tuple[str, str]],
+    sections: Iterable[ResultSection],
+    footer: str,
+    files: Sequence[str] = (),
+) -> str:
+    """Make the page of results; `files` are of all analyses, and `footer` explains intervals."""
+    facts = list(facts)
+    made = [one.html() for one in sections]
+    if files:
+        made.append(section("Tables of all", *map(_link, files)))
+    return html_page("results", title, facts, made, footer, wide=[name for name, _ in facts])
+
+
+def _link(file: str) -> Html:
+    return element("p", element("a", file, href=quote(file)))
+
+
+def notebook_page(title: str, *parts: Html) -> str:
+    """Make what a notebook shows of an object."""
+    heading = element("p", element("strong", title))
+    return element("div", heading, *parts, style="max-width: 60em; overflow-x: auto")
+
+
+def notebook_image(figure: Any, alternative: str) -> Html:
+    """Make an image for a notebook of a figure, with a background of its own."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110)
+    data = b64encode(file.getvalue()).decode()
+    style = "max-width: 100%; background: white"
+    return Html(
+        f'<img src="data:image/png;base64,{data}" alt="{escape(alternative)}" style="{style}">'
+    )
