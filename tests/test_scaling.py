@@ -32,6 +32,7 @@ from paceline.performance.bench import (
     run_command,
     save_runs,
 )
+from paceline.performance.model import doublings
 from paceline.performance.record import AT_BLOCKS
 from paceline.performance.scaling_figures import draw_runs, save_figure
 from paceline.timing import Timings
@@ -80,36 +81,42 @@ def runs_of(times, mode="strong"):
 def test_speed_ups_are_of_runs_in_the_same_repeat():
     # In the second repeat everything took three times as long: that is no spread of the speed-up.
     one, two, four = points(runs_of({1: [8, 24], 2: [4, 12], 4: [4, 8]}))
-    assert (one.speed_up, one.efficiency) == (Statistics(1, 0, 2), Statistics(1, 0, 2))
-    assert (two.speed_up, two.efficiency) == (Statistics(2, 0, 2), Statistics(1, 0, 2))
-    assert four.speed_up.mean == 2.5
-    assert four.speed_up.sd == pytest.approx(math.sqrt(0.5))
-    assert four.efficiency.mean == 2.5 / 4
+    assert (one.columns["speed-up"], one.columns["efficiency"]) == (
+        Statistics(1, 0, 2),
+        Statistics(1, 0, 2),
+    )
+    assert (two.columns["speed-up"], two.columns["efficiency"]) == (
+        Statistics(2, 0, 2),
+        Statistics(1, 0, 2),
+    )
+    assert four.columns["speed-up"].mean == 2.5
+    assert four.columns["speed-up"].sd == pytest.approx(math.sqrt(0.5))
+    assert four.columns["efficiency"].mean == 2.5 / 4
     assert two.columns["t_total (s)"] == Statistics(8, pytest.approx(math.sqrt(32)), 2)
-    assert two.command_speed_up.mean == pytest.approx((9 / 5 + 25 / 13) / 2)
+    assert two.columns["command speed-up"].mean == pytest.approx((9 / 5 + 25 / 13) / 2)
 
 
 def test_weak_scaling_counts_the_work():
     one, four = points(runs_of({1: [2.0], 4: [2.5]}, "weak"))
-    assert (one.speed_up.mean, four.speed_up.mean) == (1, pytest.approx(3.2))
-    assert four.efficiency.mean == pytest.approx(0.8)
-    assert math.isnan(four.speed_up.sd)
+    assert (one.columns["speed-up"].mean, four.columns["speed-up"].mean) == (1, pytest.approx(3.2))
+    assert four.columns["efficiency"].mean == pytest.approx(0.8)
+    assert math.isnan(four.columns["speed-up"].sd)
 
 
 @pytest.mark.parametrize("mode", ["strong", "weak"])
 def test_the_least_number_stands_for_one_worker(mode):
     first, second = points(runs_of({24: [6.0], 48: [4.0 if mode == "strong" else 6.0]}, mode))
-    assert (first.speed_up.mean, first.efficiency.mean) == (24, 1)
-    assert second.speed_up.mean == pytest.approx(36 if mode == "strong" else 48)
+    assert (first.columns["speed-up"].mean, first.columns["efficiency"].mean) == (24, 1)
+    assert second.columns["speed-up"].mean == pytest.approx(36 if mode == "strong" else 48)
     assert second.base == 24
 
 
 def test_incomplete_repeats_count_where_they_can():
     one, two = points(runs_of({1: [8, 8], 2: [4]}))
     assert (one.columns["t_total (s)"].n, two.columns["t_total (s)"].n) == (2, 1)
-    assert two.speed_up.n == 1
+    assert two.columns["speed-up"].n == 1
     (alone,) = points(runs_of({2: [4]})[:1])
-    assert alone.speed_up.mean == 2
+    assert alone.columns["speed-up"].mean == 2
 
 
 def test_runs_are_read_by_pandas(tmp_path):
@@ -145,8 +152,8 @@ def test_people_get_aligned_columns():
 
 def test_numbers_of_workers():
     assert counts("4,1,2,4") == [1, 2, 4]
-    assert bench._default_counts(1) == [1]
-    assert bench._default_counts(24) == [1, 2, 4, 8, 16, 24]
+    assert doublings(1) == [1]
+    assert doublings(24) == [1, 2, 4, 8, 16, 24]
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from paceline._core import __version__
 from paceline._util.choices import BACKENDS
@@ -40,7 +39,9 @@ from paceline.performance.bench import (
     table_for_people,
     table_for_programs,
 )
+from paceline.performance.model import doublings
 from paceline.performance.number_format import amount, many
+from paceline.performance.record import host_of
 from paceline.trajectory.open import files_named, open_files
 
 #: So much of a file may be in memory where it was dropped: others may look at it.
@@ -48,51 +49,31 @@ DROPPED = 0.01
 #: Runs that are shorter than this mean little, seconds.
 SHORT = 0.5
 
+#: Descriptions of what is done with the trajectory's files before each run.
+STATES = {
+    "warm": "left as the run before left it",
+    "cold": "trajectory dropped from this machine's memory before each run",
+    "copies": "a new copy of the trajectory for each run, dropped from this machine's memory",
+}
+
 #: Packages that a backend stands on.
 _OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": ("mpi4py",)}
 
 
-@dataclass
-class Warm:
-    """Leave the trajectory's files as the run before left them: in memory, if there is room."""
+@contextmanager
+def _ready(state: str, files: Sequence[str]) -> Iterator[tuple[list[str] | None, float]]:
+    """Prepare a run: files to read instead of the trajectory's, and the share of them in memory.
 
-    files: Sequence[str]
-    description: ClassVar[str] = "left as the run before left it"
-
-    @contextmanager
-    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Prepare a run: files to read instead of the trajectory's, and their share in memory.
-
-        The share is that of this machine; NaN where it is unknown.
-        """
-        yield None, _cached(self.files)
-
-
-class Cold(Warm):
-    """Drop the trajectory's files from the page cache of this machine before each run."""
-
-    description: ClassVar[str] = "trajectory dropped from this machine's memory before each run"
-
-    @contextmanager
-    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Drop the files; the share that stays in memory all the same."""
-        yield None, _dropped(self.files)
-
-
-class Copies(Warm):
-    """Make copies of the trajectory's files beside them, new ones for each run."""
-
-    description: ClassVar[str] = (
-        "a new copy of the trajectory for each run, dropped from this machine's memory"
-    )
-
-    @contextmanager
-    def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Make copies, with their frame index; they are deleted afterwards."""
-        with ExitStack() as stack:
-            copies = [_copy(path, stack) for path in self.files]
-            open_files(copies, progress=False, notes=False)
-            yield copies, _dropped(copies)
+    The share is that of this machine; NaN where it is unknown. Copies, which are made with their
+    frame index, are deleted afterwards.
+    """
+    if state != "copies":
+        yield None, _dropped(files) if state == "cold" else _cached(files)
+        return
+    with ExitStack() as stack:
+        copies = [_copy(path, stack) for path in files]
+        open_files(copies, progress=False, notes=False)
+        yield copies, _dropped(copies)
 
 
 def _cached(files: Sequence[str]) -> float:
@@ -164,7 +145,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
         "backend": timings.backend,
         "values": quantities(timings, n_workers),
         "digest": digest(dict(analysis.results)),
-        "hosts": sorted({block.worker.rsplit(":", 2)[0] for block in timings.blocks}),
+        "hosts": sorted({host_of(block.worker) for block in timings.blocks}),
         "n_workers": n_workers,
         "n_atoms": universe.trajectory.n_atoms,
         "n_selected": len(set(analysis.indices.tolist())),
@@ -182,11 +163,11 @@ class Bench:
         self._command = shlex.split(args.command_line)[1:]
         self._launcher = _launcher(args)
         self.cpus = _cpus(self.backend)
-        self.counts = args.workers or _default_counts(self.cpus)
+        self.counts = args.workers or doublings(self.cpus)
         self.modes = ["strong"] if args.strong or not args.weak else []
         self.modes += ["weak"] if args.weak else []
         self.files = [file for name in args.trajectory for file in files_named(name)]
-        self.state = (Cold if args.cold else Copies if args.copies else Warm)(self.files)
+        self.state = "cold" if args.cold else "copies" if args.copies else "warm"
         self.runs: list[ScalingRun] = []
         self.hosts: set[str] = set()
         #: Answer of the run that is not counted.
@@ -322,7 +303,7 @@ class Bench:
     ) -> tuple[dict[str, Any], float]:
         """Do one run; return its answer, and its seconds."""
         load, *_ = load_averages() or (float("nan"),)
-        with self.state.ready() as (copies, cached):
+        with _ready(self.state, self.files) as (copies, cached):
             asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
             launcher = [*self._launcher, "-n", str(n)] if self._launcher else []
             begun = time.time()
@@ -408,10 +389,6 @@ def _cpus(backend: str) -> int:
     return int(tasks) if backend == "mpi" and tasks.isdigit() else available_cpus()
 
 
-def _default_counts(cpus: int) -> list[int]:
-    return sorted({*(2**k for k in range(cpus.bit_length())), cpus})
-
-
 def _say(what: str) -> None:
     print(f"paceline: {what}", file=sys.stderr, flush=True)
 
@@ -453,7 +430,7 @@ def notes_of(bench: "Bench") -> Iterator[str]:
         f"atoms: {first['n_atoms']}, of which {first['n_selected']} analysed; frames: "
         f"{first['values']['frames']:.0f} of {first['n_frames']}"
     )
-    yield f"page cache: {bench.state.description}; {_cached_in_words(cached)}"
+    yield f"page cache: {STATES[bench.state]}; {_cached_in_words(cached)}"
     yield from (f"note: {remark}" for remark in bench.remarks())
     yield "results: the same bits in all runs of as many frames (column digest)"
     yield "columns: mean and max are over the workers of a run"

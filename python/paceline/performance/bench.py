@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,13 +198,8 @@ class Point:
     workers: int
     #: The least number of workers that was measured; speed-ups are relative to it.
     base: int
-    #: Those of the run.
-    speed_up: Statistics
-    efficiency: Statistics
-    #: Of the whole command: with the start of processes, imports and opening.
-    command_speed_up: Statistics
-    command_efficiency: Statistics
-    #: Every column of the table, s or as its name says.
+    #: Every column of the table, s or as its name says; speed-ups and efficiencies of the run and,
+    #: with the start of processes, imports and opening, of the whole command.
     columns: Mapping[str, Statistics]
 
 
@@ -270,8 +265,8 @@ def points(runs: Sequence[ScalingRun]) -> list[Point]:
     --------
     >>> runs = [ScalingRun("strong", "threads", n, 1, {"t_total (s)": t, "t_command (s)": t}, "")
     ...     for n, t in [(1, 8.0), (2, 5.0)]]
-    >>> [(point.workers, point.speed_up.mean, point.efficiency.mean) for point in points(runs)]
-    [(1, 1.0, 1.0), (2, 1.6, 0.8)]
+    >>> [(point.workers, point.columns["speed-up"].mean) for point in points(runs)]
+    [(1, 1.0), (2, 1.6)]
     """
     counts = sorted({run.workers for run in runs})
     return [_point(n, counts[0], runs) for n in counts]
@@ -279,16 +274,12 @@ def points(runs: Sequence[ScalingRun]) -> list[Point]:
 
 def _point(n: int, base: int, runs: Sequence[ScalingRun]) -> Point:
     here = [run for run in runs if run.workers == n]
-    run_ups, command_ups = (_speed_ups(n, base, runs, column) for column in (TOTAL, COMMAND))
-    return Point(
-        n,
-        base,
-        Statistics.of(run_ups),
-        Statistics.of(one / n for one in run_ups),
-        Statistics.of(command_ups),
-        Statistics.of(one / n for one in command_ups),
-        {name: Statistics.of(run.values[name] for run in here) for name in here[0].values},
-    )
+    columns = {name: Statistics.of(run.values[name] for run in here) for name in here[0].values}
+    for prefix, column in (("", TOTAL), ("command ", COMMAND)):
+        ups = _speed_ups(n, base, runs, column)
+        columns[f"{prefix}speed-up"] = Statistics.of(ups)
+        columns[f"{prefix}efficiency"] = Statistics.of(one / n for one in ups)
+    return Point(n, base, columns)
 
 
 def _speed_ups(n: int, base: int, runs: Sequence[ScalingRun], column: str) -> list[float]:
@@ -323,30 +314,23 @@ def save_runs(
 
 
 class _Column(NamedTuple):
-    """A column of the table."""
+    """A column of the tables, of a column of points."""
 
     title: str
-    of: Callable[[Point], Statistics]
+    name: str
     digits: int = 3
     with_sd: bool = False
 
 
-def _mean(title: str, name: str, *, with_sd: bool = False) -> _Column:
-    return _Column(title, lambda point: point.columns[name], 3, with_sd)
-
-
 _WHOLE = (
-    _mean("total (s)", TOTAL, with_sd=True),
-    _Column("speed-up", lambda point: point.speed_up, 2, True),
-    _Column("efficiency", lambda point: point.efficiency, 2, True),
-    _mean("command (s)", COMMAND, with_sd=True),
-    _mean("in task (s)", "t_in_task mean (s)"),
-    _mean("scheduler (s)", "t_scheduler (s)"),
+    _Column("total (s)", TOTAL, with_sd=True),
+    _Column("speed-up", "speed-up", 2, with_sd=True),
+    _Column("efficiency", "efficiency", 2, with_sd=True),
+    _Column("command (s)", COMMAND, with_sd=True),
+    _Column("in task (s)", "t_in_task mean (s)"),
+    _Column("scheduler (s)", "t_scheduler (s)"),
 )
-_PARTS = tuple(
-    _mean(f"{part.label} (s)", column_of(part))
-    for part in (*AT_BLOCKS, ABANDONED, STARTUP, WAIT, AROUND)
-)
+_PARTS = tuple(_Column(f"{part.label} (s)", column_of(part)) for part in (*PARTS, AROUND))
 
 
 def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
@@ -354,16 +338,13 @@ def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
 
     Means over repeats and, in columns with sd, standard deviations.
     """
-    columns = _WHOLE + _PARTS
-    titles = [
-        title
-        for one in columns
-        for title in (one.title, *([f"{one.title} sd"] if one.with_sd else []))
-    ]
+    titles = []
+    for one in (*_WHOLE, *_PARTS):
+        titles += [one.title, f"{one.title} sd"] if one.with_sd else [one.title]
     yield "\t".join(("scaling", "workers", "frames", "runs", *titles))
     for mode, some in _by_mode(runs):
         for point in some:
-            cells = (cell for one in columns for cell in _cells(one, point))
+            cells = (cell for one in (*_WHOLE, *_PARTS) for cell in _cells(point, one))
             yield "\t".join((mode, *_counts(point), *cells))
 
 
@@ -373,17 +354,14 @@ def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
         yield f"{mode} scaling"
         rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
         for point in some:
-            whole = (_cells(one, point) for one in _WHOLE)
+            whole = (_cells(point, one) for one in _WHOLE)
             cells = (f"{mean} (sd {sd[0]})" if sd else mean for mean, *sd in whole)
             rows.append((*_counts(point), *cells))
-        yield from aligned(rows, left=0)
-        yield ""
-        yield "parts of the mean worker's time (s)"
+        yield from (*aligned(rows, left=0), "", "parts of the mean worker's time (s)")
         rows = [("workers", *(one.title.removesuffix(" (s)") for one in _PARTS))]
         for point in some:
-            rows.append((f"{point.workers}", *(_cells(one, point)[0] for one in _PARTS)))
-        yield from aligned(rows, left=0)
-        yield ""
+            rows.append((f"{point.workers}", *(_cells(point, one)[0] for one in _PARTS)))
+        yield from (*aligned(rows, left=0), "")
 
 
 def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
@@ -397,8 +375,8 @@ def _counts(point: Point) -> tuple[str, str, str]:
     return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
 
 
-def _cells(column: _Column, point: Point) -> list[str]:
+def _cells(point: Point, column: _Column) -> list[str]:
     """Format a mean, and its standard deviation where that is shown."""
-    found = column.of(point)
+    found = point.columns[column.name]
     values = (found.mean, found.sd) if column.with_sd else (found.mean,)
     return ["-" if math.isnan(value) else f"{value:.{column.digits}f}" for value in values]

@@ -60,13 +60,15 @@ def seconds(value: float) -> str:
 
     Examples
     --------
-    >>> seconds(0.00123), seconds(1.234), seconds(123.4), seconds(7300)
-    ('1.2 ms', '1.2 s', '123 s', '2.0 h')
+    >>> seconds(0.00123), seconds(1.234), seconds(123.4), seconds(1234), seconds(7300)
+    ('1.2 ms', '1.2 s', '123 s', '21 min', '2.0 h')
     """
     if not math.isfinite(value):
         return _not_finite(value)
     if value >= 3600:
         return f"{value / 3600:.1f} h"
+    if value >= 600:
+        return f"{value / 60:.0f} min"
     if value >= 100:
         return f"{value:.0f} s"
     if value >= 0.1 or value <= 0:

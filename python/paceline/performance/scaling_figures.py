@@ -131,7 +131,7 @@ def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
     _draw_total(total, mode, some)
-    _draw_ratios(speed_up, some, "speed_up", "scaled speed-up" if mode == "weak" else "speed-up")
+    _draw_ratios(speed_up, some, "speed-up", "scaled speed-up" if mode == "weak" else "speed-up")
     _draw_ratios(efficiency, some, "efficiency", "efficiency")
     shown = _worth_showing(some)
     _draw_parts(parts, some, shown)
@@ -162,10 +162,10 @@ def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> None:
 
 def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> None:
     counts = [point.workers for point in some]
-    for prefix, column, style in (("", TOTAL, "o-"), ("command_", COMMAND, "s--")):
-        spreads = [getattr(point, f"{prefix}{name}") for point in some]
+    for prefix, column, style in (("", TOTAL, "o-"), ("command ", COMMAND, "s--")):
+        spreads = [point.columns[f"{prefix}{name}"] for point in some]
         _curve(axes, counts, spreads, style, _colour_of(column))
-    if name == "speed_up":
+    if name == "speed-up":
         axes.plot(counts, counts, ":", color="0.5")
         _ticks_at(axes, counts, "y")
     else:

@@ -9,10 +9,8 @@ takes about twice as long as the group that finished first.
 """
 
 import math
-import statistics
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -80,26 +78,16 @@ class Straggler:
 
 @dataclass
 class _Spent:
-    """Time of one worker on the frames of one job, ns by attribute."""
+    """Time of a worker, or a usual one, on frames of one trajectory, ns by cause."""
 
-    n_frames: int = 0
-    parts: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def pace(self) -> float:
-        return self.parts.total() / self.n_frames
-
-
-@dataclass(frozen=True)
-class _Usual:
-    """Usual time of a frame of one job, ns, in all and by attribute."""
-
+    n_frames: int
+    parts: np.ndarray
+    #: Time of a frame, ns.
     pace: float
-    parts: Mapping[str, float]
 
 
-#: By job, by worker.
-_Table = dict[int, dict[str, _Spent]]
+#: Of a usual worker, by rule and trajectory.
+_Usual = Mapping[str, Mapping[int, _Spent]]
 
 
 def find_stragglers(run: RunTimings) -> list[Straggler]:
@@ -124,33 +112,36 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
     if not run.blocks:
         return []
     spent = _spent(run)
-    usual = {job: _median(of_job.values()) for job, of_job in spent.items()}
-    fastest = {job: _fastest(of_job.values()) for job, of_job in spent.items()}
-    _add_hanging(spent, usual, run.abandoned)
-    workers = sorted({worker for of_job in spent.values() for worker in of_job})
-    if len(workers) < 2:
+    by_job: dict[int, list[_Spent]] = {}
+    for own in spent.values():
+        for job, one in own.items():
+            by_job.setdefault(job, []).append(one)
+    usual = {
+        "median": {job: _median(some) for job, some in by_job.items()},
+        "fastest quarter": {job: _fastest(some) for job, some in by_job.items()},
+    }
+    _add_hanging(spent, usual["median"], run.abandoned)
+    if len(spent) < 2:
         return []
-    found = (_straggler(worker, spent, usual, fastest) for worker in workers)
+    found = (_straggler(worker, spent[worker], usual) for worker in sorted(spent))
     slow = [straggler for straggler in found if straggler is not None]
     return sorted(slow, key=lambda straggler: -straggler.seconds_lost)
 
 
-def _spent(run: RunTimings) -> _Table:
-    """Sum up what each worker spent on blocks that came, in time or too late."""
+def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
+    """Sum up blocks that came, in time or too late, by worker and trajectory."""
     columns = Columns([*run.blocks, *(attempt.timing for attempt in run.abandoned if attempt.came)])
-    waits, comm = _waits(columns, run), _last_comm(columns)
     n_workers = len(columns.workers)
     keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
-    parts = {part.attribute: columns.sums(part.attribute, groups, len(keys)) for part in AT_BLOCKS}
-    parts["wait"] = np.bincount(groups, waits, len(keys))
-    parts["comm"] = np.bincount(groups, comm, len(keys))
+    counted = {"wait": _waits(columns, run), "comm": _last_comm(columns), "hang": 0 * groups}
+    values = [counted[name] if name in counted else columns[name] for name in CAUSES]
+    parts = np.stack([np.bincount(groups, one, len(keys)) for one in values], axis=1)
     n_frames = columns.sums("n_frames", groups, len(keys))
-    table: _Table = {}
-    for k, (job, worker) in enumerate(zip(*divmod(keys, n_workers), strict=True)):
-        of_group = Counter({part: float(of_groups[k]) for part, of_groups in parts.items()})
-        spent = _Spent(int(n_frames[k]), of_group)
-        table.setdefault(int(job), {})[columns.workers[worker]] = spent
-    return table
+    spent: dict[str, dict[int, _Spent]] = {}
+    for key, own, n in zip(keys.tolist(), parts, n_frames.astype(int).tolist(), strict=True):
+        job, worker = divmod(key, n_workers)
+        spent.setdefault(columns.workers[worker], {})[job] = _Spent(n, own, own.sum() / n)
+    return spent
 
 
 def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
@@ -188,25 +179,25 @@ def _last_comm(columns: Columns) -> np.ndarray:
     return comm
 
 
-def _median(of_job: Collection[_Spent]) -> _Usual:
-    """Median pace, and median of each part."""
-    parts = {
-        part: statistics.median_low(spent.parts[part] / spent.n_frames for spent in of_job)
-        for part in CAUSES
-    }
-    return _Usual(statistics.median_low(spent.pace for spent in of_job), parts)
+def _median(of_job: Sequence[_Spent]) -> _Spent:
+    """Median pace, and median of each part; of two in the middle the lower."""
+    paces = np.array([[one.pace, *one.parts / one.n_frames] for one in of_job])
+    pace, *parts = np.sort(paces, axis=0)[(len(of_job) - 1) // 2]
+    return _Spent(1, np.array(parts), pace)
 
 
-def _fastest(of_job: Collection[_Spent]) -> _Usual:
+def _fastest(of_job: Sequence[_Spent]) -> _Spent:
     """Mean pace of the fastest quarter, and of each part."""
     quickest = sorted(of_job, key=lambda spent: spent.pace)[: math.ceil(len(of_job) / 4)]
     n_frames = sum(spent.n_frames for spent in quickest)
-    parts = {part: sum(spent.parts[part] for spent in quickest) / n_frames for part in CAUSES}
-    return _Usual(sum(parts.values()), parts)
+    parts = np.sum([spent.parts for spent in quickest], axis=0) / n_frames
+    return _Spent(1, parts, parts.sum())
 
 
 def _add_hanging(
-    table: _Table, usual: Mapping[int, _Usual], abandoned: Iterable[DuplicateAttempt]
+    spent: dict[str, dict[int, _Spent]],
+    usual: Mapping[int, _Spent],
+    abandoned: Iterable[DuplicateAttempt],
 ) -> None:
     """Count attempts that never came, where they took longer than is usual."""
     for attempt in abandoned:
@@ -215,46 +206,40 @@ def _add_hanging(
         if attempt.came or not timing.worker or timing.job not in usual:
             continue
         if length > usual[timing.job].pace * timing.n_frames:
-            spent = table[timing.job].setdefault(timing.worker, _Spent())
-            spent.n_frames += timing.n_frames
-            spent.parts["hang"] += length
+            nothing = _Spent(0, np.zeros(len(CAUSES)), 0.0)
+            own = spent.setdefault(timing.worker, {}).setdefault(timing.job, nothing)
+            own.n_frames += timing.n_frames
+            own.parts[-1] += length
 
 
-def _straggler(
-    worker: str, table: _Table, median: Mapping[int, _Usual], fastest: Mapping[int, _Usual]
-) -> Straggler | None:
+def _straggler(worker: str, own: Mapping[int, _Spent], usual: _Usual) -> Straggler | None:
     """Describe a worker if it is slow."""
-    own = {job: of_job[worker] for job, of_job in table.items() if worker in of_job}
-    took = sum(spent.parts.total() for spent in own.values())
-    at_median, at_fastest = (
-        sum(usual[job].pace * spent.n_frames for job, spent in own.items())
-        for usual in (median, fastest)
-    )
-    by_rule = {
-        "median": took > OF_MEDIAN * at_median and took - at_median >= NOTICEABLE * 1e9,
-        "fastest quarter": took > OF_FASTEST * at_fastest and took - at_fastest >= NOTICEABLE * 1e9,
+    took = float(sum(spent.parts.sum() for spent in own.values()))
+    expected = {
+        rule: float(sum(of_rule[job].pace * spent.n_frames for job, spent in own.items()))
+        for rule, of_rule in usual.items()
     }
-    if not any(by_rule.values()):
+    rules = tuple(
+        rule
+        for rule, limit in (("median", OF_MEDIAN), ("fastest quarter", OF_FASTEST))
+        if took > limit * expected[rule] and took - expected[rule] >= NOTICEABLE * 1e9
+    )
+    if not rules:
         return None
-    usual, at_usual = (median, at_median) if by_rule["median"] else (fastest, at_fastest)
-    excess = {name: _beyond(own, usual, part) / 1e9 for part, name in CAUSES.items()}
+    usual_parts = usual[rules[0]]
+    beyond = sum(one.parts - usual_parts[job].parts * one.n_frames for job, one in own.items())
+    excess = dict(zip(CAUSES.values(), (np.asarray(beyond) / 1e9).tolist(), strict=True))
+    factors = [took / one if one else math.inf for one in expected.values()]
     return Straggler(
         worker=worker,
         host=host_of(worker),
-        factor=took / at_median if at_median else math.inf,
-        factor_fastest=took / at_fastest if at_fastest else math.inf,
-        rules=tuple(rule for rule, slow in by_rule.items() if slow),
+        factor=factors[0],
+        factor_fastest=factors[1],
+        rules=rules,
         cause=max(excess, key=excess.__getitem__),
-        seconds_lost=(took - at_usual) / 1e9,
+        seconds_lost=(took - expected[rules[0]]) / 1e9,
         excess=excess,
         n_frames=sum(spent.n_frames for spent in own.values()),
-    )
-
-
-def _beyond(own: Mapping[int, _Spent], usual: Mapping[int, _Usual], part: str) -> float:
-    """Time of a worker on a part beyond what is usual for its frames, ns."""
-    return sum(
-        spent.parts[part] - usual[job].parts[part] * spent.n_frames for job, spent in own.items()
     )
 
 
