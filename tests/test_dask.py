@@ -25,7 +25,7 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import dask as dask_backend
 from paceline.backends import make_backend
-from paceline.backends.dask import DaskRun, HostClocks, ThreadsByAddress
+from paceline.backends.dask import DaskRun, ThreadsByAddress
 from paceline.backends.dask_cluster import LocalCluster
 from paceline.errors import (
     AnalysisError,
@@ -599,25 +599,6 @@ def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
     process.kill()
     assert process.communicate(timeout=PATIENCE)[1] == ""
     until(lambda: not any(other.is_running() for other in others))
-
-
-def test_time_stamps_of_other_hosts_are_brought_to_this_clock(monkeypatch):
-    def outcome(host, start, end):
-        timing = BlockTiming(0, 0, 0, 16, f"{host}:1:2", start, end, *[0] * 9)
-        return BlockResult(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
-
-    def stamps(host, start, end, now):
-        monkeypatch.setattr(dask_backend.time, "monotonic_ns", lambda: now)
-        (timing,) = one.to_this_host(outcome(host, start, end)).timings
-        return timing.start, timing.end
-
-    one = HostClocks()
-    assert stamps(one._own, 5, 9, 1000) == (5, 9)
-    # 7 on the way, then 3, then 20.
-    assert stamps("a", 10_000, 10_100, 1107) == (1007, 1107)
-    assert stamps("a", 10_000, 10_200, 1203) == (1003, 1203)
-    assert stamps("a", 10_000, 10_300, 1320) == (1003, 1303)
-    assert stamps("b", -900, -800, 1400) == (1300, 1400)
 
 
 @pytest.fixture(params=["threads", "distributed"])

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
 from paceline.backends import Threads
 from paceline.errors import TimingsError
+from paceline.performance import record
+from paceline.report import report_of
 from paceline.schedule.worker import ThreadNames, thread_name
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
@@ -176,6 +179,44 @@ def test_csv_is_read_back_though_clocks_drift(universe, tmp_path):
     for name, made in {"mdanalysis": backend.timings, "own": analysis.timings}.items():
         made.to_csv(tmp_path / name)
         assert {block.comm for block in Timings.from_csv(tmp_path / name).blocks} == {0}
+
+
+def test_clocks_of_other_hosts_are_compared_by_the_quickest_result(monkeypatch):
+    def stamps(host, start, end, now):
+        monkeypatch.setattr(record.time, "monotonic_ns", lambda: now)
+        (timing,) = clocks.to_this_host([block(0, f"{host}:1:2", start, end - start)])
+        return timing.start, timing.end
+
+    clocks = record.HostClocks()
+    assert stamps(clocks._own, 5, 9, 1000) == (5, 9)
+    # 7 on the way, then 3, then 20.
+    assert stamps("a", 10_000, 10_100, 1107) == (1007, 1107)
+    assert stamps("a", 10_000, 10_200, 1203) == (1003, 1203)
+    assert stamps("a", 10_000, 10_300, 1320) == (1003, 1303)
+    assert stamps("b", -900, -800, 1400) == (1300, 1400)
+
+
+class Elsewhere(ThreadPoolExecutor):
+    """An executor whose workers are on a host with another clock."""
+
+    def submit(self, function, /, *given, **named):
+        def called():
+            result = function(*given, **named)
+            timings = [
+                replace(one, worker="far:1:1", start=one.start + 10**17, end=one.end + 10**17)
+                for one in result.timings
+            ]
+            return replace(result, timings=timings)
+
+        return super().submit(called)
+
+
+def test_an_executor_on_another_host_has_times_of_this_one(universe):
+    with Elsewhere(1) as executor:
+        timings = RMSD(universe, select="name CA").run(backend=executor).timings
+    assert {block.worker for block in timings.blocks} == {"far:1:1"}
+    assert all(timings.dealt <= block.end <= timings.end for block in timings.blocks)
+    assert 0 <= report_of(timings).t_after <= timings.t_total
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ use.
 import pickle
 import queue
 import re
-import socket
 import threading
 import time
 import uuid
@@ -24,7 +23,7 @@ from paceline._util.machine import available_cpus
 from paceline.backends.dask_cluster import keep_cluster, take_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
-from paceline.performance.record import DuplicateAttempt, host_of, moved
+from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
 from paceline.schedule.pickled_jobs import PickledJob, pickle_jobs
 from paceline.schedule.scheduler import (
     Scheduler,
@@ -291,7 +290,7 @@ class DaskRun:
             return None
         address, result = fetched
         self._batches.record(result)
-        result = self._clocks.to_this_host(result)
+        result = replace(result, timings=self._clocks.to_this_host(result.timings))
         self._names.record(address, result)
         if not self._scheduler.complete(result):
             self._duplicates += late_attempts(result)
@@ -413,30 +412,6 @@ def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
             "want of memory, or the analysis crashes them there or at other frames of theirs"
         )
     return error
-
-
-class HostClocks:
-    """Offsets between the clocks of hosts, estimated by when results come from there.
-
-    A block cannot have ended after its result arrived, and the result that was quickest on its way
-    tells by how much a host's clock differs: too late by its time on the way, some milliseconds
-    within one network. Time stamps of this host stay as they are.
-    """
-
-    def __init__(self) -> None:
-        self._own = socket.gethostname()
-        self._offsets: dict[str, int] = {}
-
-    def to_this_host(self, result: BlockResult) -> BlockResult:
-        """Convert the time stamps of a result that arrived now to this host's clock."""
-        # Workers are named host:process:thread.
-        host = result.timings[0].worker.rsplit(":", 2)[0]
-        if host == self._own:
-            return result
-        latest = max(timing.end for timing in result.timings)
-        offset = time.monotonic_ns() - latest
-        offset = self._offsets[host] = min(offset, self._offsets.get(host, offset))
-        return replace(result, timings=[moved(timing, offset) for timing in result.timings])
 
 
 class ThreadsByAddress:

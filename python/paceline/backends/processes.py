@@ -32,7 +32,7 @@ from paceline.backends.mdanalysis import (
 )
 from paceline.backends.pool_hangs import HalfResults, end_pool, kill_at_exit
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
-from paceline.performance.record import DuplicateAttempt
+from paceline.performance.record import DuplicateAttempt, HostClocks
 from paceline.schedule.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
 from paceline.schedule.scheduler import Scheduler, TaskBatcher, abandoned_attempt, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch
@@ -264,7 +264,7 @@ def run_batches(
     had (`BrokenExecutor` is raised). Returns the futures that are still running though another
     result of their batch came first. With `cancels`, what has not begun at the end is cancelled.
     """
-    log = AttemptLog()
+    log, clocks = AttemptLog(), HostClocks()
     sender = _Sender(executor, n_workers, pickled)
     pending: dict[BatchFuture, tuple[TaskBatch, int, int]] = {}
     attempts = count()
@@ -296,6 +296,7 @@ def run_batches(
                     send(batch, since, whole=True)
                     continue
                 batches.record(result)
+                result = replace(result, timings=clocks.to_this_host(result.timings))
                 if scheduler.complete(result):
                     yield result
                 else:

@@ -36,7 +36,7 @@ def element(name: str, *content: str, **attributes: str) -> Html:
     Examples
     --------
     >>> element("p", "a < b", class_="caption")
-    '<p class="caption">a &lt; b</p>\\n'
+    '<p class="caption">a &lt; b</p>\n'
     """
     named = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'

@@ -1,6 +1,8 @@
 """Times of blocks, workers and runs, by component."""
 
 import math
+import socket
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
@@ -139,6 +141,28 @@ class BlockTiming:
 def moved(block: BlockTiming, shift: int) -> BlockTiming:
     """Move a block by `shift` ns, to another clock."""
     return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
+
+
+class HostClocks:
+    """Offsets between the clocks of hosts, estimated by when results come from there.
+
+    A block cannot have ended after its result arrived, and the result that was quickest on its way
+    shows by how much a host's clock differs: too late by its time on the way, some milliseconds
+    within one network. Time stamps of this host stay as they are.
+    """
+
+    def __init__(self) -> None:
+        self._own = socket.gethostname()
+        self._offsets: dict[str, int] = {}
+
+    def to_this_host(self, timings: list[BlockTiming]) -> list[BlockTiming]:
+        """Convert the time stamps of a result that arrived now to this host's clock."""
+        host = host_of(timings[0].worker) if timings else self._own
+        if host == self._own:
+            return timings
+        offset = time.monotonic_ns() - max(timing.end for timing in timings)
+        offset = self._offsets[host] = min(offset, self._offsets.get(host, offset))
+        return [moved(timing, offset) for timing in timings]
 
 
 @dataclass(frozen=True, slots=True)
