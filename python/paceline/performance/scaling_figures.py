@@ -130,34 +130,40 @@ def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None
     """Draw six panels: four curves, bars, and a legend."""
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
-    _draw_total(total, mode, some)
+    lines = _draw_total(total, mode, some)
     _draw_ratios(speed_up, some, "speed-up", "scaled speed-up" if mode == "weak" else "speed-up")
     _draw_ratios(efficiency, some, "efficiency", "efficiency")
     shown = _worth_showing(some)
-    _draw_parts(parts, some, shown)
-    _draw_bars(bars, some, shown)
+    most = _draw_parts(parts, some, shown)
+    boxes = _draw_bars(bars, some, shown)
     for axes in (total, speed_up, efficiency, parts):
         _ticks_at(axes, [point.workers for point in some])
         if some[-1].workers > cpus:
-            axes.axvline(cpus, color="0.8", linewidth=0.8, zorder=0)
+            limit = axes.axvline(cpus, color="0.8", linewidth=0.8, zorder=0)
+            lines[f"all {cpus} CPUs"] = limit
     for letter, axes in zip("abcde", panels.flat, strict=False):
         axes.set_title(f"{letter}", loc="left", fontweight="bold", fontsize=9)
         axes.set_xlabel("workers")
         axes.spines[["top", "right"]].set_visible(False)
     total.set_title(f"{mode} scaling", fontsize=8)
-    _draw_legend(legend, some, shown, cpus)
+    _draw_legend(legend, {**lines, **boxes, "worker with most of it": most}, some)
 
 
-def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> None:
+def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> dict[str, Any]:
+    """Draw times of the run and of the command; return lines by name."""
     counts = [point.workers for point in some]
-    for column, style in ((TOTAL, "o-"), (COMMAND, "s--")):
-        _curve(axes, counts, [point.columns[column] for point in some], style, _colour_of(column))
+    lines = {
+        name: _curve(axes, counts, [one.columns[column] for one in some], style, _colour_of(column))
+        for name, column, style in (("the run", TOTAL, "o-"), ("the whole command", COMMAND, "s--"))
+    }
     first = some[0].columns[TOTAL].mean
     ideal = [first * (counts[0] / n if mode == "strong" else 1.0) for n in counts]
-    axes.plot(counts, ideal, ":", color="0.5")
+    name = "ideal" if counts[0] == 1 else f"ideal, of {counts[0]} workers"
+    (lines[name],) = axes.plot(counts, ideal, ":", color="0.5")
     axes.set_yscale("log")
     _plain_seconds(axes)
     axes.set_ylabel("time (s)")
+    return lines
 
 
 def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> None:
@@ -174,83 +180,52 @@ def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> Non
     axes.set_ylabel(title)
 
 
-def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> None:
-    """Each part of the mean worker's time; thin lines for the worker that has most of it."""
+def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> Any:
+    """Draw each part of the mean worker's time, and thin lines for the worker that has most of it.
+
+    Returns a thin line for the legend.
+    """
     counts = [point.workers for point in some]
     for column, part in shown.items():
-        spreads = [point.columns[column] for point in some]
-        # A logarithmic axis has no place for nothing.
-        kept = [(n, one) for n, one in zip(counts, spreads, strict=True) if one.mean > 0]
-        _curve(axes, [n for n, _ in kept], [one for _, one in kept], "o-", part.colour)
+        # A logarithmic axis has no position for 0.
+        kept = [one for one in some if one.columns[column].mean > 0]
+        spreads = [one.columns[column] for one in kept]
+        _curve(axes, [one.workers for one in kept], spreads, "o-", part.colour)
         most = column.replace("mean", "max")
         if most != column:
-            axes.plot(
-                counts,
-                [point.columns[most].mean or float("nan") for point in some],
-                color=part.colour,
-                linewidth=0.5,
-            )
+            values = [point.columns[most].mean or float("nan") for point in some]
+            axes.plot(counts, values, color=part.colour, linewidth=0.5)
     axes.set_yscale("log")
     _plain_seconds(axes)
     axes.set_ylabel("time of a worker (s)")
+    (thin,) = axes.plot([], [], color="k", linewidth=0.5)
+    return thin
 
 
-def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> None:
-    """The same, added up to the total time: in task below, the scheduler's above."""
-    places = range(len(some))
+def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> dict[str, Any]:
+    """Draw the same, added up to the total time; return boxes by name, the scheduler's hatched."""
+    positions, boxes = range(len(some)), {}
     below = [0.0] * len(some)
     for column, part in shown.items():
         values = [max(point.columns[column].mean, 0.0) for point in some]
-        hatch = "////" if column in SCHEDULER else None
-        axes.bar(
-            *(places, values),
-            bottom=below,
-            color=part.colour,
-            hatch=hatch,
-            edgecolor="white",
-            linewidth=0.3,
-        )
+        where, hatch = ("scheduler", "////") if column in SCHEDULER else ("in task", None)
+        style = {"color": part.colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.3}
+        boxes[f"{part.label} ({where})"] = axes.bar(positions, values, bottom=below, **style)
         below = [a + b for a, b in zip(below, values, strict=True)]
     totals = [point.columns[TOTAL] for point in some]
     spread = [one.sd for one in totals]
-    axes.errorbar(places, [one.mean for one in totals], spread, fmt="none", color="k", capsize=2)
-    axes.set_xticks(places, [f"{point.workers}" for point in some])
+    axes.errorbar(positions, [one.mean for one in totals], spread, fmt="none", color="k", capsize=2)
+    axes.set_xticks(positions, [f"{point.workers}" for point in some])
     axes.set_ylabel("time of a worker (s)")
+    return boxes
 
 
-def _draw_legend(
-    axes: Any, some: Sequence[Point], shown: Mapping[str, Component], cpus: int
-) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    ideal = "ideal" if some[0].workers == 1 else f"ideal, of {some[0].workers} workers"
-    lines: list[Any] = [
-        Line2D([], [], color=_colour_of(TOTAL), marker="o", markersize=3, label="the run"),
-        Line2D(
-            *([], []),
-            color=_colour_of(COMMAND),
-            marker="s",
-            markersize=3,
-            linestyle="--",
-            label="the whole command",
-        ),
-        Line2D([], [], color="0.5", linestyle=":", label=ideal),
-    ]
-    if some[-1].workers > cpus:
-        lines.append(Line2D([], [], color="0.8", linewidth=0.8, label=f"all {cpus} CPUs"))
-    for column, part in shown.items():
-        out = column in SCHEDULER
-        name = f"{part.label} (scheduler)" if out else f"{part.label} (in task)"
-        lines.append(
-            Patch(facecolor=part.colour, hatch="////" if out else None, edgecolor="w", label=name)
-        )
-    lines.append(Line2D([], [], color="k", linewidth=0.5, label="worker with most of it"))
+def _draw_legend(axes: Any, named: Mapping[str, Any], some: Sequence[Point]) -> None:
     n = max(point.columns[TOTAL].n for point in some)
     title = f"mean and standard deviation of {n}" if n > 1 else "one run each: no error bars"
     axes.axis("off")
     axes.legend(
-        handles=lines,
+        *(list(named.values()), list(named)),
         title=title,
         alignment="left",
         loc="center left",
@@ -278,16 +253,11 @@ def _colour_of(column: str) -> str:
 
 def _curve(
     axes: Any, counts: Sequence[int], spreads: Sequence[Statistics], style: str, colour: str
-) -> None:
-    axes.errorbar(
-        counts,
-        [spread.mean for spread in spreads],
-        [spread.sd for spread in spreads],
-        fmt=style,
-        color=colour,
-        markersize=3,
-        capsize=2,
-    )
+) -> Any:
+    """Draw means with error bars; return the line."""
+    means, sds = [spread.mean for spread in spreads], [spread.sd for spread in spreads]
+    line, *_ = axes.errorbar(counts, means, sds, fmt=style, color=colour, markersize=3, capsize=2)
+    return line
 
 
 def _ticks_at(axes: Any, counts: Sequence[int], which: str = "x") -> None:
