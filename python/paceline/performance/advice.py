@@ -399,7 +399,7 @@ def _other_files(advice: Advice) -> Iterator[str]:
         amount(advice.findings.in_memory.one.cost.bytes),
         seconds(advice.t_total(best, "memory")),
         seconds(advice.t_total(best, "disk")),
-        "-",
+        "–",
     )
     rows = [
         (

@@ -378,7 +378,7 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
 
 
 def _new_comm(columns: Columns) -> np.ndarray:
-    """Of each block's `comm`, what none before it of the same worker covers, ns.
+    """Part of each block's `comm` that no earlier block of the same worker covers, ns.
 
     Results of several blocks may be on their way at a time.
     """
