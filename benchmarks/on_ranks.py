@@ -92,10 +92,10 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
     from mpi4py import MPI
 
     import paceline
+    from paceline.engine.passes import first_pass
+    from paceline.engine.trajectory_run import Facilities, TrajectoryRun
+    from paceline.engine.worker import Worker
     from paceline.runner import trajectory_of
-    from paceline.schedule.passes import first_pass
-    from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
-    from paceline.schedule.worker import Worker
     from paceline.timing import Timings
 
     world = MPI.COMM_WORLD
@@ -181,8 +181,8 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
 
     from paceline.backends.mpi.comm import Comm, wait_idle
     from paceline.backends.mpi.gather import LocalResults, gather
-    from paceline.schedule.plan import Leaves
-    from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
+    from paceline.contract.plan import Leaves
+    from paceline.engine.tasks import BlockResult, Job, WorkerAnalysis
 
     world = MPI.COMM_WORLD
     part = WorkerAnalysis("rows", Work(0, 1, 1, False), None)

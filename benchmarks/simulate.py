@@ -1,6 +1,6 @@
 """Simulate workers that take blocks, event by event, to check the closed formulas of the model.
 
-Blocks are assigned as `paceline.schedule.scheduler.Scheduler` assigns them, by a simulated clock.
+Blocks are assigned as `paceline.engine.scheduler.Scheduler` assigns them, by a simulated clock.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.schedule.scheduler import OVERDUE, REMEMBERED, SHORTEST, UNKNOWN
+from paceline.engine.scheduler import OVERDUE, REMEMBERED, SHORTEST, UNKNOWN
 
 #: Number in place of a block's where a worker begins.
 _NONE = -1

@@ -95,7 +95,7 @@ class SlowReader:
 
 def slow_run(turn: Turn) -> Any:
     """Make a `TrajectoryRun` whose source is slow."""
-    from paceline.schedule.trajectory_run import TrajectoryRun
+    from paceline.engine.trajectory_run import TrajectoryRun
 
     class SlowRun(TrajectoryRun):
         def prepare(self, *arguments: Any, **options: Any) -> None:

@@ -22,7 +22,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.backends.dask_cluster import LocalCluster
-from paceline.schedule import scheduler
+from paceline.engine import scheduler
 
 #: Scripts that tests run on ranks of MPI, and one that needs packages of the manual.
 collect_ignore = ["helpers/windows", "mpi", "user_guide.py"]

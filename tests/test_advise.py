@@ -23,13 +23,13 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import Threads
 from paceline.cli import main
 from paceline.cli.options import seconds
+from paceline.contract.plan import Borders
+from paceline.engine import sample_run
+from paceline.engine.sample_run import SampleRun
 from paceline.errors import UnsupportedError
 from paceline.model import FrameCost
 from paceline.performance.advice import _given
 from paceline.performance.forecast import Forecast, Recoded, SampleTimes
-from paceline.schedule import sample_run
-from paceline.schedule.plan import Borders
-from paceline.schedule.sample_run import SampleRun
 
 needs_mincore = pytest.mark.skipif(
     system._mincore() is None, reason="this system does not tell what is in memory"

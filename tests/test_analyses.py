@@ -8,8 +8,8 @@ from helpers.analyses import ANALYSES
 import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSF
+from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, TransformError
-from paceline.schedule.worker import Worker
 from paceline.transform import center, fit
 
 

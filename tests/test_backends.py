@@ -22,9 +22,9 @@ from paceline._util.choices import BACKENDS
 from paceline._util.machine import free_memory_fraction
 from paceline.backends import available_cpus, make_backend
 from paceline.contract.kinds import Kind, PerFrame, WorkerDeclaration
-from paceline.schedule import scheduler
-from paceline.schedule.collect import _Rows
-from paceline.schedule.tasks import WorkerAnalysis
+from paceline.engine import scheduler
+from paceline.engine.collect import _Rows
+from paceline.engine.tasks import WorkerAnalysis
 
 PACKAGE = Path(paceline.__file__).parent
 

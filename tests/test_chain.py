@@ -22,6 +22,7 @@ import paceline
 import paceline.trajectory.open
 from paceline import cli
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.contract import source
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -30,7 +31,6 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.mdanalysis.reader import Reader
-from paceline.trajectory import source
 from paceline.trajectory.open import files_named, open_file, open_files
 
 pytestmark = [

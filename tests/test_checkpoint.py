@@ -31,6 +31,7 @@ from paceline._util.digest import digest
 from paceline._util.journal import MAGIC, Journal
 from paceline._util.signals import Stopping
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.engine.worker import Worker
 from paceline.errors import (
     AnalysisError,
     CheckpointError,
@@ -38,7 +39,6 @@ from paceline.errors import (
     Terminated,
     UnsupportedError,
 )
-from paceline.schedule.worker import Worker
 
 #: As users have them.
 INTERVAL, SHARE = paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE
@@ -161,7 +161,7 @@ import numpy as np
 import paceline
 import paceline.checkpoint
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.schedule.worker import Worker
+from paceline.engine.worker import Worker
 
 paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE = 0.0, 0
 atoms = paceline.Universe(*{system!r}).select_atoms("name CA")

@@ -17,9 +17,9 @@ from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.results import write_structures
+from paceline.engine import parts
+from paceline.engine.worker import Worker
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.schedule import parts
-from paceline.schedule.worker import Worker
 
 CROSS = np.vstack([np.eye(3), -np.eye(3)])
 

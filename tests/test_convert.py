@@ -347,7 +347,7 @@ def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(ending, adk, tmp_pa
     out = tmp_path / f"out{ending}"
     code = f"""
 import paceline, sys, time, warnings
-from paceline.schedule.worker import Worker
+from paceline.engine.worker import Worker
 warnings.simplefilter("ignore")
 do_block = Worker.run
 

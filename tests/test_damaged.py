@@ -25,6 +25,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline import _core
 from paceline.block import FrameBuffer
+from paceline.contract.source import IndexedFile, extents_in
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -32,7 +33,6 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.trajectory.source import IndexedFile, extents_in
 
 N_CUTS = 200
 N_CHANGES = 2000
@@ -776,7 +776,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FrameBuffer
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.trajectory.source import IndexedFile, extents_in
+from paceline.contract.source import IndexedFile, extents_in
 
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + 256 * 2**20

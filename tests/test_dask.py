@@ -27,6 +27,8 @@ from paceline.backends import dask as dask_backend
 from paceline.backends import make_backend
 from paceline.backends.dask import DaskRun, ThreadsByAddress
 from paceline.backends.dask_cluster import LocalCluster
+from paceline.engine.tasks import BlockResult, FunctionJob
+from paceline.engine.worker import thread_name
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -36,8 +38,6 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.report import report_of
-from paceline.schedule.tasks import BlockResult, FunctionJob
-from paceline.schedule.worker import thread_name
 from paceline.timing import BlockTiming, DuplicateAttempt
 
 #: Workers are killed at so many random moments.

@@ -19,6 +19,9 @@ from paceline.analysis import diffusionmap as ours
 from paceline.analysis import tiles
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
+from paceline.engine import parts
+from paceline.engine.result_arrays import allocate
+from paceline.engine.worker import Worker
 from paceline.errors import (
     AnalysisError,
     CheckpointError,
@@ -26,9 +29,6 @@ from paceline.errors import (
     SelectionError,
     UnsupportedError,
 )
-from paceline.schedule import parts
-from paceline.schedule.result_arrays import allocate
-from paceline.schedule.worker import Worker
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from paceline.analysis.distances import (
     MinimumDistance,
 )
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
+from paceline.engine import result_arrays
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
-from paceline.schedule import result_arrays
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),

@@ -28,6 +28,8 @@ import paceline
 from paceline import cli
 from paceline.analysis.rms import RMSD
 from paceline.backends import threads
+from paceline.engine import result_arrays
+from paceline.engine.worker import thread_name
 from paceline.errors import (
     AnalysisError,
     MissingDataError,
@@ -36,8 +38,6 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.schedule import result_arrays
-from paceline.schedule.worker import thread_name
 from paceline.trajectory.open import open_file
 
 BACKENDS = ["serial", "threads", "processes"]

@@ -29,6 +29,7 @@ from MDAnalysis.units import get_conversion_factor
 from MDAnalysisTests import datafiles
 
 from paceline.block import FrameBuffer
+from paceline.contract.source import extents_in
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, ChunkReader
 from paceline.hdf5.conventions import read_chunk_index
@@ -39,7 +40,6 @@ from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.units import factor_of, units_given
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.source import extents_in
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
 FIELDS = {"positions": "position", "velocities": "velocity", "forces": "force"}

@@ -8,12 +8,12 @@ import pytest
 import paceline
 from paceline._core import BEGINNING_SPARE, GAP_BYTES
 from paceline.block import FrameBuffer
+from paceline.contract.source import extents_in
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
 from paceline.hdf5.read_cost import advice, bytes_read, layout_in_words, read_costs
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.source import extents_in
 
 GZIP, SHUFFLE = Filter(1, "deflate", (4,)), Filter(2, "shuffle", (4,))
 

@@ -20,6 +20,8 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.block import FIELDS, FrameBuffer
+from paceline.contract import plan
+from paceline.contract.source import extents_in
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -35,9 +37,7 @@ from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis.reader import Reader
-from paceline.schedule import plan
 from paceline.trajectory.open import open_file
-from paceline.trajectory.source import extents_in
 
 HELD = numbers(n_frames=23, n_atoms=17)
 

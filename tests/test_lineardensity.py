@@ -11,8 +11,8 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.lineardensity import LinearDensity
+from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
-from paceline.schedule.worker import Worker
 
 #: In cm³/mol of Å³, with MDAnalysis's number of Avogadro.
 VOLUME = 6.02214129e23 * 1e-24

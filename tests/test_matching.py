@@ -11,10 +11,10 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.analysis.align import AlignTraj, AverageStructure
 from paceline.analysis.contacts import Contacts
+from paceline.analysis.convert import Write
 from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
-from paceline.convert import Write
 from paceline.errors import PacelineWarning
 from paceline.trajectory.atom_names import names_in
 from paceline.transform import fit

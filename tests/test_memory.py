@@ -18,9 +18,9 @@ from paceline._util.machine import MemoryLimit
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSF
+from paceline.engine import result_arrays
+from paceline.engine.worker import Worker
 from paceline.errors import UnsupportedError
-from paceline.schedule import result_arrays
-from paceline.schedule.worker import Worker
 from paceline.transform import nojump
 
 #: Bytes of the positions of all frames.

@@ -20,10 +20,10 @@ from benchmarks.model_fit import LOCK, left_out, seconds, t_lock
 from benchmarks.model_rows import at_work, cases
 from benchmarks.simulate import simulate
 from paceline.cli import main
+from paceline.engine import scheduler
 from paceline.errors import UnsupportedError
 from paceline.model import FILE_SYSTEMS, FileSystem, FrameCost, Unevenness, predict
 from paceline.performance.model import dynamic_time, queued, static_time
-from paceline.schedule import scheduler
 from paceline.timing import BlockTiming
 
 ROOT = Path(__file__).parents[1]

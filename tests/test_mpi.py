@@ -25,11 +25,11 @@ from paceline._util.launcher import launched, world
 from paceline.backends.mpi import worker as mpi_worker
 from paceline.backends.mpi.worker import RankWorker, Reply
 from paceline.contract.kinds import Kind, WorkerDeclaration
+from paceline.contract.plan import Leaves
+from paceline.engine.scheduler import StealingPartition
+from paceline.engine.tasks import BlockResult, Job, WorkerAnalysis
+from paceline.engine.worker import ThreadNames
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.schedule.plan import Leaves
-from paceline.schedule.scheduler import StealingPartition
-from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
-from paceline.schedule.worker import ThreadNames
 
 pytest.importorskip("mpi4py")
 

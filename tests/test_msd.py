@@ -19,9 +19,9 @@ from benchmarks.coverage import diffusion_coverage
 from paceline import checkpoint
 from paceline.analysis.diffusion import DiffusionCoefficient, finite_size, mean_and_interval
 from paceline.analysis.msd import EinsteinMSD
+from paceline.engine import parts
+from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
-from paceline.schedule import parts
-from paceline.schedule.worker import Worker
 from paceline.transform import nojump
 from paceline.transform.jumps import unwrapped
 

@@ -19,9 +19,10 @@ import paceline
 from paceline import _core, checkpoint
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.contract import plan
+from paceline.engine import scheduler, trajectory_run, transform_states
+from paceline.engine.worker import Worker
 from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
-from paceline.schedule import plan, scheduler, trajectory_run, transform_states
-from paceline.schedule.worker import Worker
 from paceline.transform import nojump, unwrap, wrap
 from paceline.transform.jumps import CoreNoJump, NoJumpScan, unwrapped
 

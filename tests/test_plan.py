@@ -8,8 +8,8 @@ import pytest
 
 import paceline
 from paceline.analysis.rms import RMSD
-from paceline.schedule.plan import LEAF_BYTES, make_plan
-from paceline.schedule.reduce import TreeReduction, tree_reduce
+from paceline.contract.plan import LEAF_BYTES, make_plan
+from paceline.engine.reduce import TreeReduction, tree_reduce
 
 SYSTEM = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
 

@@ -13,11 +13,11 @@ from test_failures import full_disk
 import paceline
 from paceline import checkpoint
 from paceline.contract.kinds import Kind, WorkerDeclaration
+from paceline.engine import collect, result_arrays
+from paceline.engine.collect import RecordLog
+from paceline.engine.tasks import Records, WorkerAnalysis
+from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError
-from paceline.schedule import collect, result_arrays
-from paceline.schedule.collect import RecordLog
-from paceline.schedule.tasks import Records, WorkerAnalysis
-from paceline.schedule.worker import Worker
 
 PAIR = np.dtype([("atom", "i4"), ("distance", "f4")])
 #: Unlike in each block: backwards, and each frame twice but for its neighbours.

@@ -24,10 +24,10 @@ from test_halo import smooth, smoothed
 import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSF
+from paceline.engine import collect
+from paceline.engine.reduce import tree_accumulate, tree_reduce
+from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.schedule import collect
-from paceline.schedule.reduce import tree_accumulate, tree_reduce
-from paceline.schedule.worker import Worker
 from paceline.transform import center
 
 

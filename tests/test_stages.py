@@ -11,8 +11,8 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline import checkpoint
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.engine.worker import FrameCache, Worker
 from paceline.errors import AnalysisError
-from paceline.schedule.worker import FrameCache, Worker
 from paceline.transform import center
 
 

@@ -16,9 +16,9 @@ from paceline.backends import threads
 from paceline.backends.pool_hangs import HalfResults
 from paceline.backends.processes import Processes, run_batches
 from paceline.backends.threads import Threads
-from paceline.schedule import scheduler
-from paceline.schedule.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher
-from paceline.schedule.worker import Worker, run_batch
+from paceline.engine import scheduler
+from paceline.engine.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher
+from paceline.engine.worker import Worker, run_batch
 from paceline.timing import DuplicateAttempt
 
 FRAMES = 16
@@ -288,7 +288,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
 
     monkeypatch.setattr(threads, "Worker", Hanging)
     monkeypatch.setattr(threads._SharedScheduler, "assign", assigned)
-    monkeypatch.setattr("paceline.schedule.scheduler.SHORTEST", 0.05)
+    monkeypatch.setattr("paceline.engine.scheduler.SHORTEST", 0.05)
     found = []
     for result in Threads(2).run([None], map(SimpleBlock, range(2))):
         found.append(result)

@@ -14,10 +14,10 @@ import paceline
 from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
 from paceline.backends import Threads
+from paceline.engine.worker import ThreadNames, thread_name
 from paceline.errors import TimingsError
 from paceline.performance import record
 from paceline.report import report_of
-from paceline.schedule.worker import ThreadNames, thread_name
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
 PARTS = (
@@ -105,9 +105,9 @@ def test_a_thread_that_hangs_is_another_worker(monkeypatch):
     names = ThreadNames()
     first = names.of(0)
     assert (first, names.of(0)) == (thread_name(), first)
-    monkeypatch.setattr("paceline.schedule.worker.thread_name", lambda: "host:1:2")
+    monkeypatch.setattr("paceline.engine.worker.thread_name", lambda: "host:1:2")
     assert names.of(0) == first
-    monkeypatch.setattr("paceline.schedule.worker._at_work", {first})
+    monkeypatch.setattr("paceline.engine.worker._at_work", {first})
     assert names.of(0) == "host:1:2"
     assert names.of(1) == "host:1:2"
     # The system has given the id of a thread that has ended to another one.

@@ -288,7 +288,7 @@ def test_changed_bytes_never_change_other_frames(frames, tmp_path):
 
 def read_all(reader, core):
     from paceline.block import FrameBuffer
-    from paceline.trajectory.source import extents_in
+    from paceline.contract.source import extents_in
 
     numbers = np.arange(core.n_frames)
     decoded = FrameBuffer.allocate(numbers, core.n_atoms, ("positions",))

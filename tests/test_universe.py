@@ -15,8 +15,8 @@ from MDAnalysisTests import datafiles
 
 import paceline
 import paceline.trajectory.open
+from paceline.analysis.convert import Write
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.convert import Write
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,

@@ -23,10 +23,10 @@ except ImportError as error:
 if TYPE_CHECKING:
     from paceline.advice import advise
     from paceline.analysis.base import AnalysisBase
+    from paceline.analysis.convert import Write
     from paceline.analysis.correlation import Correlation
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.validate import validate
-    from paceline.convert import Write
     from paceline.mdanalysis.dask_array import dask_array
     from paceline.mdanalysis.h5md_writer import H5MDWriter
     from paceline.mdanalysis.registration import register, unregister
@@ -71,7 +71,7 @@ _HOMES = {
     "Scan": "paceline.analysis.functions",
     "TimeSeries": "paceline.analysis.functions",
     "Universe": "paceline.universe",
-    "Write": "paceline.convert",
+    "Write": "paceline.analysis.convert",
     "advise": "paceline.advice",
     "dask_array": "paceline.mdanalysis.dask_array",
     "join": "paceline.trajectory.split_join",

@@ -18,15 +18,8 @@ from paceline._util.leftovers import ScratchFolder
 from paceline._util.machine import OtherWork, available_cpus
 from paceline.backends import Backend, Processes, Serial, make_backend
 from paceline.block import DAMAGED_STEP, FIELDS, FrameBuffer, field_bits, fields_in
-from paceline.contract.transforms import Transform
-from paceline.errors import PacelineError, UnsupportedError, WorkerError
-from paceline.performance.advice import Advice, is_resident
-from paceline.performance.forecast import Findings, Forecast, Pair, Recoded, SampleTimes
-from paceline.runner import analyses_of, trajectory_of
-from paceline.schedule.plan import choose_frames
-from paceline.schedule.sample_run import Outline, SampleRun, disk_rates, open_samples
-from paceline.trajectory.chain import Chain
-from paceline.trajectory.source import (
+from paceline.contract.plan import choose_frames
+from paceline.contract.source import (
     FORMATS,
     Extents,
     FrameSource,
@@ -35,6 +28,13 @@ from paceline.trajectory.source import (
     TrajectoryFile,
     extents_in,
 )
+from paceline.contract.transforms import Transform
+from paceline.engine.sample_run import Outline, SampleRun, disk_rates, open_samples
+from paceline.errors import PacelineError, UnsupportedError, WorkerError
+from paceline.performance.advice import Advice, is_resident
+from paceline.performance.forecast import Findings, Forecast, Pair, Recoded, SampleTimes
+from paceline.runner import analyses_of, trajectory_of
+from paceline.trajectory.chain import Chain
 
 __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 

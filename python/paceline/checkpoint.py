@@ -26,15 +26,15 @@ from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.contract.analysis import Analysis
+from paceline.contract.plan import Plan
 from paceline.contract.run import RUN_ATTRIBUTES
+from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
+from paceline.engine.parts import PartsRun
+from paceline.engine.passes import FramePass
+from paceline.engine.tasks import BlockResult, LongBonds
+from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.record import BlockTiming
-from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
-from paceline.schedule.parts import PartsRun
-from paceline.schedule.passes import FramePass
-from paceline.schedule.plan import Plan
-from paceline.schedule.tasks import BlockResult, LongBonds
-from paceline.schedule.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
 
 #: Shortest time between two writes, seconds …

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.block import Block
+from paceline.contract.source import TimeAxis
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory
 from paceline.trajectory.open import files_named
-from paceline.trajectory.source import TimeAxis
 
 if TYPE_CHECKING:
     import mdtraj

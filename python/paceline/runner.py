@@ -27,16 +27,16 @@ from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis
+from paceline.contract.plan import choose_frames
 from paceline.contract.transforms import Transform
+from paceline.engine.parts import PartsRun
+from paceline.engine.passes import FramePass, first_pass
+from paceline.engine.result_arrays import limited
+from paceline.engine.tasks import AnyTask, CollectedResult, FrameCaching
+from paceline.engine.trajectory_run import Facilities, TrajectoryRun, n_passes
+from paceline.engine.worker import FrameCache
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.record import DuplicateAttempt
-from paceline.schedule.parts import PartsRun
-from paceline.schedule.passes import FramePass, first_pass
-from paceline.schedule.plan import choose_frames
-from paceline.schedule.result_arrays import limited
-from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
-from paceline.schedule.trajectory_run import Facilities, TrajectoryRun, n_passes
-from paceline.schedule.worker import FrameCache
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.base import TransformsOfEach, check_transforms, transforms_of

@@ -14,8 +14,8 @@ import numpy as np
 import paceline
 from paceline.backends import MPI
 from paceline.backends.mpi import gather
+from paceline.engine import result_arrays
 from paceline.errors import AnalysisError, DamagedFileError, WorkerError
-from paceline.schedule import result_arrays
 
 atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")
 damaged = paceline.Universe(sys.argv[1], sys.argv[3]).select_atoms("name CA")

@@ -6,7 +6,7 @@ import time
 from mpi4py import MPI
 
 import paceline
-from paceline.schedule.collect import Collected
+from paceline.engine.collect import Collected
 
 take = Collected.add
 

@@ -14,7 +14,7 @@ universe = paceline.Universe(*sys.argv[1:3])
 
 def look(block):
     """Process, how much it loaded that is heavy, and how often it opened and has open the file."""
-    from paceline.trajectory.source import _core
+    from paceline.contract.source import _core
 
     # All wait for one another, so that none does all the work.
     open(os.path.join(folder, str(os.getpid())), "w").close()

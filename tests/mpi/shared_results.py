@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 import paceline
 from paceline._util.system import SharedFile
-from paceline.schedule import result_arrays
+from paceline.engine import result_arrays
 
 world = MPI.COMM_WORLD
 rank = world.Get_rank()

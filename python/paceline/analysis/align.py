@@ -118,7 +118,7 @@ class AlignTraj(AnalysisBase):
         from MDAnalysis.analysis import align
         from MDAnalysis.coordinates.memory import MemoryReader
 
-        from paceline.convert import Write
+        from paceline.analysis.convert import Write
 
         super().__init__(mobile, verbose=verbose)
         trajectory = mobile.universe.trajectory

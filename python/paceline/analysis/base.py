@@ -30,11 +30,11 @@ from paceline.contract.kinds import (
     Reduction,
 )
 from paceline.contract.run import RUN_ATTRIBUTES, describe_atoms, describe_frames
+from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.runner import run
 from paceline.timing import Timings
-from paceline.trajectory.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.transform.base import check_static
 from paceline.transform.compounds import fragindices_of
 

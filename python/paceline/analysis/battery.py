@@ -16,15 +16,15 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
 from paceline.analysis.suited import suited
+from paceline.contract.plan import choose_frames
 from paceline.contract.run import describe_frames
+from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many
 from paceline.runner import run
-from paceline.schedule.plan import choose_frames
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
-from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import select_atoms
 
 #: Analyses by the names that a file may use; others are named as module.Class.

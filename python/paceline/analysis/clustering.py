@@ -17,7 +17,7 @@ from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
 from paceline.contract.kinds import OverParts, PerFrame
-from paceline.schedule.parts import allocate_results
+from paceline.engine.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
 
 #: Methods that need a cutoff, and the one that needs a number of clusters.

@@ -17,9 +17,9 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.engine.parts import allocate_results
+from paceline.engine.result_arrays import put_rows
 from paceline.errors import UnsupportedError, warn
-from paceline.schedule.parts import allocate_results
-from paceline.schedule.result_arrays import put_rows
 from paceline.transform.base import check_not_empty
 from paceline.transform.jumps import unwrapped
 

@@ -14,10 +14,10 @@ from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import Table, draw, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
+from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
-from paceline.trajectory.source import UNKNOWN_TIMES
 
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
 SHOWN = 10

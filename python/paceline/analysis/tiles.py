@@ -12,7 +12,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import Block
 from paceline.contract.kinds import OverParts, PerFrame
-from paceline.schedule.parts import allocate_results
+from paceline.engine.parts import allocate_results
 
 #: Frames along an edge of a tile, at least, mostly, and at most.
 SMALLEST_TILE, TILE, LARGEST_TILE = 32, 256, 512

@@ -14,6 +14,7 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
 from paceline.contract.kinds import PerFrame
+from paceline.contract.source import TIMES_REMEDY, TrajectoryFile
 from paceline.errors import (
     DamagedFileError,
     PacelineError,
@@ -22,7 +23,6 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
-from paceline.trajectory.source import TIMES_REMEDY, TrajectoryFile
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import FileTrajectory

@@ -5,8 +5,8 @@ from typing import Any, Protocol, Self
 
 from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 
 def worker_count(n_workers: int | None) -> int:

@@ -22,17 +22,17 @@ from paceline._core import __version__
 from paceline._util.machine import available_cpus
 from paceline.backends.dask_cluster import keep_cluster, take_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.errors import UnsupportedError, WorkerError, with_script_advice
-from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
-from paceline.schedule.pickled_jobs import PickledJob, pickle_jobs
-from paceline.schedule.scheduler import (
+from paceline.engine.pickled_jobs import PickledJob, pickle_jobs
+from paceline.engine.scheduler import (
     Scheduler,
     TaskBatcher,
     abandoned_attempt,
     late_attempts,
 )
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, TaskBatch
-from paceline.schedule.worker import Worker, run_batch
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, TaskBatch
+from paceline.engine.worker import Worker, run_batch
+from paceline.errors import UnsupportedError, WorkerError, with_script_advice
+from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
 from paceline.transform.whole import LOOK_NAME
 
 #: Batches submitted to the cluster at a time, for each of its threads: none waits for the next one.

@@ -24,9 +24,9 @@ import numpy as np
 from paceline._util.progress import Progress
 from paceline._util.system import after_fork
 from paceline.backends.base import Backend
+from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
 from paceline.performance.record import DuplicateAttempt
-from paceline.schedule.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.timing import Timings
 
 #: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's

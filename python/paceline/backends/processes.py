@@ -31,11 +31,11 @@ from paceline.backends.mdanalysis import (
     keep_state,
 )
 from paceline.backends.pool_hangs import HalfResults, end_pool, kill_at_exit
+from paceline.engine.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
+from paceline.engine.scheduler import Scheduler, TaskBatcher, abandoned_attempt, late_attempts
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
 from paceline.performance.record import DuplicateAttempt, HostClocks
-from paceline.schedule.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
-from paceline.schedule.scheduler import Scheduler, TaskBatcher, abandoned_attempt, late_attempts
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch
 
 #: Time that a worker has to end a block that others have done, seconds.
 GRACE = 0.1

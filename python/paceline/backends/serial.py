@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterable, Sequence
 
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
-from paceline.schedule.worker import Worker
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
+from paceline.engine.worker import Worker
 
 
 class Serial(ForMDAnalysis):

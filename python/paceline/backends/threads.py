@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from paceline._util.compute_threads import join_threads, start_thread
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.engine.scheduler import Scheduler, abandoned_attempt, late_attempts
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
+from paceline.engine.worker import ThreadNames, Worker
 from paceline.performance.record import DuplicateAttempt
-from paceline.schedule.scheduler import Scheduler, abandoned_attempt, late_attempts
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
-from paceline.schedule.worker import ThreadNames, Worker
 
 #: Time that blocks before one that failed have to end, seconds: the first error is raised.
 GRACE = 2.0

@@ -14,10 +14,10 @@ from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, hdf5_options
+from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
-from paceline.trajectory.source import FrameInterval
 from paceline.transform.base import check_positions
 
 if TYPE_CHECKING:

@@ -521,13 +521,13 @@ def add_convert(commands: Any) -> CommandParser:
 
 def run_convert(args: argparse.Namespace) -> None:
     """Run the command."""
+    from paceline.analysis.convert import Write, format_with
     from paceline.cli.analysis_steps import (
         check_report,
         run_analysis,
         save_report,
         selected,
     )
-    from paceline.convert import Write, format_with
 
     check_distinct(args.output, args.report)
     check_report(args)

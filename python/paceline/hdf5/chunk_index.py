@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
-from paceline.trajectory.source import Extents, FileReadStats
+from paceline.contract.source import Extents, FileReadStats
 
 #: HDF5's registered numbers of the filters that the core undoes.
 DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015

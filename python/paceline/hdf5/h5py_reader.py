@@ -15,6 +15,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, FrameBuffer, field_bits
+from paceline.contract.source import Extents, FileReader, FileReadStats
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import (
     ABSENT,
@@ -28,7 +29,6 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.hdf5.file import NOWHERE, Array, File, mpi_options
 from paceline.hdf5.sandbox import extend_time_limit
-from paceline.trajectory.source import Extents, FileReader, FileReadStats
 
 #: Bytes of numbers that are read at a time; more where one chunk holds more, up to the second.
 _PORTION, _MAX_PORTION = 16 << 20, 256 << 20

@@ -29,7 +29,7 @@ LARGE = 16 * 2**20
 ROW_BYTES = 64 * 2**20
 #: The same where the user chose the chunk.
 MOST_ROW_BYTES = 2 * 2**30
-#: Frames of a chunk for both accesses: those of a leaf of `paceline.schedule.plan`.
+#: Frames of a chunk for both accesses: those of a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
 #: Frames of a chunk for a few atoms, at the most: blocks hold as many, and a file of some thousand
 #: frames shall have some for each worker.

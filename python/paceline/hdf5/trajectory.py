@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, field_bits
+from paceline.contract.source import FileReader, TrajectoryFile
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import (
     ABSENT,
@@ -23,7 +24,6 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import mdanalysis_spelling
-from paceline.trajectory.source import FileReader, TrajectoryFile
 
 if TYPE_CHECKING:
     from paceline.hdf5.observables import Quantities
@@ -156,7 +156,7 @@ def _without_frames(element: Element | None) -> Element | None:
 
 
 class Hdf5File:
-    """An HDF5 trajectory and its index: a `paceline.trajectory.source.TrajectoryFile`."""
+    """An HDF5 trajectory and its index: a `paceline.contract.source.TrajectoryFile`."""
 
     #: Each frame has a time of its own, HDF5 keeps the index, and its reads are not counted.
     dt = index_file = traffic = None

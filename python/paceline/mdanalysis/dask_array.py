@@ -11,9 +11,9 @@ from paceline._util.arguments import slice_of
 from paceline._util.machine import available_cpus
 from paceline._util.sorting import sorted_unique
 from paceline.block import FrameBuffer, field_bits
+from paceline.contract.plan import make_plan
+from paceline.contract.source import Extents, FrameReader, FrameSource
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.schedule.plan import make_plan
-from paceline.trajectory.source import Extents, FrameReader, FrameSource
 
 if TYPE_CHECKING:
     import dask.array

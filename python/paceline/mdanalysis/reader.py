@@ -20,6 +20,15 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
+from paceline.contract.source import (
+    FORMATS,
+    FileSpec,
+    FrameSource,
+    TimeAxis,
+    TrajectoryFile,
+    limit_open_files,
+    time_axis_of,
+)
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -34,15 +43,6 @@ from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, describe_trajectory
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
 from paceline.trajectory.read_ahead import ReadAhead
-from paceline.trajectory.source import (
-    FORMATS,
-    FileSpec,
-    FrameSource,
-    TimeAxis,
-    TrajectoryFile,
-    limit_open_files,
-    time_axis_of,
-)
 
 #: Endings of compressed files, which MDAnalysis unpacks where they are text.
 _COMPRESSED = {".gz", ".bz2"}

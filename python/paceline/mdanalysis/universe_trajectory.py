@@ -24,6 +24,15 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline.block import FIELDS, FrameBuffer, cell_of, field_bits, fields_in
+from paceline.contract.plan import Plan
+from paceline.contract.source import (
+    Extents,
+    FileReadStats,
+    FrameSource,
+    TimeAxis,
+    time_axis_of,
+    unknown_times,
+)
 from paceline.errors import (
     DamagedFileError,
     ExternalFileError,
@@ -34,18 +43,9 @@ from paceline.errors import (
     warn,
 )
 from paceline.mdanalysis.reader import Reader
-from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.open import open_file
-from paceline.trajectory.source import (
-    Extents,
-    FileReadStats,
-    FrameSource,
-    TimeAxis,
-    time_axis_of,
-    unknown_times,
-)
 
 #: MDAnalysis's own readers of files that the core decodes, each frame by itself.
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)

@@ -411,9 +411,9 @@ def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
 
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
-    """Choose the frames of a block, about as `paceline.schedule.plan.make_plan` does."""
+    """Choose the frames of a block, about as `paceline.contract.plan.make_plan` does."""
     # The command line takes the choices above alone, and does without NumPy.
-    from paceline.schedule.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
+    from paceline.contract.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
     wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
     size = LEAF_FRAMES

@@ -9,12 +9,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FrameBuffer, field_bits, fields_in, vectors_of
-from paceline.errors import MissingDataError, UnsupportedError
-from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.trajectory import Hdf5File
-from paceline.snapshot.local_atoms import BATCH, angles_of, lengths_and_cosines
-from paceline.trajectory.open import open_file
-from paceline.trajectory.source import (
+from paceline.contract.source import (
     FORMATS,
     Extents,
     FileSpec,
@@ -22,6 +17,11 @@ from paceline.trajectory.source import (
     TrajectoryFile,
     extents_in,
 )
+from paceline.errors import MissingDataError, UnsupportedError
+from paceline.hdf5.sandbox import run_in_sandbox
+from paceline.hdf5.trajectory import Hdf5File
+from paceline.snapshot.local_atoms import BATCH, angles_of, lengths_and_cosines
+from paceline.trajectory.open import open_file
 
 if TYPE_CHECKING:
     from paceline.hdf5.topology import AtomColumn, AtomRow

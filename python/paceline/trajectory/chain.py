@@ -10,10 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
-from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_advice
-from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
-from paceline.trajectory.open import open_files, read_headers
-from paceline.trajectory.source import (
+from paceline.contract.source import (
     Extents,
     FileSpec,
     TimeAxis,
@@ -22,6 +19,9 @@ from paceline.trajectory.source import (
     runs_by_file,
     unknown_times,
 )
+from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_advice
+from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
+from paceline.trajectory.open import open_files, read_headers
 
 #: Largest difference between the times of one frame in two files, relative to the largest time.
 _ROUNDING = 1e-6

@@ -16,15 +16,15 @@ from paceline._util.arguments import one_of, slice_of
 from paceline._util.choices import ON_ERROR
 from paceline._util.machine import available_cpus, free_memory
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
+from paceline.contract.plan import Plan, make_plan, numbers_of
+from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_of
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.number_format import amount, many
-from paceline.schedule.plan import Plan, make_plan, numbers_of
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
 from paceline.trajectory.read_ahead import FieldReader
-from paceline.trajectory.source import Extents, FrameSource, TimeAxis, time_axis_of
 
 #: Frames that are chosen: a slice, their numbers, or a boolean for each; None for all.
 Frames = slice | Sequence[int] | Sequence[bool] | np.ndarray | None

@@ -17,8 +17,8 @@ from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
 from paceline.contract.kinds import PerBlock, Receiver
+from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
-from paceline.trajectory.source import FORMATS
 
 #: Bytes of blocks that wait in memory for one before them; more wait in a file.
 WAITING = 256 * 2**20

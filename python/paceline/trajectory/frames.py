@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self, overload
 import numpy as np
 
 from paceline.block import FIELDS
+from paceline.contract.plan import numbers_of
 from paceline.errors import MissingDataError
-from paceline.schedule.plan import numbers_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)

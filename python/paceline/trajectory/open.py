@@ -17,11 +17,11 @@ from paceline._util.files import check_local, local_path
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
+from paceline.contract.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
 from paceline.errors import warn
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
-from paceline.trajectory.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
 
 #: Endings of files that we decode, which are MDAnalysis's names of their formats.
 ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {

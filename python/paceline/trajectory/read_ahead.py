@@ -17,8 +17,8 @@ import numpy as np
 from paceline._util.machine import available_cpus
 from paceline._util.system import after_fork, around_fork
 from paceline.block import FrameBuffer
+from paceline.contract.source import FrameReader, FrameSource, limit_open_files
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.source import FrameReader, FrameSource, limit_open_files
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -16,15 +16,15 @@ from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline._util.system import copy_in_kernel, read_at, write_at
 from paceline.block import FrameBuffer
-from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError, warn
-from paceline.trajectory.open import files_named, open_file
-from paceline.trajectory.source import (
+from paceline.contract.source import (
     FORMATS,
     Extents,
     FileReader,
     TrajectoryFile,
     extents_in,
 )
+from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError, warn
+from paceline.trajectory.open import files_named, open_file
 
 #: Least digits of a piece's number.
 _WIDTH = 3

@@ -19,10 +19,10 @@ from paceline._util.signals import deaf
 from paceline._util.system import end_after
 from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.engine.pickled_jobs import pickle_jobs
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.errors import UnsupportedError
 from paceline.performance.record import DuplicateAttempt
-from paceline.schedule.pickled_jobs import pickle_jobs
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi

@@ -14,9 +14,9 @@ from paceline.backends.mpi.worker import (
     ThreadAddress,
     WorkerReport,
 )
+from paceline.engine.scheduler import PartitionedScheduler, late_attempts
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
-from paceline.schedule.scheduler import PartitionedScheduler, late_attempts
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 #: Seconds after which a rank whose main thread does not answer in a failed run will not any more.
 ANSWER_TIMEOUT = 30.0

@@ -24,12 +24,12 @@ from mpi4py import MPI
 
 from paceline._util.system import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
+from paceline.engine.collect import RecordLog
+from paceline.engine.reduce import TreeReduction, joined
+from paceline.engine.result_arrays import allocate, are_unread, like_others
+from paceline.engine.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 from paceline.errors import PacelineError, WorkerError
 from paceline.performance.record import moved
-from paceline.schedule.collect import RecordLog
-from paceline.schedule.reduce import TreeReduction, joined
-from paceline.schedule.result_arrays import allocate, are_unread, like_others
-from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
 ROUND = 2**25

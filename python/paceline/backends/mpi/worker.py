@@ -15,11 +15,11 @@ from typing import NamedTuple
 from paceline._util.compute_threads import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
+from paceline.engine.scheduler import abandoned_attempt
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, Job
+from paceline.engine.worker import FrameCache, ThreadNames, Worker
 from paceline.errors import WorkerError
 from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt
-from paceline.schedule.scheduler import abandoned_attempt
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, Job
-from paceline.schedule.worker import FrameCache, ThreadNames, Worker
 
 #: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
 BATCH = 0.1

@@ -13,18 +13,18 @@ import numpy as np
 
 from paceline._util.system import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
+from paceline.contract.plan import Borders, Leaves, Plan, make_plan
+from paceline.contract.source import IndexedFile, TrajectoryFile
 from paceline.contract.transforms import Transform
+from paceline.engine.passes import first_pass
+from paceline.engine.tasks import BlockResult
+from paceline.engine.trajectory_run import Facilities, TrajectoryRun
 from paceline.errors import UnsupportedError
 from paceline.performance.forecast import SampleTimes
-from paceline.schedule.passes import first_pass
-from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
-from paceline.schedule.tasks import BlockResult
-from paceline.schedule.trajectory_run import Facilities, TrajectoryRun
 from paceline.timing import Timings
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
-from paceline.trajectory.source import IndexedFile, TrajectoryFile
 from paceline.transform.base import find_scan
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from paceline.contract.source import Extents
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Task, TaskBatch
 from paceline.errors import WorkerError
 from paceline.performance.record import PARTS, BlockTiming, DuplicateAttempt
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Task, TaskBatch
-from paceline.trajectory.source import Extents
 
 #: A task is overdue if it takes so many times what tasks of its job usually take …
 OVERDUE = 2.0

@@ -14,14 +14,14 @@ import numpy as np
 
 from paceline._util.machine import MemoryLimit
 from paceline.contract.kinds import Kind, WorkerDeclaration
+from paceline.contract.plan import Leaves
+from paceline.contract.source import Extents, FrameSource
 from paceline.errors import AnalysisError
 from paceline.performance.record import BlockTiming
-from paceline.schedule.plan import Leaves
-from paceline.trajectory.source import Extents, FrameSource
 
 if TYPE_CHECKING:
     from paceline.contract.transforms import WorkerTransform
-    from paceline.schedule.transform_states import Relay
+    from paceline.engine.transform_states import Relay
 
 
 class Records(NamedTuple):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from paceline.contract.plan import LARGEST_BLOCK_BYTES, STATES_BYTES, Plan
 from paceline.contract.transforms import WorkerScan
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.number_format import amount
-from paceline.schedule.plan import LARGEST_BLOCK_BYTES, STATES_BYTES, Plan
 
 #: Time after which a block that all wait for is read by another worker too, seconds.
 LATE = 10.0

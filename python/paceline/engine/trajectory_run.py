@@ -12,16 +12,16 @@ from paceline._util.machine import free_memory
 from paceline._util.sorting import sorted_unique
 from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
+from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run import RunContext, RunInfo
+from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.transforms import Transform, WorkerScan
+from paceline.engine.result_arrays import check_room
+from paceline.engine.tasks import FrameCaching, Job, LongBonds, WorkerAnalysis, sum_long_bonds
+from paceline.engine.transform_states import Relay, TransformStates
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
-from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
-from paceline.schedule.result_arrays import check_room
-from paceline.schedule.tasks import FrameCaching, Job, LongBonds, WorkerAnalysis, sum_long_bonds
-from paceline.schedule.transform_states import Relay, TransformStates
 from paceline.timing import Timings
-from paceline.trajectory.source import UNKNOWN_TIMES
 from paceline.transform.base import (
     TransformsOfEach,
     find_scan,

@@ -14,11 +14,11 @@ from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
 from paceline.block import FIELDS, cell_of
+from paceline.contract import source
 from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.run import describe_atoms, describe_frames
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
-from paceline.trajectory import source
 from paceline.trajectory.frame_file import FrameFile, FramesToWrite, Target
 from paceline.trajectory.h5md_file import H5MDFile
 

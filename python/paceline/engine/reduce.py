@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from paceline.schedule.result_arrays import are_unread, like_others
-from paceline.schedule.tasks import BlockResult, Job, Records, WorkerAnalysis
+from paceline.engine.result_arrays import are_unread, like_others
+from paceline.engine.tasks import BlockResult, Job, Records, WorkerAnalysis
 
 
 def tree_reduce(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:

@@ -14,9 +14,9 @@ import cloudpickle
 
 from paceline._util.leftovers import ScratchFolder
 from paceline._util.system import PLAIN
+from paceline.engine.tasks import AnyJob, BlockResult, TaskBatch
+from paceline.engine.worker import Worker, run_batch, thread_name, unpickle
 from paceline.errors import WorkerError
-from paceline.schedule.tasks import AnyJob, BlockResult, TaskBatch
-from paceline.schedule.worker import Worker, run_batch, thread_name, unpickle
 
 
 class PickledJob:

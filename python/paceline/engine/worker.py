@@ -17,18 +17,10 @@ import numpy as np
 
 from paceline._util.machine import free_memory_fraction
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
-from paceline.errors import (
-    AnalysisError,
-    MissingDataError,
-    PacelineError,
-    TransformError,
-    UnwritableError,
-    WorkerError,
-)
-from paceline.performance.record import PARTS, BlockTiming
-from paceline.schedule.reduce import joined, merge_results, tree_accumulate, tree_reduce
-from paceline.schedule.result_arrays import unread_rows
-from paceline.schedule.tasks import (
+from paceline.contract.source import ReadStats
+from paceline.engine.reduce import joined, merge_results, tree_accumulate, tree_reduce
+from paceline.engine.result_arrays import unread_rows
+from paceline.engine.tasks import (
     AnyJob,
     AnyTask,
     BlockResult,
@@ -43,8 +35,16 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
     sum_long_bonds,
 )
-from paceline.schedule.transform_states import Relay
-from paceline.trajectory.source import ReadStats
+from paceline.engine.transform_states import Relay
+from paceline.errors import (
+    AnalysisError,
+    MissingDataError,
+    PacelineError,
+    TransformError,
+    UnwritableError,
+    WorkerError,
+)
+from paceline.performance.record import PARTS, BlockTiming
 from paceline.transform.base import find_scan
 
 #: Values, times, damaged frames, long bonds, and parts of the block's time and its traffic.

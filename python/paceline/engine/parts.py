@@ -18,11 +18,11 @@ from numpy.lib.array_utils import byte_bounds
 from paceline._util.system import CAN_SHARE, SharedFile
 from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import OverParts
-from paceline.schedule.collect import Collected, Cursor, Record, RowRange
-from paceline.schedule.plan import Leaves, Plan
-from paceline.schedule.result_arrays import allocate
-from paceline.schedule.tasks import BlockResult, FunctionJob, FunctionTask
-from paceline.schedule.trajectory_run import TrajectoryRun
+from paceline.contract.plan import Leaves, Plan
+from paceline.engine.collect import Collected, Cursor, Record, RowRange
+from paceline.engine.result_arrays import allocate
+from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
+from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
 
 #: Bytes from which on a part is read from a file by processes of this machine.

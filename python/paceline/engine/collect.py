@@ -13,13 +13,10 @@ from typing import IO, Any
 import numpy as np
 
 from paceline.contract.kinds import Receiver
-from paceline.errors import AnalysisError, UnsupportedError
-from paceline.performance.number_format import amount, many
-from paceline.performance.record import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
-from paceline.schedule import result_arrays
-from paceline.schedule.plan import STATES_BYTES, Plan
-from paceline.schedule.reduce import TreeReduction
-from paceline.schedule.result_arrays import (
+from paceline.contract.plan import STATES_BYTES, Plan
+from paceline.engine import result_arrays
+from paceline.engine.reduce import TreeReduction
+from paceline.engine.result_arrays import (
     allocate,
     are_unread,
     in_file,
@@ -28,13 +25,16 @@ from paceline.schedule.result_arrays import (
     put_rows,
     unread_rows,
 )
-from paceline.schedule.tasks import (
+from paceline.engine.tasks import (
     BlockResult,
     CollectedResult,
     LongBonds,
     Records,
     WorkerAnalysis,
 )
+from paceline.errors import AnalysisError, UnsupportedError
+from paceline.performance.number_format import amount, many
+from paceline.performance.record import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
 from paceline.timing import Timings
 
 #: Records that wait for those of frames before them, at most, bytes; `SMALL` with a limit.

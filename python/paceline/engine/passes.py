@@ -11,13 +11,13 @@ import numpy as np
 
 from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import Receiver, declaration_of
-from paceline.schedule.collect import Collected, DamagedFrames
-from paceline.schedule.parts import PartsRun
-from paceline.schedule.plan import Plan
-from paceline.schedule.reduce import states_before
-from paceline.schedule.tasks import BlockResult, Job, SharedRows, Task, WorkerAnalysis
-from paceline.schedule.trajectory_run import TrajectoryRun, worker_part
-from paceline.schedule.transform_states import TransformStates
+from paceline.contract.plan import Plan
+from paceline.engine.collect import Collected, DamagedFrames
+from paceline.engine.parts import PartsRun
+from paceline.engine.reduce import states_before
+from paceline.engine.tasks import BlockResult, Job, SharedRows, Task, WorkerAnalysis
+from paceline.engine.trajectory_run import TrajectoryRun, worker_part
+from paceline.engine.transform_states import TransformStates
 from paceline.timing import Timings
 
 
