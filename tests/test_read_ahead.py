@@ -18,8 +18,9 @@ from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, PRMncdf
 import paceline
 from paceline._util.machine import available_cpus
 from paceline.analysis.rms import RMSD
+from paceline.contract import source
 from paceline.errors import DamagedFileError, PacelineError
-from paceline.trajectory import read_ahead, source
+from paceline.trajectory import read_ahead
 
 N_FRAMES = 300
 
