@@ -1,7 +1,21 @@
 //! The traits of a decoder and an encoder: the bytes of one frame to numbers and back.
 
 use crate::error::Fault;
-use crate::{FrameIn, FrameOut, Run, Series};
+use crate::{FrameIn, FrameOut, Series};
+
+/// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    pub start: u64,
+    pub len: u64,
+}
+
+impl Run {
+    /// One past the last byte.
+    pub fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
 
 /// A decoder for one file and one set of atoms. It belongs to one worker and may learn from
 /// each frame how much of the next one to ask for.
@@ -56,6 +70,29 @@ pub trait Encoder: Send {
 }
 
 // Refuses numbers that no reader could use.
+
+/// No simulation lasts longer, ps: 1000 s.
+const TIME_MAX: f64 = 1e15;
+
+/// A time, ps, or NaN where it is none that a simulation can have.
+pub fn possible_time(time: f64) -> f64 {
+    if time.abs() < TIME_MAX {
+        time
+    } else {
+        f64::NAN
+    }
+}
+
+/// Check a time, ps, that stands at byte `at` of a frame.
+///
+/// # Errors
+/// [`Fault::Bad`] where no simulation can have it.
+pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
+    match possible_time(time).is_nan() {
+        true => Err(Fault::bad(at, "a time", format!("{time:e} ps"))),
+        false => Ok(()),
+    }
+}
 
 /// Refuse values that are not all finite; `one` is what each atom has three of.
 ///

@@ -15,7 +15,7 @@
 //!
 //! Below it are the parts that a program with workers of its own puts together:
 //!
-//! - [`source`] reads ranges of bytes, by the calls in [`system`];
+//! - [`source`] reads ranges of bytes;
 //! - [`index`] says where each frame is, and saves what it took a scan to find;
 //! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5 datasets;
 //! - [`writer`] encodes blocks, into memory or into a file;
@@ -26,15 +26,13 @@
 //! panic or take memory beyond what the file could fill.
 
 pub mod atom_set;
-mod cell;
 mod codec;
 pub mod dcd;
 pub mod dlpoly;
-pub mod error;
 pub mod fingerprint;
 pub mod format;
+#[doc(hidden)] // For the tests and benchmarks of this crate.
 pub mod fortran_text;
-mod frame;
 pub mod hdf5_chunks;
 pub mod index;
 pub mod lammps;
@@ -42,18 +40,19 @@ pub mod netcdf3;
 pub mod reader;
 pub mod registry;
 pub mod source;
+#[doc(hidden)] // For paceline-snapshot, which writes at offsets too.
 pub mod system;
 mod text_lines;
 pub mod trajectory;
 pub mod trr;
 mod unit_styles;
 pub mod writer;
-pub mod xdr;
+mod xdr;
 pub mod xtc;
 
-pub use cell::{
-    CELL_WIDTH, CellRow, UnitCell, cell_volume, exact_vectors, triclinic_box, triclinic_vectors,
-};
-pub use codec::{Decoder, Encoder};
+pub use codec::{Decoder, Encoder, Run};
 pub use format::{Format, Layout};
-pub use frame::{Fields, Frame, FrameIn, FrameOut, Run, Series};
+pub use paceline_base::{
+    CELL_WIDTH, CellRow, Fields, Frame, FrameIn, FrameOut, Series, UnitCell, cell_volume, error,
+    exact_vectors, triclinic_box, triclinic_vectors,
+};

@@ -1,7 +1,7 @@
 //! XDR, the big-endian coding that XTC and TRR share (RFC 4506), and what else their frames have in
 //! common: a box in nm, and a step of 32 bits.
 
-use crate::cell::triclinic_box;
+use crate::triclinic_box;
 use crate::error::Fault;
 use crate::{FrameIn, UnitCell, triclinic_vectors};
 

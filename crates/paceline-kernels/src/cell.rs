@@ -1,6 +1,6 @@
 //! The periodic cell of a frame: its vectors, and the images of positions in it.
 
-use paceline_formats::{cell_volume, triclinic_vectors};
+use paceline_base::{cell_volume, triclinic_vectors};
 
 use crate::qcp::Matrix3;
 

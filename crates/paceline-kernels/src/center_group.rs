@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::placement::Basis;
 use super::transform::{self, Notes, Refused, Transform, each_row, position, translate};
-use paceline_formats::error::Result;
+use paceline_base::error::Result;
 
 /// The atoms to be centred, and where to.
 #[derive(Debug, Clone)]

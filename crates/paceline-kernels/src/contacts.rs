@@ -10,7 +10,7 @@ use super::cell::{ApplyPbc, nearest_in, nearest_of_27, square};
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Distances of pairs of atoms: one column a pair.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::check_len;
 use super::instructions::by_widest;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 use realfft::{RealFftPlanner, RealToComplex};
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};

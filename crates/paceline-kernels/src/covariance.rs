@@ -11,7 +11,7 @@
 use super::check_len;
 use super::superposed::Superposed;
 use crate::instructions::by_widest;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Frames whose products are summed at a time: few enough to stay in the processor's caches.
 const FRAMES: usize = 16;

@@ -6,7 +6,7 @@ use super::rows::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use crate::instructions::by_widest;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Partial sums of a bin, added to in turn: one would wait for the other.
 const LANES: usize = 2;

@@ -10,7 +10,7 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 use super::cell::{Cell, cross, dot};
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Dihedral angles to compute of each frame: one column each.
 #[derive(Debug, Clone)]

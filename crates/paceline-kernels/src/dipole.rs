@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::rows::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len};
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Partial sums: atom i adds to sum i modulo this.
 const LANES: usize = 4;

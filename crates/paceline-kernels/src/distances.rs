@@ -6,7 +6,7 @@ use super::rows::{Frames, RowKernel};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
 use crate::instructions::by_widest;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Distances that are computed before the least of them is looked for.
 const PIECE: usize = 512;

@@ -5,7 +5,7 @@ use super::placement::Basis;
 use super::qcp::{IDENTITY, Matrix3};
 use super::reference::{Motion, Reference};
 use super::transform::{Notes, Refused, Transform, Turn, each_row};
-use paceline_formats::error::Result;
+use paceline_base::error::Result;
 
 /// Part of a body's motion that is taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

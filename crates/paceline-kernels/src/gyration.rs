@@ -5,7 +5,7 @@ use super::reference::{self, EMPTY, Numbers, Sum, TILE};
 use super::rows::{Frames, RowKernel, Taken};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Numbers of each compound: radius of gyration, the radii about x, y and z (Å), the moments in
 /// ascending order (Å²), asphericity and shape parameter.

@@ -11,7 +11,7 @@ use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rdf::FEW;
 use super::rows::Frames;
 use super::transform::Refused;
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 /// Atoms that are nearer than this are no donor and acceptor of a bond, Å.
 const LEAST: f64 = 1.0;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Tallies that neighbouring distances are added to in turn: they are often of the same bin, and one
 /// would wait for the other.

@@ -4,7 +4,7 @@
 //! use paceline_kernels::rmsd::{Group, Rmsd};
 //! use paceline_kernels::rows::{Frames, RowKernel};
 //!
-//! # fn main() -> paceline_formats::error::Result<()> {
+//! # fn main() -> paceline_kernels::error::Result<()> {
 //! let reference = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0];
 //! let group = Group {
 //!     columns: &[0, 1, 2],
@@ -34,7 +34,7 @@ mod cell_list;
 use std::ops::Range;
 use std::slice::ChunksExact;
 
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 mod cell;
 pub mod center_group;
@@ -77,6 +77,7 @@ pub mod whole;
 pub mod wrap;
 
 pub use histogram::count_indices;
+pub use paceline_base::error;
 
 /// The atoms of a block that a kernel works on, in its own order; repetition is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,14 +6,14 @@
 
 use super::check_len;
 use super::superposed::Superposed;
-use paceline_formats::error::Result;
+use paceline_base::error::Result;
 
 /// Add the frames of a block to the moments of a leaf; the sum of the RMSDs (Å) of the atoms that
 /// were superposed, 0 where none are. `positions` has the shape (frames, `n_atoms`, 3), Å; `mean`
 /// (Å) and `m2` (Å²) have 3 numbers an atom of `atoms`, all zero where `count` is.
 ///
 /// # Errors
-/// [`Error::Argument`](paceline_formats::error::Error::Argument) where these do not belong together.
+/// [`Error::Argument`](paceline_base::error::Error::Argument) where these do not belong together.
 pub fn accumulate(
     positions: &[f32],
     n_atoms: usize,
@@ -61,7 +61,7 @@ fn add<T: Copy + Into<f64>>(xs: &[T], mean: &mut [f64], m2: &mut [f64], count: &
 /// remains as it is.
 ///
 /// # Errors
-/// [`Error::Argument`](paceline_formats::error::Error::Argument) where the sides differ in length.
+/// [`Error::Argument`](paceline_base::error::Error::Argument) where the sides differ in length.
 pub fn merge(
     mean: &mut [f64],
     m2: &mut [f64],

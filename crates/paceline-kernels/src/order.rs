@@ -5,7 +5,7 @@ use super::check_len;
 use super::distances::{Groups, difference};
 use super::rows::{Frames, RowKernel};
 use super::transform::Refused;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Means of (3 cos² θ − 1) / 2 over vectors, with their angle θ to an axis.
 #[derive(Debug, Clone)]

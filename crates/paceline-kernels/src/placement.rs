@@ -9,8 +9,8 @@
 
 use std::borrow::Cow;
 
-use paceline_formats::error::Result;
-use paceline_formats::{CELL_WIDTH, CellRow, UnitCell, cell_volume, triclinic_box};
+use paceline_base::error::Result;
+use paceline_base::{CELL_WIDTH, CellRow, UnitCell, cell_volume, triclinic_box};
 
 use crate::cell::{FLAT, cross, dot, square};
 use crate::qcp::Matrix3;
@@ -148,7 +148,7 @@ pub struct PlacedFrames<'a> {
 
 impl<'a> PlacedFrames<'a> {
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where the slices do not hold
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where the slices do not hold
     /// the same number of whole frames.
     pub fn new(positions: &'a [f32], n_atoms: usize, cells: &[f64], basis: Basis) -> Result<Self> {
         let (frame_len, cells) = rows_of(positions, n_atoms, cells)?;

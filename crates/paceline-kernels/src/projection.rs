@@ -4,7 +4,7 @@ use super::check_len;
 use super::rows::{Frames, RowKernel, Taken};
 use super::superposed::Superposed;
 use super::transform::Refused;
-use paceline_formats::error::Result;
+use paceline_base::error::Result;
 
 /// Partial sums in a sum over coordinates: coordinate i adds to sum i modulo this.
 const LANES: usize = 4;
@@ -23,7 +23,7 @@ impl Projection {
     /// `mean` (Å) has 3 numbers an atom of `atoms`, and each of the directions as many.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where these do not belong
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where these do not belong
     /// together.
     pub fn new(atoms: Superposed, mean: &[f64], directions: &[f64]) -> Result<Self> {
         let n = atoms.n_coordinates();

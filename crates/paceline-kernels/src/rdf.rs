@@ -15,7 +15,7 @@ use super::{Columns, check_len, frames};
 use crate::cell::ApplyPbc;
 use crate::cell_list::Grid;
 use crate::cell_list::Points;
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 /// Groups with fewer atoms are compared atom by atom.
 pub(crate) const FEW: usize = 10;

@@ -1,7 +1,7 @@
 //! A reference structure, and how far others are from it.
 
 use crate::instructions::by_widest;
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 use crate::check_len;
 use crate::qcp::{IDENTITY, Matrix3, Optimum};

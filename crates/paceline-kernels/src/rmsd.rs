@@ -4,7 +4,7 @@ use super::reference::{Motion, Reference};
 use super::rows::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len};
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Atoms of a block and what to compare them with.
 #[derive(Debug, Clone, Copy)]

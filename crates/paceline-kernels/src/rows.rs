@@ -4,8 +4,8 @@ use super::cell::{Cell, NoCell};
 use super::placement::{Basis, PlacedFrames, Placement};
 use super::transform::Refused;
 use super::{check_len, frame_len};
-use paceline_formats::UnitCell;
-use paceline_formats::error::Result;
+use paceline_base::UnitCell;
+use paceline_base::error::Result;
 
 /// The frames of a block: positions of all decoded atoms (Å), and cells (Å and degrees).
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ impl<'a> Frames<'a> {
     /// `positions` has the shape (frames, `n_atoms`, 3), `dimensions` (frames, 6).
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where the slices do not hold
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where the slices do not hold
     /// the same number of whole frames.
     pub fn new(positions: &'a [f32], n_atoms: usize, dimensions: &'a [f32]) -> Result<Self> {
         let frame_len = frame_len(positions.len(), n_atoms)?;
@@ -94,7 +94,7 @@ impl<'a> Frames<'a> {
     /// compute, and why. Rows of frames that were left out, of nothing but NaN, are NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where `out` has another size.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where `out` has another size.
     pub fn fill_rows(
         &self,
         out: &mut [f64],
@@ -154,7 +154,7 @@ pub trait RowKernel: Send + Sync {
     /// Fill one row a frame; the first frame that cannot be computed, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where the block, the kernel
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where the block, the kernel
     /// and `out` do not belong together.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>>;
 }

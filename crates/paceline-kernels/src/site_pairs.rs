@@ -12,7 +12,7 @@ use super::rdf::are_searched_by_cells;
 use super::rows::Frames;
 use super::transform::Refused;
 use super::{Columns, check_len};
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 /// From so many atoms on that look for neighbours in a group, a cell list of it pays.
 const MANY: usize = 32;

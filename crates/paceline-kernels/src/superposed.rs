@@ -2,7 +2,7 @@
 
 use super::reference::{Motion, Reference};
 use super::{Columns, check_len, frames};
-use paceline_formats::error::Result;
+use paceline_base::error::Result;
 
 /// Atoms of a block, and the superposition that their positions are taken after.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Superposed {
     }
 
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where a block of so many atoms
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where a block of so many atoms
     /// lacks one.
     pub fn check(&self, n_atoms: usize) -> Result<()> {
         self.atoms.check(n_atoms)?;

@@ -5,8 +5,8 @@ use super::cell::{Cell, NoCell};
 use super::placement::{Basis, Placement, change_placed};
 use super::qcp::Matrix3;
 use super::{check_len, frame_len};
-use paceline_formats::UnitCell;
-use paceline_formats::error::{self, Error};
+use paceline_base::UnitCell;
+use paceline_base::error::{self, Error};
 
 /// A frame of the block that could not be transformed, and why. Its positions are NaN.
 pub type Refused = (usize, String);

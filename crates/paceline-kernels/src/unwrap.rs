@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 use crate::cell::{Cell, square};
 use crate::placement::Basis;

@@ -1,6 +1,6 @@
 //! Check the numbers of a frame: all are finite, and how far out the farthest is.
 
-use paceline_formats::Fields;
+use paceline_base::Fields;
 
 /// First atom with a number that is not finite (−1 for none), for positions, velocities and forces
 /// in turn; the largest |x|, |y| or |z| of any position, Å; and the first atom that has it.
@@ -18,7 +18,7 @@ const STRETCH: usize = 256 * LANES;
 /// Check the positions, velocities and forces that a frame holds; empty where they are not wanted.
 ///
 /// It is quick while the processor still has a frame that was just decoded: for a whole block at
-/// once it took 3 times as long. So call it from a [visitor](paceline_formats::reader::Visitor).
+/// once it took 3 times as long. So call it from a visitor of `paceline-formats`.
 pub fn check(numbers: [&[f32]; 3], held: Fields) -> Validity {
     let mut validity = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
     let held = [held.positions, held.velocities, held.forces];

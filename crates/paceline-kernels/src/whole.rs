@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 use crate::cell::{Cell, is_placeholder, square};
 use crate::instructions::by_widest;

@@ -6,7 +6,7 @@ use super::cell::Cell;
 use super::check_len;
 use super::placement::Basis;
 use super::transform::{self, Refused, Transform, centre, each_frame, position};
-use paceline_formats::error::Result;
+use paceline_base::error::Result;
 
 /// The atoms to be wrapped, and which of them stay together.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ impl Wrap {
     /// `sizes` are the numbers of atoms of the compounds, which follow one another in `atoms`.
     ///
     /// # Errors
-    /// [`paceline_formats::error::Error::Argument`] where the sizes do not add up to the atoms, and as
+    /// [`paceline_base::error::Error::Argument`] where the sizes do not add up to the atoms, and as
     /// [`transform::weights`] for each compound.
     pub fn new(
         n_atoms: usize,

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::UnitCell;
-use crate::cell::{triclinic_box, triclinic_vectors};
+use crate::{triclinic_box, triclinic_vectors};
 
 /// Other programs pretend to be a CHARMM of this version at the most.
 const LAST_PRETENDED: i32 = 25;

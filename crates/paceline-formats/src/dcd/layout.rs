@@ -3,7 +3,7 @@
 use super::cell::is_charmms_own;
 use super::header::{FIRST_LEN, MAX_TITLE};
 use crate::format::Clock;
-use crate::frame::possible_time;
+use crate::codec::possible_time;
 use crate::unit_styles::Units;
 
 /// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.

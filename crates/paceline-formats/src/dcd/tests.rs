@@ -187,7 +187,7 @@ fn cells_are_what_mdanalysis_makes_of_them() {
 /// Analytic lengths and angles of a symmetric matrix.
 fn shape(record: [f64; 6]) -> [f32; 6] {
     let [xx, xy, yy, xz, yz, zz] = record;
-    crate::cell::triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])
+    crate::triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Undoes the compressions of chunks: deflate, LZF, LZ4 and Zstandard.
 
+#[cfg(feature = "deflate")]
 use libdeflater::{DecompressionError, Decompressor};
-use lz4_flex::block::decompress_into;
+#[cfg(feature = "deflate")]
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
+#[cfg(feature = "zstd")]
 use zstd_safe::DCtx;
 
+/// A compression of chunks. Each but LZF needs a feature of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Deflate,
@@ -23,6 +26,25 @@ impl Method {
         }
     }
 
+    /// Refuse a method whose codec was left out when this crate was built.
+    ///
+    /// # Errors
+    /// Sentence that names the feature.
+    pub fn check_built(self) -> Result<(), String> {
+        let (feature, built) = match self {
+            Method::Lzf => return Ok(()),
+            Method::Deflate => ("deflate", cfg!(feature = "deflate")),
+            Method::Lz4 => ("lz4", cfg!(feature = "lz4")),
+            Method::Zstd => ("zstd", cfg!(feature = "zstd")),
+        };
+        match built {
+            true => Ok(()),
+            false => Err(format!(
+                "the crate paceline-formats was built without its feature {feature:?}"
+            )),
+        }
+    }
+
     /// The most bytes that one byte can become.
     pub fn most(self) -> usize {
         match self {
@@ -35,19 +57,28 @@ impl Method {
 }
 
 /// Undoes compressions.
+#[derive(Default)]
 pub struct Decompressors {
-    whole: Decompressor,
-    beginning: Inflate,
+    #[cfg(feature = "deflate")]
+    deflate: Deflate,
     /// Made for the first chunk that needs it: it takes 160 kB.
+    #[cfg(feature = "zstd")]
     zstd: Option<DCtx<'static>>,
 }
 
-impl Default for Decompressors {
+/// Decoders of whole streams, and of the beginnings of streams.
+#[cfg(feature = "deflate")]
+struct Deflate {
+    whole: Decompressor,
+    beginning: Inflate,
+}
+
+#[cfg(feature = "deflate")]
+impl Default for Deflate {
     fn default() -> Self {
-        Decompressors {
+        Deflate {
             whole: Decompressor::new(),
             beginning: Inflate::new(true, 15),
-            zstd: None,
         }
     }
 }
@@ -59,10 +90,15 @@ impl Decompressors {
     /// Description of what is found in place of a stream of as many bytes.
     pub fn undo(&mut self, method: Method, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         match method {
-            Method::Deflate => self.inflate(stream, out),
             Method::Lzf => inflate_lzf(stream, out),
+            #[cfg(feature = "deflate")]
+            Method::Deflate => self.inflate(stream, out),
+            #[cfg(feature = "lz4")]
             Method::Lz4 => undo_lz4(stream, out),
+            #[cfg(feature = "zstd")]
             Method::Zstd => self.undo_zstd(stream, out),
+            #[cfg(not(all(feature = "deflate", feature = "lz4", feature = "zstd")))]
+            left_out => left_out.check_built(),
         }
     }
 }
@@ -76,7 +112,10 @@ impl Method {
         let stated = match self {
             Method::Deflate | Method::Lzf => None,
             Method::Lz4 => lz4_size(stream),
+            #[cfg(feature = "zstd")]
             Method::Zstd => zstd_safe::get_frame_content_size(stream).unwrap_or_default(),
+            #[cfg(not(feature = "zstd"))]
+            Method::Zstd => None,
         };
         match stated.filter(|&stated| stated != len as u64) {
             None => Ok(()),
@@ -90,13 +129,14 @@ impl Method {
 /// The most bytes that one byte can become.
 const DEFLATE_MOST: usize = 1032;
 
+#[cfg(feature = "deflate")]
 impl Decompressors {
     /// Fill `out` from a whole stream, and prove its checksum.
     ///
     /// # Errors
     /// Description of what is found in place of a stream of as many bytes.
     pub fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
-        match self.whole.zlib_decompress(stream, out) {
+        match self.deflate.whole.zlib_decompress(stream, out) {
             Ok(n) if n == out.len() => Ok(()),
             Ok(n) => Err(format!("a stream of {n} bytes")),
             Err(DecompressionError::InsufficientSpace) => Err("a longer stream".into()),
@@ -108,7 +148,7 @@ impl Decompressors {
 
     /// Begin to fill something from the beginning of a stream.
     pub fn begin(&mut self) {
-        self.beginning.reset(true);
+        self.deflate.beginning.reset(true);
     }
 
     /// Go on with the next bytes of the stream, to what is filled from its front on; whether it
@@ -118,13 +158,16 @@ impl Decompressors {
     /// Description of what is found in place of a stream of as many bytes, or more.
     pub fn go_on(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
         loop {
-            let (taken, done) = (self.beginning.total_in(), self.done());
+            let (taken, done) = (self.deflate.beginning.total_in(), self.done());
             if done == out.len() {
                 return Ok(true);
             }
             let flush = InflateFlush::NoFlush;
-            let status = self.beginning.decompress(stream, &mut out[done..], flush);
-            stream = &stream[(self.beginning.total_in() - taken) as usize..];
+            let status = self
+                .deflate
+                .beginning
+                .decompress(stream, &mut out[done..], flush);
+            stream = &stream[(self.deflate.beginning.total_in() - taken) as usize..];
             match status {
                 Ok(Status::StreamEnd) if self.done() < out.len() => {
                     return Err(format!("a stream of {} bytes", self.done()));
@@ -142,11 +185,25 @@ impl Decompressors {
 
     /// Bytes of the stream that were used so far.
     pub fn used(&self) -> u64 {
-        self.beginning.total_in()
+        self.deflate.beginning.total_in()
     }
 
     fn done(&self) -> usize {
-        self.beginning.total_out() as usize
+        self.deflate.beginning.total_out() as usize
+    }
+}
+
+/// Stands for the codec where it was left out: [`Method::check_built`] refuses datasets before.
+#[cfg(not(feature = "deflate"))]
+impl Decompressors {
+    pub fn begin(&mut self) {}
+
+    pub fn go_on(&mut self, _: &[u8], _: &mut [u8]) -> Result<bool, String> {
+        Method::Deflate.check_built().map(|()| false)
+    }
+
+    pub fn used(&self) -> u64 {
+        0
     }
 }
 
@@ -155,6 +212,7 @@ impl Decompressors {
 /// The most bytes that one byte can become: a block of 4 bytes can repeat one 128 Ki times.
 const ZSTD_MOST: usize = 1 << 15;
 
+#[cfg(feature = "zstd")]
 impl Decompressors {
     fn undo_zstd(&mut self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
         let context = self.zstd.get_or_insert_with(DCtx::create);
@@ -256,6 +314,7 @@ fn lz4_size(stream: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// Description of what is found in place of a stream of as many bytes.
+#[cfg(feature = "lz4")]
 fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     let cut = |done: usize| format!("a stream that breaks off after {done} bytes");
     let rest = stream.get(size_of::<u64>()..).ok_or_else(|| cut(0))?;
@@ -271,7 +330,7 @@ fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         if size == block.len() {
             block.copy_from_slice(packed);
         } else {
-            match decompress_into(packed, block) {
+            match lz4_flex::block::decompress_into(packed, block) {
                 Ok(n) if n == block.len() => {}
                 Ok(n) => return Err(format!("a block of {n} bytes after {done} bytes")),
                 Err(why) => return Err(format!("one that is corrupt after {done} bytes ({why})")),
@@ -286,12 +345,13 @@ fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
 }
 
 /// Split off a number of 32 bits.
+#[cfg(feature = "lz4")]
 fn split_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&number, rest) = bytes.split_first_chunk()?;
     Some((u32::from_be_bytes(number) as usize, rest))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "deflate", feature = "lz4", feature = "zstd"))]
 mod tests {
     use libdeflater::{CompressionLvl, Compressor};
 

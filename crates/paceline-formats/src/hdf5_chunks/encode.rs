@@ -11,10 +11,7 @@
 
 use std::ops::Range;
 
-use libdeflater::CompressionLvl;
-use lz4_flex::block::{compress_into, get_maximum_output_size};
-use zstd_safe::{CCtx, CParameter};
-
+use super::decompress::Method;
 use crate::codec::check_finite;
 
 /// Numbers of an atom.
@@ -25,6 +22,7 @@ const KEPT: usize = 64 << 20;
 
 /// Bytes of a chunk that LZ4 takes in HDF5, at the most, and of a block of it.
 const LZ4_CHUNK: usize = i32::MAX as usize;
+#[cfg(feature = "lz4")]
 const LZ4_BLOCK: usize = 1 << 30;
 
 /// How a number is stored.
@@ -55,8 +53,16 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Refuse a level that there is not, and chunks of more bytes than can be compressed.
+    /// Refuse a level that there is not, chunks of more bytes than can be compressed, and a codec
+    /// that was left out.
     fn check(self, bytes: usize) -> Result<(), String> {
+        let (name, method) = match self {
+            Compression::Gzip(_) => ("gzip", Method::Deflate),
+            Compression::Zstd(_) => ("zstd", Method::Zstd),
+            Compression::Lz4 => ("LZ4", Method::Lz4),
+        };
+        let built = method.check_built();
+        built.map_err(|why| format!("cannot compress with {name}: {why}"))?;
         match self {
             Compression::Gzip(1..=9) | Compression::Zstd(1..=19) => Ok(()),
             Compression::Gzip(level) => Err(format!("gzip has levels 1 to 9, not {level}")),
@@ -101,7 +107,7 @@ pub struct Room {
     shuffled: Vec<u8>,
     /// Encoded chunks, one after another.
     pub packed: Vec<u8>,
-    compressor: Option<(Compression, Compressor)>,
+    compressor: Option<(Compression, Box<dyn Compressor>)>,
 }
 
 impl Room {
@@ -303,80 +309,89 @@ impl Room {
         }
         let compressor = match &mut self.compressor {
             Some((made_for, compressor)) if *made_for == compression => compressor,
-            other => &mut other.insert((compression, Compressor::new(compression))).1,
+            other => &mut other.insert((compression, compressor(compression))).1,
         };
         compressor.append(bytes, &mut self.packed);
     }
 }
 
 /// Compresses chunks, with memory that is used again for each.
-enum Compressor {
-    Gzip(libdeflater::Compressor),
-    Zstd(CCtx<'static>),
-    Lz4,
+trait Compressor: Send + Sync {
+    /// Append a chunk to `out`.
+    fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>);
 }
 
-impl Compressor {
-    fn new(compression: Compression) -> Compressor {
-        match compression {
-            Compression::Gzip(level) => {
-                let level = CompressionLvl::new(level).expect("a level that was checked");
-                Compressor::Gzip(libdeflater::Compressor::new(level))
-            }
-            Compression::Zstd(level) => {
-                let mut context = CCtx::create();
-                for parameter in [
-                    CParameter::CompressionLevel(level),
-                    CParameter::ChecksumFlag(true),
-                ] {
-                    let set = context.set_parameter(parameter);
-                    set.expect("a level that was checked");
-                }
-                Compressor::Zstd(context)
-            }
-            Compression::Lz4 => Compressor::Lz4,
+/// The compressor of a compression that [`Compression::check`] lets pass.
+fn compressor(compression: Compression) -> Box<dyn Compressor> {
+    match compression {
+        #[cfg(feature = "deflate")]
+        Compression::Gzip(level) => {
+            let level = libdeflater::CompressionLvl::new(level).expect("a level that was checked");
+            Box::new(libdeflater::Compressor::new(level))
         }
+        #[cfg(feature = "zstd")]
+        Compression::Zstd(level) => {
+            use zstd_safe::CParameter::{ChecksumFlag, CompressionLevel};
+            let mut context = zstd_safe::CCtx::create();
+            for parameter in [CompressionLevel(level), ChecksumFlag(true)] {
+                let set = context.set_parameter(parameter);
+                set.expect("a level that was checked");
+            }
+            Box::new(context)
+        }
+        #[cfg(feature = "lz4")]
+        Compression::Lz4 => Box::new(Lz4),
+        #[cfg(not(all(feature = "deflate", feature = "lz4", feature = "zstd")))]
+        left_out => unreachable!("{left_out:?} is refused by its check"),
     }
+}
 
-    /// Append a chunk to `out`.
+#[cfg(feature = "deflate")]
+impl Compressor for libdeflater::Compressor {
     fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let before = out.len();
-        let size = match self {
-            Compressor::Lz4 => return compress_lz4(bytes, out),
-            Compressor::Gzip(compressor) => {
-                out.resize(before + compressor.zlib_compress_bound(bytes.len()), 0);
-                let size = compressor.zlib_compress(bytes, &mut out[before..]);
-                size.expect("room for what does not compress")
-            }
-            Compressor::Zstd(context) => {
-                out.resize(before + zstd_safe::compress_bound(bytes.len()), 0);
-                let size = context.compress2(&mut out[before..], bytes);
-                size.map_err(zstd_safe::get_error_name)
-                    .expect("memory, and room for what does not compress")
-            }
-        };
-        out.truncate(before + size);
+        out.resize(before + self.zlib_compress_bound(bytes.len()), 0);
+        let size = self.zlib_compress(bytes, &mut out[before..]);
+        out.truncate(before + size.expect("room for what does not compress"));
     }
 }
 
-/// Append a chunk to `out` as `decompress` describes it.
-fn compress_lz4(chunk: &[u8], out: &mut Vec<u8>) {
-    out.extend((chunk.len() as u64).to_be_bytes());
-    out.extend((chunk.len().min(LZ4_BLOCK) as u32).to_be_bytes());
-    for block in chunk.chunks(LZ4_BLOCK) {
-        let start = out.len() + size_of::<u32>();
-        out.resize(start + get_maximum_output_size(block.len()), 0);
-        let size =
-            compress_into(block, &mut out[start..]).expect("room for what does not compress");
-        let size = match size < block.len() {
-            true => size,
-            false => {
-                out[start..start + block.len()].copy_from_slice(block);
-                block.len()
-            }
-        };
-        out[start - size_of::<u32>()..start].copy_from_slice(&(size as u32).to_be_bytes());
-        out.truncate(start + size);
+#[cfg(feature = "zstd")]
+impl Compressor for zstd_safe::CCtx<'static> {
+    fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let before = out.len();
+        out.resize(before + zstd_safe::compress_bound(bytes.len()), 0);
+        let size = self.compress2(&mut out[before..], bytes);
+        let size = size.map_err(zstd_safe::get_error_name);
+        out.truncate(before + size.expect("memory, and room for what does not compress"));
+    }
+}
+
+/// LZ4 in HDF5's blocks, as `decompress` describes them.
+#[cfg(feature = "lz4")]
+struct Lz4;
+
+#[cfg(feature = "lz4")]
+impl Compressor for Lz4 {
+    fn append(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        use lz4_flex::block::{compress_into, get_maximum_output_size};
+        out.extend((chunk.len() as u64).to_be_bytes());
+        out.extend((chunk.len().min(LZ4_BLOCK) as u32).to_be_bytes());
+        for block in chunk.chunks(LZ4_BLOCK) {
+            let start = out.len() + size_of::<u32>();
+            out.resize(start + get_maximum_output_size(block.len()), 0);
+            let size =
+                compress_into(block, &mut out[start..]).expect("room for what does not compress");
+            let size = match size < block.len() {
+                true => size,
+                false => {
+                    out[start..start + block.len()].copy_from_slice(block);
+                    block.len()
+                }
+            };
+            out[start - size_of::<u32>()..start].copy_from_slice(&(size as u32).to_be_bytes());
+            out.truncate(start + size);
+        }
     }
 }
 
@@ -450,5 +465,5 @@ fn shuffle_by<const N: usize>(bytes: &[u8], out: &mut [u8]) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "deflate", feature = "lz4", feature = "zstd"))]
 mod tests;

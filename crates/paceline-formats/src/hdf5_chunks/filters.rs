@@ -54,21 +54,33 @@ pub struct Unpacked {
     pub shuffled: bool,
 }
 
+/// # Errors
+/// Sentence that names the filter, and the feature of this crate that its codec needs.
+fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
+    let Filter { name, number, .. } = filter;
+    match method.check_built() {
+        Ok(()) => Ok(Stage::Compression(method)),
+        Err(why) => Err(format!("cannot undo the filter {name} (number {number}): {why}")),
+    }
+}
+
 impl Pipeline {
+    /// Prepare to undo the stages of chunks of `chunk_bytes` bytes, of numbers of `width` bytes.
+    ///
     /// # Errors
-    /// A filter that we do not undo, by name.
+    /// Sentence that names a filter that cannot be undone.
     pub fn new(filters: &[Filter], width: usize, chunk_bytes: usize) -> Result<Pipeline, String> {
         let stages = filters.iter().map(|filter| match filter.number {
-            1 => Ok(Stage::Compression(Method::Deflate)),
+            1 => compression(filter, Method::Deflate),
             2 => match filter.values.first() {
                 None => Ok(Stage::Shuffle(width)),
                 Some(&bytes @ 1..=0xffff) => Ok(Stage::Shuffle(bytes as usize)),
                 Some(bytes) => Err(format!("cannot undo a shuffle of {bytes} bytes")),
             },
             3 => Ok(Stage::Fletcher32),
-            32000 => Ok(Stage::Compression(Method::Lzf)),
-            LZ4 => Ok(Stage::Compression(Method::Lz4)),
-            ZSTD => Ok(Stage::Compression(Method::Zstd)),
+            32000 => compression(filter, Method::Lzf),
+            LZ4 => compression(filter, Method::Lz4),
+            ZSTD => compression(filter, Method::Zstd),
             number => Err(format!(
                 "cannot undo the filter {} (number {number})",
                 filter.name
@@ -349,6 +361,26 @@ pub fn unshuffle_all(shuffled: &[u8], width: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_codec_left_out_is_named() {
+        for (number, method, feature, built) in [
+            (1, "deflate", "deflate", cfg!(feature = "deflate")),
+            (LZ4, "lz4", "lz4", cfg!(feature = "lz4")),
+            (ZSTD, "zstd", "zstd", cfg!(feature = "zstd")),
+            (32000, "lzf", "", true),
+        ] {
+            let name = method.to_owned();
+            let values = Vec::new();
+            let filter = Filter { number, name, values };
+            let refused = Pipeline::new(&[filter], 4, 12).err();
+            let expected = format!(
+                "cannot undo the filter {method} (number {number}): the crate paceline-formats was \
+                 built without its feature {feature:?}"
+            );
+            assert_eq!(refused, (!built).then_some(expected));
+        }
+    }
 
     #[test]
     fn known_checksums_come_out() {

@@ -10,12 +10,12 @@
 
 mod cache;
 pub mod fixed_size;
-pub mod header_scan;
-pub mod line_scan;
-pub mod scanned;
+pub(crate) mod header_scan;
+pub(crate) mod line_scan;
+pub(crate) mod scanned;
 #[cfg(test)]
 mod tests;
-pub mod warnings;
+pub(crate) mod warnings;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -18,10 +18,10 @@
 
 use super::MAX_LINE;
 use super::columns::Columns;
-use crate::cell::triclinic_box;
+use crate::triclinic_box;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
-use crate::frame::check_time;
+use crate::codec::check_time;
 use crate::text_lines::{Lines, is_blank, quoted, words};
 use crate::unit_styles::Units;
 

@@ -6,7 +6,7 @@ use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
 use crate::Fields;
 use crate::error::Fault;
 use crate::format::Clock;
-use crate::frame::possible_time;
+use crate::codec::possible_time;
 use crate::index::line_scan::LineFrame;
 use crate::text_lines::words;
 use crate::unit_styles::Units;

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::columns::{Columns, WantedColumns};
 use self::frame_head::Bounds;
 use crate::atom_set::Atoms;
-use crate::cell::triclinic_vectors;
+use crate::triclinic_vectors;
 use crate::error::Fault;
 use crate::text_lines::{Lines, quoted};
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};

@@ -4,7 +4,7 @@ use super::FILL;
 use super::header::{Number, Scale};
 use crate::Fields;
 use crate::format::Clock;
-use crate::frame::possible_time;
+use crate::codec::possible_time;
 
 /// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.
 ///

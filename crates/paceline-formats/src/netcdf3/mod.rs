@@ -30,7 +30,7 @@ use self::layout::{Role, Variable};
 use crate::atom_set::Atoms;
 use crate::codec::Reading;
 use crate::error::Fault;
-use crate::frame::check_time;
+use crate::codec::check_time;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 

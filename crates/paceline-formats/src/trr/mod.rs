@@ -22,7 +22,7 @@ mod format;
 use crate::atom_set::Atoms;
 use crate::codec::Reading;
 use crate::error::Fault;
-use crate::frame::check_time;
+use crate::codec::check_time;
 use crate::source::GAP;
 use crate::xdr::Xdr;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell, xdr};

@@ -27,7 +27,7 @@ use self::decode::{Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::{Decoder, Fields, FrameOut, Run};
 use crate::atom_set::Atoms;
 use crate::error::Fault;
-use crate::frame::check_time;
+use crate::codec::check_time;
 use crate::xdr::{self, Xdr, padding};
 
 pub use self::encode::{PRECISION, XtcEncoder};

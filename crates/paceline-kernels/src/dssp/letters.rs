@@ -10,7 +10,7 @@ use crate::cell::{Cell, cross, dot, is_placeholder, square};
 use crate::rows::{Frames, RowKernel, cell_or_none};
 use crate::transform::Refused;
 use crate::{Columns, check_len};
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 /// Numbers of a row, by which the letters are told: - H B E G I T S P.
 pub const LOOP: u8 = 0;

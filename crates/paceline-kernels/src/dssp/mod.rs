@@ -9,7 +9,7 @@ use super::rdf::are_searched_by_cells;
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 pub mod letters;
 mod near;

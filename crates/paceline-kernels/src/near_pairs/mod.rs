@@ -8,7 +8,7 @@
 use super::rows::{Frames, RowKernel};
 use super::transform::Refused;
 use super::unwrap::fragments;
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 mod bins;
 mod grid;

@@ -16,7 +16,7 @@ use super::cell::{Cell, NoCell};
 use super::placement::Basis;
 use super::transform::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 use places::{PIECE, RoundedCell, largest_of, move_to_images};
 use steps::{Followed, Frames, Notes, Step, Stop};
 

@@ -8,8 +8,8 @@ use crate::cell::Cell;
 use crate::placement::{Basis, Placement};
 use crate::qcp::Matrix3;
 use crate::{check_len, frame_len};
-use paceline_formats::error::{Error, Result};
-use paceline_formats::{CellRow, UnitCell};
+use paceline_base::error::{Error, Result};
+use paceline_base::{CellRow, UnitCell};
 
 /// Å.
 const STEP: f64 = 1.0 / (1 << 24) as f64;

@@ -12,7 +12,7 @@ use super::check_len;
 use super::instructions::{Instructions, used};
 use super::qcp::{MIN_SLOPE, Matrix3, Optimum};
 use super::reference::{CANCELLED, relative};
-use paceline_formats::error::{Error, Result};
+use paceline_base::error::{Error, Result};
 
 /// Rows whose products are summed at a time, divisors of 24: as many as registers have room for.
 const BASE_ROWS: usize = 1;

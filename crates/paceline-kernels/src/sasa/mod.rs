@@ -9,7 +9,7 @@ use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use crate::instructions::by_widest;
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 mod grid;
 mod neighbours;

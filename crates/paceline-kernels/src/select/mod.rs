@@ -9,7 +9,7 @@ use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, fini
 use super::placement::Placement;
 use super::rows::{Frames, cell_or_none};
 use super::transform::Refused;
-use paceline_formats::error::{self, Error};
+use paceline_base::error::{self, Error};
 
 /// Label of atoms that are the same as no other.
 pub const NO_LABEL: u32 = u32::MAX;

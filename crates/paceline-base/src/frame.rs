@@ -1,44 +1,6 @@
 //! A frame on its way from bytes to numbers and back.
 
 use crate::cell::{CellRow, UnitCell};
-use crate::error::Fault;
-
-/// No simulation lasts longer, ps: 1000 s.
-const TIME_MAX: f64 = 1e15;
-
-/// A time, ps, or NaN where it is none that a simulation can have.
-pub fn possible_time(time: f64) -> f64 {
-    if time.abs() < TIME_MAX {
-        time
-    } else {
-        f64::NAN
-    }
-}
-
-/// Check a time, ps, that stands at byte `at` of a frame.
-///
-/// # Errors
-/// [`Fault::Bad`] where no simulation can have it.
-pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
-    match possible_time(time).is_nan() {
-        true => Err(Fault::bad(at, "a time", format!("{time:e} ps"))),
-        false => Ok(()),
-    }
-}
-
-/// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    pub start: u64,
-    pub len: u64,
-}
-
-impl Run {
-    /// One past the last byte.
-    pub fn end(&self) -> u64 {
-        self.start + self.len
-    }
-}
 
 /// The fields that a frame may hold of its atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
