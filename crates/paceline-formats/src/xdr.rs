@@ -1,8 +1,8 @@
 //! XDR, the big-endian coding that XTC and TRR share (RFC 4506), and what else their frames have in
 //! common: a box in nm, and a step of 32 bits.
 
-use crate::triclinic_box;
 use crate::error::Fault;
+use crate::triclinic_box;
 use crate::{FrameIn, UnitCell, triclinic_vectors};
 
 /// Takes numbers from the front of a frame's bytes.

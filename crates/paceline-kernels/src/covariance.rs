@@ -9,7 +9,7 @@
 //! rows follow each other.
 
 use super::check_len;
-use super::superposed::Superposed;
+use super::projection::Superposed;
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 

@@ -37,7 +37,6 @@ use std::slice::ChunksExact;
 use paceline_base::error::{Error, Result};
 
 mod cell;
-pub mod center_group;
 pub mod contacts;
 pub mod correlation;
 pub mod covariance;
@@ -67,7 +66,6 @@ pub mod rows;
 pub mod sasa;
 pub mod select;
 pub mod site_pairs;
-pub mod superposed;
 #[cfg(test)]
 mod tests;
 pub mod transform;

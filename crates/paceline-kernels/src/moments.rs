@@ -5,7 +5,7 @@
 //! is a count, means, and sums of squared deviations from them.
 
 use super::check_len;
-use super::superposed::Superposed;
+use super::projection::Superposed;
 use paceline_base::error::Result;
 
 /// Add the frames of a block to the moments of a leaf; the sum of the RMSDs (Å) of the atoms that
@@ -100,7 +100,7 @@ pub fn merge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::superposed::Fit;
+    use crate::projection::Fit;
     use crate::tests::{Random, rotate, shift};
 
     const N_ATOMS: usize = 7;

@@ -1,9 +1,9 @@
 //! Projection of each frame onto directions in the space of all coordinates.
 
-use super::check_len;
+use super::reference::{Motion, Reference};
 use super::rows::{Frames, RowKernel, Taken};
-use super::superposed::Superposed;
 use super::transform::Refused;
+use super::{Columns, check_len, frames};
 use paceline_base::error::Result;
 
 /// Partial sums in a sum over coordinates: coordinate i adds to sum i modulo this.
@@ -77,11 +77,125 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     (a + b) + (c + d)
 }
 
+// Positions of some atoms in double precision, as they are or superposed on a reference.
+
+/// Atoms of a block, and the superposition that their positions are taken after.
+#[derive(Debug, Clone)]
+pub struct Superposed {
+    atoms: Columns,
+    fit: Option<(Columns, Reference)>,
+}
+
+/// Atoms that are superposed on a reference; others follow their motion.
+#[derive(Debug, Clone, Copy)]
+pub struct Fit<'a> {
+    /// The atoms, as columns of the block.
+    pub columns: &'a [usize],
+    /// x, y, z of each atom, Å.
+    pub reference: &'a [f64],
+    /// Relative to their mean; all the same where there are none.
+    pub weights: Option<&'a [f64]>,
+}
+
+impl Superposed {
+    /// Positions of `atoms`, columns of the block; with `fit`, after the motion that superposes
+    /// its atoms on their reference.
+    ///
+    /// # Errors
+    /// As [`Reference::new`], and where columns and reference do not belong together.
+    pub fn new(atoms: &[usize], fit: Option<Fit<'_>>) -> Result<Self> {
+        let fit = match fit {
+            None => None,
+            Some(fit) => {
+                let n_coordinates = fit.columns.len().saturating_mul(3);
+                check_len("reference coordinates", fit.reference.len(), n_coordinates)?;
+                let reference = Reference::new(fit.reference, fit.weights)?;
+                Some((Columns::new(fit.columns), reference))
+            }
+        };
+        Ok(Superposed {
+            atoms: Columns::new(atoms),
+            fit,
+        })
+    }
+
+    /// Coordinates of these atoms.
+    pub fn n_coordinates(&self) -> usize {
+        self.atoms.len().saturating_mul(3)
+    }
+
+    /// # Errors
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where a block of so many atoms
+    /// lacks one.
+    pub fn check(&self, n_atoms: usize) -> Result<()> {
+        self.atoms.check(n_atoms)?;
+        match &self.fit {
+            Some((columns, _)) => columns.check(n_atoms),
+            None => Ok(()),
+        }
+    }
+
+    /// Fill the coordinates (Å) of a frame; the RMSD (Å) of the atoms that were fitted, 0 where
+    /// none are. `check` has been passed.
+    pub fn fill(&self, frame: &[f32], scratch: &mut Vec<f32>, coordinates: &mut [f64]) -> f64 {
+        let Some((columns, reference)) = &self.fit else {
+            let picked = self.atoms.pick(frame, scratch);
+            for (x, &picked) in coordinates.iter_mut().zip(picked) {
+                *x = f64::from(picked);
+            }
+            return 0.0;
+        };
+        let (rmsd, motion) = reference.superpose(columns.pick(frame, scratch));
+        let picked = self.atoms.pick(frame, scratch);
+        apply(&motion, reference.origin(), picked, coordinates);
+        rmsd
+    }
+
+    /// Visit the coordinates (Å) of each frame of a block, in order; the sum of the RMSDs (Å) of
+    /// the atoms that were fitted, 0 where none are.
+    ///
+    /// # Errors
+    /// As [`Superposed::check`], and where the block is not of whole frames.
+    pub fn each_frame(
+        &self,
+        positions: &[f32],
+        n_atoms: usize,
+        mut visit: impl FnMut(&[f64]),
+    ) -> Result<f64> {
+        self.check(n_atoms)?;
+        let mut scratch = Vec::new();
+        let mut coordinates = vec![0.0; self.n_coordinates()];
+        let mut total = 0.0;
+        for frame in frames(positions, n_atoms)? {
+            total += self.fill(frame, &mut scratch, &mut coordinates);
+            visit(&coordinates);
+        }
+        Ok(total)
+    }
+}
+
+/// Positions after a motion, and with its centre moved to `target`.
+fn apply(motion: &Motion, target: [f64; 3], from: &[f32], to: &mut [f64]) {
+    let Motion {
+        centre,
+        rotation: r,
+    } = motion;
+    for (to, from) in to
+        .as_chunks_mut::<3>()
+        .0
+        .iter_mut()
+        .zip(from.as_chunks::<3>().0)
+    {
+        let [x, y, z] = [0, 1, 2].map(|i| f64::from(from[i]) - centre[i]);
+        *to = std::array::from_fn(|j| x * r[0][j] + y * r[1][j] + z * r[2][j] + target[j]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::superposed::Fit;
-    use crate::tests::{Random, rotate};
+    use crate::projection::Fit;
+    use crate::tests::{Random, rotate, shift};
 
     fn compute(block: &[f32], n_atoms: usize, task: &Projection) -> Vec<f64> {
         let n_frames = block.len() / (3 * n_atoms);
@@ -141,5 +255,114 @@ mod tests {
         let task = Projection::new(atoms, &[0.0; 6], &[0.0; 12]).unwrap();
         let frames = Frames::new(&[0.0; 15], 5, &[0.0; 6]).unwrap();
         assert!(task.compute(&frames, &mut [0.0; 2]).is_err());
+    }
+
+    const N_ATOMS: usize = 45;
+
+    /// A structure, and a block of it moved as a rigid body.
+    fn moved(n_frames: usize) -> (Vec<f64>, Vec<f32>) {
+        let mut random = Random(21);
+        let start = random.structure(N_ATOMS, 15.0, 60.0);
+        let block = (0..n_frames)
+            .flat_map(|_| shift(&rotate(&start, &random.rotation()), random.vector()))
+            .map(|x| x as f32)
+            .collect();
+        (start, block)
+    }
+
+    fn pick(positions: &[f64], columns: &[usize]) -> Vec<f64> {
+        let atoms = columns.iter();
+        atoms
+            .flat_map(|&i| positions[3 * i..3 * i + 3].to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn all_atoms_follow_the_motion_of_those_that_are_fitted() {
+        let (start, block) = moved(4);
+        let (fitted, atoms) = ([3, 9, 30, 31, 5], [44, 0, 12]);
+        let reference = pick(&start, &fitted);
+        let weights = Random(2).weights(fitted.len());
+        let fit = Fit {
+            columns: &fitted,
+            reference: &reference,
+            weights: Some(&weights),
+        };
+        let superposed = Superposed::new(&atoms, Some(fit)).unwrap();
+        let (expected, mut n_frames) = (pick(&start, &atoms), 0);
+        let total = superposed.each_frame(&block, N_ATOMS, |coordinates| {
+            n_frames += 1;
+            for (found, expected) in coordinates.iter().zip(&expected) {
+                assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+            }
+        });
+        assert_eq!(n_frames, 4);
+        assert!(total.unwrap() < 1e-4);
+    }
+
+    #[test]
+    fn the_rmsds_add_up() {
+        let (start, mut block) = moved(3);
+        block[7] += 3.0;
+        let all: Vec<usize> = (0..N_ATOMS).collect();
+        let fit = Fit {
+            columns: &all,
+            reference: &start,
+            weights: None,
+        };
+        let superposed = Superposed::new(&[0], Some(fit)).unwrap();
+        let reference = Reference::new(&start, None).unwrap();
+        let frames = block.chunks(3 * N_ATOMS);
+        let expected: f64 = frames.map(|frame| reference.min_rmsd(frame)).sum();
+        let total = superposed.each_frame(&block, N_ATOMS, |_| {}).unwrap();
+        assert_eq!(total, expected);
+        assert!(total > 0.3);
+    }
+
+    #[test]
+    fn without_a_fit_positions_stay_as_they_are() {
+        let (_, block) = moved(2);
+        let superposed = Superposed::new(&[7, 2], None).unwrap();
+        let mut found = Vec::new();
+        let total = superposed.each_frame(&block, N_ATOMS, |x| found.extend_from_slice(x));
+        assert_eq!(total.unwrap(), 0.0);
+        let expected = block.chunks(3 * N_ATOMS).flat_map(|frame| {
+            let frame: Vec<f64> = frame.iter().map(|&x| x.into()).collect();
+            pick(&frame, &[7, 2])
+        });
+        assert_eq!(found, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_fitted_position_that_is_no_number_shows() {
+        let (start, mut block) = moved(2);
+        block[3 * N_ATOMS] = f32::NAN;
+        let fit = Fit {
+            columns: &[0, 1, 2, 3],
+            reference: &start[..12],
+            weights: None,
+        };
+        let superposed = Superposed::new(&[8], Some(fit)).unwrap();
+        let mut nan = Vec::new();
+        let total = superposed.each_frame(&block, N_ATOMS, |x| nan.push(x[0].is_nan()));
+        assert_eq!(nan, [false, true]);
+        assert!(total.unwrap().is_nan());
+    }
+
+    #[test]
+    fn a_reference_of_other_atoms_is_refused() {
+        let fit = |columns, reference| Fit {
+            columns,
+            reference,
+            weights: None,
+        };
+        assert!(Superposed::new(&[0], Some(fit(&[0, 1], &[0.0; 3]))).is_err());
+        assert!(Superposed::new(&[0], Some(fit(&[], &[]))).is_err());
+        let superposed = Superposed::new(&[0], Some(fit(&[5], &[0.0; 3]))).unwrap();
+        assert!(superposed.each_frame(&[0.0; 18], 6, |_| {}).is_ok());
+        assert!(superposed.each_frame(&[0.0; 15], 5, |_| {}).is_err());
+        assert!(superposed.each_frame(&[0.0; 19], 6, |_| {}).is_err());
+        let alone = Superposed::new(&[6], None).unwrap();
+        assert!(alone.each_frame(&[0.0; 18], 6, |_| {}).is_err());
     }
 }

@@ -7,12 +7,12 @@ use paceline_kernels::gyration::Gyration;
 use paceline_kernels::instructions::{Instructions, allow, used};
 use paceline_kernels::near_pairs::PairList;
 use paceline_kernels::nojump::{Follower, NoJump};
+use paceline_kernels::projection::{Fit, Superposed};
 use paceline_kernels::rdf::{self, Rdf};
 use paceline_kernels::rmsd::{Group, Rmsd};
 use paceline_kernels::rows::{Frames, RowKernel};
 use paceline_kernels::sasa::Sasa;
 use paceline_kernels::select::{Group as Updating, Node, Selected};
-use paceline_kernels::superposed::{Fit, Superposed};
 
 const CELLS: [[f32; 6]; 4] = [
     [0.0; 6],

@@ -18,7 +18,7 @@ use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{dssp, gyration, projection, rows, sasa, superposed};
+use paceline_kernels::{dssp, gyration, projection, rows, sasa};
 
 /// Index and mass of each atom's compound.
 type Compounds<'py> = (Indices, Array1<'py, f64>);
@@ -194,12 +194,12 @@ kernels! {
             reference: Option<Array2<'_, f64>>,
         ) {
             let columns = columns.all(mean.shape()[0])?;
-            let fit = reference.as_deref().map(|reference| superposed::Fit {
+            let fit = reference.as_deref().map(|reference| projection::Fit {
                 columns: &columns,
                 reference,
                 weights: None,
             });
-            let atoms = superposed::Superposed::new(&columns, fit)?;
+            let atoms = projection::Superposed::new(&columns, fit)?;
             projection::Projection::new(atoms, &mean, &directions)
         }
 

@@ -6,7 +6,7 @@ use super::arrays::{Array1, Array2, Array3, ArrayMut1, ArrayMut2, Indices, NewAr
 use super::errors::Result;
 use super::kernels::kernels;
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{contacts, covariance, density, moments, rdf, site_pairs, superposed};
+use paceline_kernels::{contacts, covariance, density, moments, projection, rdf, site_pairs};
 
 /// Merge the co-moments of the right into those of the left; the number of frames of both.
 #[pyfunction]
@@ -207,17 +207,17 @@ kernels! {
     /// Positions of some columns, as they are or after a superposition.
     ///
     /// With `fit`: columns that are superposed, their reference positions (Å), and weights or None.
-    pub(super) struct Superposed(superposed::Superposed);
+    pub(super) struct Superposed(projection::Superposed);
 
     new {
         #[pyo3(signature = (columns, fit=None))]
         (columns: Indices, fit: Option<FitArrays<'_>>) {
-            let fit = fit.as_ref().map(|(columns, reference, weights)| superposed::Fit {
+            let fit = fit.as_ref().map(|(columns, reference, weights)| projection::Fit {
                 columns,
                 reference,
                 weights: weights.as_deref(),
             });
-            superposed::Superposed::new(&columns, fit)
+            projection::Superposed::new(&columns, fit)
         }
     }
 

@@ -7,7 +7,7 @@ use super::errors::{Failure, Result};
 use super::kernels::kernels;
 
 use paceline_formats::{CELL_WIDTH, error};
-use paceline_kernels::center_group::Center;
+use paceline_kernels::wrap::Center;
 use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::nojump::{self, molecules};
 use paceline_kernels::placement::{Basis, PlacedFrames, change_placed};

@@ -11,34 +11,29 @@
 
 mod atoms;
 mod check;
-mod communicator;
-mod direct_write;
 pub mod formats;
-mod memory_budget;
-mod packing;
 pub mod reading;
 mod send_schedule;
-mod target;
 #[cfg(test)]
 mod tests;
-mod two_phase_write;
+mod writing;
 
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::agree;
-use crate::memory_budget::MemoryBudget;
+use crate::send_schedule::MemoryBudget;
+use atoms::Packing;
 use paceline_formats::error::Error;
-use packing::Packing;
 
 pub use crate::atoms::Batch;
 pub use crate::atoms::Records;
 pub use crate::check::{Failure, Result};
-pub use crate::memory_budget::Cost;
+pub use crate::send_schedule::Cost;
 pub use atoms::{Atoms, Vectors};
 pub use check::check;
-pub use communicator::{Communicator, Reduce, SingleRank};
+pub use check::{Communicator, Reduce, SingleRank};
 
 /// How atoms come to their places: the four ways of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,10 +97,10 @@ pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
     let plan = agree_on(comm, job)?;
     let mut cost = Cost::default();
     let done = match job.method {
-        Method::Serial => direct_write::serial(&plan, &mut cost)?,
-        Method::Direct => direct_write::direct(&plan, &mut cost),
-        Method::Mpiio => direct_write::mpiio(&plan, &mut cost)?,
-        Method::Sorted => two_phase_write::sorted(&plan, &mut cost)?,
+        Method::Serial => writing::serial(&plan, &mut cost)?,
+        Method::Direct => writing::direct(&plan, &mut cost),
+        Method::Mpiio => writing::mpiio(&plan, &mut cost)?,
+        Method::Sorted => writing::sorted(&plan, &mut cost)?,
     };
     agree(comm, job.path, done)?;
     Ok(cost)

@@ -7,7 +7,7 @@ pub(super) mod threads;
 use std::path::{Path, PathBuf};
 
 use super::{Atoms, Cost, Job, Method, Records, Result, Vectors, check, write};
-use crate::communicator::Communicator;
+use crate::check::Communicator;
 
 /// Numbers that look random, the same every time.
 pub struct Random(pub u64);

@@ -12,7 +12,6 @@
 //!
 //! With fixed atoms the first frame holds all atoms and later ones only the free ones.
 
-mod cell;
 mod encode;
 mod format;
 mod header;
@@ -132,7 +131,7 @@ impl DcdDecoder {
         }
         let cell = self.cell(plan, bytes);
         Ok(cell.map_or(UnitCell::NONE, |record| {
-            cell::unit_cell(self.layout.version, record)
+            layout::unit_cell(self.layout.version, record)
         }))
     }
 
@@ -162,7 +161,7 @@ impl DcdDecoder {
     /// [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
-        cell::doubt(self.layout.version, cell)
+        layout::doubt(self.layout.version, cell)
     }
 }
 

@@ -236,7 +236,7 @@ fn cells_mean_what_the_version_and_the_numbers_say() {
             .unit_cell()
             .dimensions;
         assert_eq!(found, expected, "{version} {record:?}");
-        let doubt = cell::doubt(version, record);
+        let doubt = layout::doubt(version, record);
         assert_eq!(doubt.is_some(), doubtful, "{version} {record:?}: {doubt:?}");
     }
 }

@@ -14,11 +14,11 @@ use super::{
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::format::{self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times};
+use crate::index;
 use crate::index::fixed_size::{miscounted, read_each, read_head};
 use crate::index::header_scan::ScanProgress;
 use crate::index::line_scan::{LineScanner, each_line, scan_lines};
 use crate::index::scanned::{load_or_scan, times_of};
-use crate::index::warnings;
 use crate::source::Source;
 use crate::{Decoder, Fields};
 
@@ -269,8 +269,8 @@ fn by_arithmetic(
         .collect();
     told.extend(odd_cell(&head.layout));
     match behind {
-        Met::Frame if present > 0 => told.push(warnings::cut(n, at, present, Some(stride))),
-        Met::Hole => told.push(warnings::hole(n, at)),
+        Met::Frame if present > 0 => told.push(index::cut_warning(n, at, present, Some(stride))),
+        Met::Hole => told.push(index::hole_warning(n, at)),
         _ => {}
     }
     let layout = ordered(source, head.layout, start)?;

@@ -60,7 +60,9 @@ fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
     let Filter { name, number, .. } = filter;
     match method.check_built() {
         Ok(()) => Ok(Stage::Compression(method)),
-        Err(why) => Err(format!("cannot undo the filter {name} (number {number}): {why}")),
+        Err(why) => Err(format!(
+            "cannot undo the filter {name} (number {number}): {why}"
+        )),
     }
 }
 
@@ -372,7 +374,11 @@ mod tests {
         ] {
             let name = method.to_owned();
             let values = Vec::new();
-            let filter = Filter { number, name, values };
+            let filter = Filter {
+                number,
+                name,
+                values,
+            };
             let refused = Pipeline::new(&[filter], 4, 12).err();
             let expected = format!(
                 "cannot undo the filter {method} (number {number}): the crate paceline-formats was \

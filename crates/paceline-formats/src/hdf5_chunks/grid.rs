@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::dataset::{Dataset, Number, Units, Value, with_decoder};
+use super::{Dataset, Number, Units, Value, with_decoder};
 use crate::atom_set::Atoms;
 use crate::source::GAP;
 

@@ -1,6 +1,5 @@
 //! The index of a file whose frames have equal sizes, so that their places are arithmetic.
 
-use super::warnings;
 use crate::error::{Error, Fault, Result};
 use crate::format::Frames;
 use crate::source::{GAP, Source};
@@ -58,7 +57,7 @@ pub fn miscounted(n: u64, claimed: i64) -> Option<String> {
 
 /// The note on bytes left behind the last whole frame.
 pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
-    (rest > 0).then(|| warnings::cut(n, size - rest, rest, Some(stride)))
+    (rest > 0).then(|| super::cut_warning(n, size - rest, rest, Some(stride)))
 }
 
 /// Read the same `width` bytes of each of `n` frames, `step` bytes apart: one by one, or along

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::cache::{self, Listing};
 use super::header_scan::ScanProgress;
 use super::header_scan::{Chain, Framed, Place, Scan, Stop, Trajectory, Walker, scan};
-use super::warnings;
+use super::warnings_of;
 use crate::error::{Error, Fault, Result};
 use crate::fingerprint::Samples;
 use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
@@ -172,7 +172,7 @@ fn opened(
 ) -> Opened {
     let notes = match origin {
         Origin::Sampled => Vec::new(),
-        _ => warnings::of(&listing),
+        _ => warnings_of(&listing),
     };
     Opened {
         layout: listing.layout,

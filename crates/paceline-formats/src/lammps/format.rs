@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::ops::ControlFlow;
 
-use super::columns::{convention_name, names_of_positions};
 use super::layout::FrameLines;
+use super::layout::{convention_name, names_of_positions};
 use super::{ATOM_MIN, FrameHead, Ids, LammpsDecoder, Layout, Units};
 use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};

@@ -17,12 +17,12 @@
 //! ```
 
 use super::MAX_LINE;
-use super::columns::Columns;
-use crate::triclinic_box;
+use super::layout::Columns;
+use crate::codec::check_time;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
-use crate::codec::check_time;
 use crate::text_lines::{Lines, is_blank, quoted, words};
+use crate::triclinic_box;
 use crate::unit_styles::Units;
 
 const UNITS: &str = "ITEM: UNITS";

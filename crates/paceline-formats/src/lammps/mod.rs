@@ -6,19 +6,18 @@
 //! at rest stay where they are when the cell changes.
 //! Numbers are converted if their units are known (`unit_styles.rs`).
 
-mod columns;
 mod format;
 mod frame_head;
 mod layout;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::columns::{Columns, WantedColumns};
 use self::frame_head::Bounds;
+use self::layout::{Columns, WantedColumns};
 use crate::atom_set::Atoms;
-use crate::triclinic_vectors;
 use crate::error::Fault;
 use crate::text_lines::{Lines, quoted};
+use crate::triclinic_vectors;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::format::LammpsDump;
@@ -103,7 +102,7 @@ impl LammpsDecoder {
             return bad(format::known_cells(), "another cell");
         };
         let Some(columns) = head.columns else {
-            return bad(columns::names_of_positions(), "none");
+            return bad(layout::names_of_positions(), "none");
         };
         match columns.check_like(&self.layout) {
             Ok(()) => Ok((cell, columns)),

@@ -3,8 +3,8 @@
 use super::FILL;
 use super::header::{Number, Scale};
 use crate::Fields;
-use crate::format::Clock;
 use crate::codec::possible_time;
+use crate::format::Clock;
 
 /// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.
 ///

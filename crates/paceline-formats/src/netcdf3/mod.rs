@@ -29,8 +29,8 @@ use self::header::{Number, Scale};
 use self::layout::{Role, Variable};
 use crate::atom_set::Atoms;
 use crate::codec::Reading;
-use crate::error::Fault;
 use crate::codec::check_time;
+use crate::error::Fault;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 

@@ -1,6 +1,5 @@
 //! Tests of exposed points against the definition.
 
-use super::points::spiral;
 use super::*;
 use crate::cell::{Cell, square};
 use crate::tests::Random;
@@ -112,4 +111,18 @@ fn what_does_not_belong_together_is_refused() {
     assert!(refused(1e30, cell).unwrap().contains("too far away"));
     let flat = [20.0, 20.0, 20.0, 20.0, 20.0, 90.0];
     assert!(refused(1.0, flat).unwrap().contains("make no cell"));
+}
+
+#[test]
+fn patches_hold_each_point_once() {
+    for n_points in [1, 7, 8, 9, 100, 960, 1001] {
+        let patches = patches(n_points);
+        let n: u32 = patches.iter().map(|patch| patch.points.count_ones()).sum();
+        assert_eq!(n as usize, n_points);
+        assert!(patches.len() <= n_points.div_ceil(LANES));
+    }
+    let widest = patches(960)
+        .iter()
+        .fold(0.0, |most: f32, patch| most.max(patch.radius));
+    assert!(widest < 0.4, "{widest}");
 }

@@ -1,12 +1,12 @@
-//! Carries atoms between ranks.
+//! Map atoms to their owner ranks, and carry them there.
 
 use std::time::Instant;
 
-use paceline_formats::error::{Error, Result};
-
 use super::ReadingCost;
-use super::atom_table::{View, Widths};
+use super::atom_table::Moment;
+use super::atom_table::{AtomTable, View, Widths};
 use crate::Communicator;
+use paceline_formats::error::{Error, Result};
 
 /// Outgoing and incoming atoms, in buffers that are used again.
 pub struct Exchange<'a> {
@@ -213,4 +213,238 @@ pub fn unpack<'a>(parcel: &'a [u8], widths: &Widths) -> Option<View<'a>> {
         column
     });
     Some(View { columns })
+}
+
+// Map atoms to their owner ranks.
+
+/// Tells the rank that owns an atom.
+pub trait Owners {
+    /// The owner of each atom, appended to `ranks`: as many as the table has atoms.
+    ///
+    /// # Errors
+    /// Any error that keeps an atom from having an owner.
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()>;
+}
+
+/// Each rank owns an equal range of numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct ById {
+    pub n_atoms: u64,
+    pub n_ranks: u32,
+}
+
+impl ById {
+    /// Return the rank whose share, of those of [`super::shares::share`], holds this number, from 1
+    /// on.
+    fn owner(&self, id: i64) -> u32 {
+        let ranks = u128::from(self.n_ranks);
+        ((u128::from(id.unsigned_abs()) * ranks - 1) / u128::from(self.n_atoms)) as u32
+    }
+}
+
+impl Owners for ById {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
+        ranks.extend(table.ids().map(|id| i64::from(self.owner(id))));
+        Ok(())
+    }
+}
+
+/// Equal domains of a cell, one a rank: rank x + nx (y + ny z) owns domain (x, y, z), as DL_POLY
+/// counts them.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    moment: Moment,
+    shape: [u32; 3],
+    /// Columns of the inverse of the cell: of a position, they give its parts of each vector.
+    inverse: [[f64; 3]; 3],
+    /// Start of the cell, in parts of each vector: -1/2 if it is centred on the origin.
+    start: f64,
+}
+
+impl Grid {
+    /// Domains of the cell of these vectors, Å, which begins at the origin or is centred on it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the vectors span no volume, [`Error::Argument`] where a grid
+    /// has no domains.
+    pub fn new(
+        moment: Moment,
+        shape: [u32; 3],
+        vectors: [[f64; 3]; 3],
+        centred: bool,
+    ) -> Result<Self> {
+        if shape.contains(&0) {
+            let [x, y, z] = shape;
+            return Err(Error::Argument(format!(
+                "expected a grid of at least one domain along each vector, found {x} × {y} × {z}"
+            )));
+        }
+        let [a, b, c] = vectors;
+        let volume = dot(a, cross(b, c));
+        if !(volume.is_normal()) {
+            let what = "its cell spans no volume that could be cut into domains; give owner=";
+            return Err(moment.unsupported(what));
+        }
+        let inverse = [cross(b, c), cross(c, a), cross(a, b)].map(|n| n.map(|x| x / volume));
+        Ok(Grid {
+            moment,
+            shape,
+            inverse,
+            start: if centred { -0.5 } else { 0.0 },
+        })
+    }
+
+    /// Return the rank whose domain holds the image of a position that is in the cell; none if the
+    /// position is not finite.
+    pub fn owner(&self, position: [f64; 3]) -> Option<u32> {
+        let mut domain = [0; 3];
+        for (axis, domain) in domain.iter_mut().enumerate() {
+            let part = dot(position, self.inverse[axis]) - self.start;
+            if !part.is_finite() {
+                return None;
+            }
+            // What is left of a tiny negative number is 1.
+            let n = self.shape[axis];
+            *domain = (((part - part.floor()) * f64::from(n)) as u32).min(n - 1);
+        }
+        let [nx, ny, _] = self.shape;
+        let [x, y, z] = domain;
+        Some(x + nx * (y + ny * z))
+    }
+}
+
+impl Owners for Grid {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
+        for (atom, id) in table.ids().enumerate() {
+            let position = table.position(atom);
+            let Some(rank) = self.owner(position) else {
+                let [x, y, z] = position;
+                return Err(self.moment.unsupported(format!(
+                    "atom {id} is at ({x}, {y}, {z}), in no domain; without grid= it can be read"
+                )));
+            };
+            ranks.push(rank.into());
+        }
+        Ok(())
+    }
+}
+
+/// Refuse owners that are no ranks, or are not one for each atom.
+///
+/// # Errors
+/// [`Error::Unsupported`], with the first atom of which this is so.
+pub fn check_ranks(
+    moment: &Moment,
+    table: &AtomTable,
+    ranks: &[i64],
+    n_ranks: usize,
+) -> Result<()> {
+    if ranks.len() != table.len() {
+        return Err(moment.unsupported(format!(
+            "expected an owner for each of {} atoms, found {}",
+            table.len(),
+            ranks.len()
+        )));
+    }
+    let real = 0..n_ranks as i64;
+    let odd = table
+        .ids()
+        .zip(ranks)
+        .find(|(_, rank)| !real.contains(rank));
+    match odd {
+        None => Ok(()),
+        Some((id, rank)) => Err(moment.unsupported(format!(
+            "atom {id} belongs to rank {rank}, and there are {n_ranks} ranks, counted from 0"
+        ))),
+    }
+}
+
+fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    std::array::from_fn(|k| {
+        let (i, j) = ((k + 1) % 3, (k + 2) % 3);
+        a[i] * b[j] - a[j] * b[i]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::share;
+
+    fn grid(shape: [u32; 3], vectors: [[f64; 3]; 3], centred: bool) -> Result<Grid> {
+        let moment = Moment {
+            path: "CONFIG".into(),
+            frame: 0,
+        };
+        Grid::new(moment, shape, vectors, centred)
+    }
+
+    const CUBE: [[f64; 3]; 3] = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
+
+    #[test]
+    fn numbers_belong_to_the_share_that_holds_them() {
+        for (n_atoms, n_ranks) in [(1, 1), (10, 3), (100, 7), (3, 8), (1 << 62, 5)] {
+            let owners = ById { n_atoms, n_ranks };
+            for rank in 0..n_ranks {
+                let own = share(0..n_atoms, rank.into(), n_ranks.into());
+                if !own.is_empty() {
+                    assert_eq!(owners.owner(own.start as i64 + 1), rank);
+                    assert_eq!(owners.owner(own.end as i64), rank);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn domains_are_counted_as_dl_poly_does() {
+        let centred = grid([2, 3, 4], CUBE, true).unwrap();
+        assert_eq!(centred.owner([-5.0, -5.0, -5.0]), Some(0));
+        assert_eq!(centred.owner([0.0, -5.0, -5.0]), Some(1));
+        assert_eq!(centred.owner([-0.1, 0.0, -2.5]), Some(2 + 6));
+        assert_eq!(centred.owner([4.9, 4.9, 4.9]), Some(23));
+        let cornered = grid([2, 3, 4], CUBE, false).unwrap();
+        assert_eq!(cornered.owner([0.0; 3]), Some(0));
+        assert_eq!(cornered.owner([9.9; 3]), Some(23));
+    }
+
+    #[test]
+    fn images_belong_to_one_domain() {
+        let grid = grid([3, 1, 2], CUBE, false).unwrap();
+        let owner = grid.owner([4.0, 3.0, 7.0]);
+        assert_eq!(owner, Some(1 + 3));
+        assert_eq!(grid.owner([-26.0, 103.0, 7.0]), owner);
+        // Just outside, and back to the very end.
+        assert_eq!(grid.owner([-1e-30, 0.0, 0.0]), Some(2));
+        assert_eq!(grid.owner([10.0, 10.0, 10.0]), Some(0));
+        for position in [[f64::NAN, 0.0, 0.0], [0.0, f64::INFINITY, 0.0]] {
+            assert_eq!(grid.owner(position), None);
+        }
+    }
+
+    #[test]
+    fn a_slanted_cell_is_cut_along_its_vectors() {
+        let vectors = [[10.0, 0.0, 0.0], [5.0, 8.0, 0.0], [-2.0, 3.0, 9.0]];
+        let grid = grid([4, 5, 6], vectors, false).unwrap();
+        for (parts, domain) in [([0.6, 0.1, 0.9], [2, 0, 5]), ([0.1, 0.95, 0.5], [0, 4, 3])] {
+            let position: [f64; 3] =
+                std::array::from_fn(|k| (0..3).map(|i| parts[i] * vectors[i][k]).sum());
+            assert_eq!(
+                grid.owner(position),
+                Some(domain[0] + 4 * (domain[1] + 5 * domain[2]))
+            );
+        }
+    }
+
+    #[test]
+    fn no_volume_and_no_domains_are_refused() {
+        let flat = [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 1.0]];
+        let words = |made: Result<Grid>| made.unwrap_err().to_string();
+        assert!(words(grid([1, 1, 1], flat, true)).contains("spans no volume"));
+        assert!(words(grid([1, 1, 1], [[f64::NAN; 3]; 3], true)).contains("spans no volume"));
+        assert!(words(grid([1, 0, 1], CUBE, true)).contains("1 × 0 × 1"));
+    }
 }

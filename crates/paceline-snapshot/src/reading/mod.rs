@@ -4,26 +4,24 @@
 //! atoms of an owner are with one of them; and send each owner one long message (Todorov & Bush,
 //! HPCxTR0806, section 5).
 
-mod atom_source;
 mod atom_table;
 mod exchange;
-mod owners;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use paceline_formats::error::{Error, Result};
 
-use self::atom_source::PART;
+use self::atom_table::PART;
 use self::atom_table::{OWNERS, Widths};
 use self::exchange::Exchange;
-use self::owners::check_ranks;
+use self::exchange::check_ranks;
 use crate::check::check_ids;
 use crate::{Communicator, Failure, Reduce};
 
-pub use self::atom_source::{AtomSource, Moment, Text};
+pub use self::atom_table::{AtomSource, Moment, Text};
 pub use self::atom_table::{AtomTable, CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, widths};
-pub use self::owners::{ById, Grid, Owners};
+pub use self::exchange::{ById, Grid, Owners};
 
 #[cfg(test)]
 mod tests;

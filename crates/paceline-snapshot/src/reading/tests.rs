@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::Partition;
-use super::atom_source::{AtomSource, Moment};
+use super::atom_table::{AtomSource, Moment};
 use super::atom_table::{
     AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, Widths, widths,
 };
-use super::owners::{ById, Grid, Owners};
+use super::exchange::{ById, Grid, Owners};
 use super::{ReadingCost, Settings, distribute};
 use crate::tests::threads::on_ranks;
 use paceline_formats::Fields;

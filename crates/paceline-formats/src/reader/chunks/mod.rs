@@ -1,7 +1,6 @@
 //! A block of frames out of datasets of an HDF5 file: each chunk is read and decoded once.
 
 mod dataset_reader;
-mod ids;
 mod io_context;
 mod selection;
 
@@ -10,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::dataset_reader::DatasetReader;
-use self::ids::Ids;
 use self::io_context::IoContext;
 use self::io_context::SkippedFrames;
-use super::destination::{BlockOut, Numbers, row_of, row_of_mut};
+use self::selection::Ids;
 use super::{Ahead, BlockReport, ask_for};
+use super::{BlockOut, Numbers, row_of, row_of_mut};
 use crate::Fields;
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
@@ -22,7 +21,7 @@ use crate::hdf5_chunks::{Dataset, Grid, Units};
 use crate::source::Source;
 
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
-pub use self::ids::read_integers;
+pub use self::selection::read_integers;
 
 /// Bytes of frames that are decoded together where they are not kept: as many as stay close to
 /// the processor.
