@@ -45,6 +45,7 @@ impl UnitCell {
     };
 
     /// The cell of three vectors, Å; none where they span no volume.
+    #[inline]
     pub fn of_vectors(vectors: [[f64; 3]; 3]) -> UnitCell {
         let [x, y, z] = vectors;
         match triclinic_box(x, y, z) {
@@ -59,6 +60,7 @@ impl UnitCell {
 
     /// The cell of lengths (Å) and angles (degrees), its vectors as MDAnalysis has them: zeros where
     /// lengths and angles span no volume.
+    #[inline]
     pub fn of_dimensions(dimensions: [f32; 6]) -> UnitCell {
         let vectors = exact_vectors(&dimensions)
             .filter(|vectors| (0..3).all(|i| vectors[i][i] > 0.0))
@@ -72,6 +74,7 @@ impl UnitCell {
 
     /// True if the first vector is along x, the second in the plane of x and y, and all are turned
     /// to the right, but for noise: the vectors are then those of the lengths and angles.
+    #[inline]
     pub fn is_upright(&self) -> bool {
         let [a, b, c] = self.vectors;
         let longest = [a, b, c]
@@ -85,6 +88,7 @@ impl UnitCell {
 
     /// The same cell, of an upright one with the vectors of its lengths and angles: without the
     /// noise that a file's vectors may have.
+    #[inline]
     #[must_use]
     pub fn without_noise(&self) -> UnitCell {
         match self.is_upright() {
@@ -98,6 +102,7 @@ impl UnitCell {
 
     /// The same cell without noise, periodic along all vectors: those that are not are as long as
     /// no atom moves.
+    #[inline]
     #[must_use]
     pub fn lattice(&self) -> UnitCell {
         let mut vectors = self.without_noise().vectors;
@@ -113,11 +118,13 @@ impl UnitCell {
     }
 
     /// True if all three vectors lead to periodic images.
+    #[inline]
     pub fn is_periodic(&self) -> bool {
         self.periodic == [true; 3]
     }
 
     /// The cell as a row of an array.
+    #[inline]
     pub fn row(&self) -> CellRow {
         let mut row = [0.0; CELL_WIDTH];
         for (number, value) in row.iter_mut().zip(self.dimensions) {
@@ -132,6 +139,7 @@ impl UnitCell {
     }
 
     /// The cell of a row.
+    #[inline]
     pub fn of_row(row: &CellRow) -> UnitCell {
         let vector = |at: usize| [row[at], row[at + 1], row[at + 2]];
         let flags = row[18] as u8;
@@ -147,6 +155,7 @@ impl UnitCell {
 /// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
 /// volume, or an infinite one. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
 /// so that the same float32 numbers come out.
+#[inline]
 pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
     let norm = |a: [f64; 3]| dot(a, a).sqrt();
@@ -167,6 +176,7 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
 /// `[lx, ly, lz, alpha, beta, gamma]` to cell vectors, the first along x and the second in the
 /// plane of x and y; none where they span no volume. The formula and its order of operations
 /// follow `MDAnalysis.lib.mdamath.triclinic_vectors` so that the same float32 numbers come out.
+#[inline]
 pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
     let vectors = exact_vectors(dimensions)?.map(|vector| vector.map(|value| value as f32));
     // Angles that leave no room for a cell give 0 or no number.
@@ -174,12 +184,14 @@ pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
 }
 
 /// Volume of `[lx, ly, lz, alpha, beta, gamma]`, from vectors in double precision.
+#[inline]
 pub fn cell_volume(dimensions: &[f32; 6]) -> Option<f64> {
     exact_vectors(dimensions).map(|[a, b, c]| a[0] * b[1] * c[2])
 }
 
 /// As [`triclinic_vectors`], in double precision, of which `triclinic_box` makes the same lengths
 /// and angles again. Angles that leave no room for a cell give 0 or no number.
+#[inline]
 pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
     let possible = dimensions.iter().all(|&x| x > 0.0 && x.is_finite())

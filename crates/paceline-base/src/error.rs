@@ -1,4 +1,6 @@
-//! The errors, worded so that the reader of the message knows where and what to do.
+//! Errors of all crates, each with a message that names the file, the frame and the byte.
+//!
+//! Both enums may grow, so that a `match` on them outside of paceline's crates needs a wildcard.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -7,18 +9,26 @@ use std::path::{Path, PathBuf};
 /// Why a decoder stopped. Decoders see one frame's bytes and nothing else, so `at` counts from
 /// the first byte of the frame; [`Error::damaged`] adds the path, the frame and the file offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The slice ends before the frame does: at least `needed` bytes of the frame are wanted.
-    Short { needed: usize },
+    Short {
+        /// Bytes, from the first of the frame.
+        needed: usize,
+    },
     /// The bytes contradict the format, or each other.
     Bad {
+        /// Offset of the contradiction, bytes from the first of the frame.
         at: usize,
+        /// Noun phrase that completes "expected …".
         expected: String,
+        /// Noun phrase that completes "found …".
         found: String,
     },
 }
 
 impl Fault {
+    /// Make a [`Fault::Bad`] at byte `at` of the frame.
     pub fn bad(at: usize, expected: impl Into<String>, found: impl ToString) -> Self {
         Fault::Bad {
             at,
@@ -49,8 +59,9 @@ impl Fault {
     }
 }
 
-/// Every error that leaves the core.
+/// Every error of the crates, except those of writers.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The file contradicts its format at a known place.
     #[error(
@@ -59,10 +70,15 @@ pub enum Error {
         frame.map(|frame| format!("frame {frame}, ")).unwrap_or_default()
     )]
     Damaged {
+        /// File that is damaged.
         path: PathBuf,
+        /// Number of the frame, from 0; none for the file's own header.
         frame: Option<u64>,
+        /// Bytes from the beginning of the file.
         offset: u64,
+        /// Noun phrase that completes "expected …".
         expected: String,
+        /// Noun phrase that completes "found …".
         found: String,
     },
     /// A chunk or row of a dataset contradicts the file's index, or its own coding.
@@ -73,36 +89,57 @@ pub enum Error {
         offset.map(|offset| format!(", byte {offset}")).unwrap_or_default()
     )]
     DamagedChunk {
+        /// File that is damaged.
         path: PathBuf,
         /// The first and the last frame that it was read for.
         frames: (i64, i64),
+        /// Dataset and chunk, or row.
         what: String,
-        /// None where the index has no place for it that can be believed; nothing is at byte 0.
+        /// Bytes from the beginning of the file; none where the index gives an impossible offset.
+        /// Nothing is at byte 0.
         offset: Option<NonZeroU64>,
+        /// Noun phrase that completes "expected …".
         expected: String,
+        /// Noun phrase that completes "found …".
         found: String,
     },
     /// A whole frame does not hold what is asked of it.
     #[error("{}: frame {frame} has no {what}", path.display())]
     Missing {
+        /// File that was read.
         path: PathBuf,
+        /// Number of the frame, from 0.
         frame: u64,
+        /// The missing field, such as "velocities".
         what: &'static str,
     },
-    /// The file may be whole, but it uses something that we do not read.
+    /// The file may be whole, but it uses a feature that paceline does not read.
     #[error("{}: {what}", path.display())]
-    Unsupported { path: PathBuf, what: String },
+    Unsupported {
+        /// File that was opened.
+        path: PathBuf,
+        /// Sentence that names the feature.
+        what: String,
+    },
     /// The file is not the one that was opened.
     #[error(
         "{}: the file changed since it was opened ({what}); open it again",
         path.display()
     )]
-    Changed { path: PathBuf, what: String },
+    Changed {
+        /// File that was opened.
+        path: PathBuf,
+        /// The difference, such as another size.
+        what: String,
+    },
     /// The operating system refused.
     #[error("{}: {action}: {source}", path.display())]
     Io {
+        /// File of the refused call.
         path: PathBuf,
+        /// Attempted action, such as "cannot read".
         action: String,
+        /// Error of the system.
         source: io::Error,
     },
     /// The caller asked for something that cannot be.
@@ -120,6 +157,7 @@ fn named((first, last): (i64, i64)) -> String {
     }
 }
 
+/// A result whose error is [`Error`], unless another is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -147,6 +185,7 @@ impl Error {
         }
     }
 
+    /// Make an [`Error::Io`] of the system's error.
     pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
         Error::Io {
             path: path.to_owned(),

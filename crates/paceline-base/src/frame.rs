@@ -5,18 +5,23 @@ use crate::cell::{CellRow, UnitCell};
 /// The fields that a frame may hold of its atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
+    /// Positions, Å.
     pub positions: bool,
+    /// Velocities, Å/ps.
     pub velocities: bool,
+    /// Forces, kJ/(mol·Å).
     pub forces: bool,
 }
 
 impl Fields {
+    /// Positions alone.
     pub const POSITIONS: Fields = Fields {
         positions: true,
         velocities: false,
         forces: false,
     };
 
+    /// All three fields.
     pub const ALL: Fields = Fields {
         positions: true,
         velocities: true,
@@ -28,6 +33,7 @@ impl Fields {
         u8::from(self.positions) | u8::from(self.velocities) << 1 | u8::from(self.forces) << 2
     }
 
+    /// The fields of [`Fields::bits`]; higher bits are ignored.
     pub fn from_bits(bits: u8) -> Fields {
         Fields {
             positions: bits & 1 != 0,
@@ -49,8 +55,8 @@ impl Fields {
 
 /// Destination of one decoded frame. Units: Å, Å/ps, kJ/(mol·Å), degrees, ps.
 ///
-/// A field that is not wanted has no room: its slice is empty. One that is wanted but that the
-/// frame does not hold is left as it is; `fields` tells.
+/// The slice of a field that is not wanted is empty. A field that is wanted but that the frame does
+/// not hold is left as it is; `fields` reports which are held.
 #[derive(Debug)]
 pub struct FrameOut<'a> {
     /// x, y, z of each wanted atom in turn: 3 × atoms wanted, Å.
@@ -71,21 +77,29 @@ pub struct FrameOut<'a> {
     pub fields: &'a mut Fields,
 }
 
-/// A frame with room of its own.
+/// A frame that owns its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
+    /// x, y, z of each atom in turn, Å; empty where not wanted, as the next two.
     pub positions: Vec<f32>,
+    /// Velocities, Å/ps.
     pub velocities: Vec<f32>,
+    /// Forces, kJ/(mol·Å).
     pub forces: Vec<f32>,
+    /// The cell: a row of [`UnitCell::row`].
     pub cell: CellRow,
+    /// Time, ps.
     pub time: f64,
+    /// Step number of the simulation.
     pub step: i64,
+    /// λ of a free-energy run; 0 where the format has none.
     pub lambda: f32,
+    /// Fields that the frame holds, wanted or not.
     pub fields: Fields,
 }
 
 impl Frame {
-    /// Room for the fields wanted of `n_atoms` atoms.
+    /// Allocate the fields wanted of `n_atoms` atoms.
     pub fn new(n_atoms: usize, wanted: Fields) -> Frame {
         let room = |wanted| vec![0.0; if wanted { 3 * n_atoms } else { 0 }];
         Frame {
@@ -137,11 +151,17 @@ impl Frame {
 /// empty; the others have 3 numbers for each of the same atoms.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameIn<'a> {
+    /// x, y, z of each atom in turn, Å.
     pub positions: &'a [f32],
+    /// Velocities, Å/ps.
     pub velocities: &'a [f32],
+    /// Forces, kJ/(mol·Å).
     pub forces: &'a [f32],
+    /// The cell.
     pub cell: UnitCell,
+    /// Time, ps.
     pub time: f64,
+    /// Step number of the simulation.
     pub step: i64,
     /// λ of a free-energy run, 0 if it is none.
     pub lambda: f32,
@@ -150,6 +170,7 @@ pub struct FrameIn<'a> {
 /// Properties that all frames of a file have in common, known when the last one has been encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Series {
+    /// Number of frames.
     pub n_frames: u64,
     /// Time of the first frame, ps.
     pub time: f64,

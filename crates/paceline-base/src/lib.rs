@@ -9,7 +9,7 @@
 //!
 //! Lengths are in Å, angles in degrees, times in ps, velocities in Å/ps, forces in kJ/(mol·Å).
 
-#![warn(missing_docs)]
+#![deny(missing_docs)]
 
 mod cell;
 pub mod error;

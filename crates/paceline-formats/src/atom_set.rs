@@ -15,6 +15,7 @@ pub struct Atoms {
 }
 
 impl Atoms {
+    /// All of `n_total` atoms.
     pub fn all(n_total: usize) -> Self {
         Atoms {
             n_total,
@@ -72,10 +73,12 @@ impl Atoms {
         self.len
     }
 
+    /// True if no atom is wanted.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// True if each atom of a frame is wanted.
     pub fn is_all(&self) -> bool {
         self.len == self.n_total
     }

@@ -6,7 +6,9 @@ use crate::{FrameIn, FrameOut, Series};
 /// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
+    /// Offset from the frame's first byte.
     pub start: u64,
+    /// Number of bytes.
     pub len: u64,
 }
 

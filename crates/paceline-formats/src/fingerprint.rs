@@ -65,6 +65,7 @@ fn changed(source: &dyn Source, what: String) -> Result<()> {
 /// recognise the part of the file that it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Samples {
+    /// Fingerprint of the whole file.
     pub fingerprint: Fingerprint,
     digests: Vec<u64>,
 }
@@ -93,6 +94,7 @@ impl Samples {
         })
     }
 
+    /// Serialise for another process: [`Samples::from_bytes`] reads it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Fingerprint { size, hash } = self.fingerprint;
         let mut bytes = [&size.to_le_bytes()[..], &hash.to_le_bytes()].concat();

@@ -39,6 +39,7 @@ pub trait Format: Debug + Sync {
         &[]
     }
 
+    /// What files of the format may hold, and which of it is written.
     fn abilities(&self) -> Abilities;
 
     /// Recognise a file by its first [`HEAD_LEN`] bytes, or fewer.
@@ -132,6 +133,7 @@ impl Clock {
 
 /// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.
 pub trait FileLayout: Debug + Send + Sync {
+    /// The format that the file has.
     fn format(&self) -> &'static dyn Format;
 
     /// Atoms of a frame; of the first one, where the number varies.
@@ -203,6 +205,7 @@ pub trait FileLayout: Debug + Send + Sync {
         found
     }
 
+    /// The layout itself, for its own format to downcast.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -213,6 +216,7 @@ pub struct Layout(Arc<dyn FileLayout>);
 impl Layout {
     const VERSION: u8 = 1;
 
+    /// Share a format's own layout.
     pub fn new(layout: impl FileLayout + 'static) -> Self {
         Layout(Arc::new(layout))
     }
@@ -268,16 +272,33 @@ pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
     Some(i32::try_from(n_atoms).ok()? as usize)
 }
 
-/// The choices of an encoder.
+/// The choices of an encoder. Start from [`EncoderSettings::new`]: there may be more one day.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct EncoderSettings<'a> {
     /// The format's name, or one of its aliases, which may stand for a variant.
     pub name: &'a str,
+    /// Number of atoms in a frame.
     pub n_atoms: usize,
     /// Precision, for formats where it can be chosen.
     pub precision: Option<f32>,
+    /// True if frames have cells.
     pub has_cell: bool,
+    /// Fields to write.
     pub fields: Fields,
+}
+
+impl<'a> EncoderSettings<'a> {
+    /// Positions of `n_atoms` atoms and cells, in the format's usual precision.
+    pub fn new(name: &'a str, n_atoms: usize) -> Self {
+        EncoderSettings {
+            name,
+            n_atoms,
+            precision: None,
+            has_cell: true,
+            fields: Fields::POSITIONS,
+        }
+    }
 }
 
 /// The formats that can be opened and written.
@@ -287,10 +308,12 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// A registry of these formats, in the order in which messages list them.
     pub const fn new(formats: &'static [&'static dyn Format]) -> Self {
         Registry { formats }
     }
 
+    /// All formats, in their order.
     pub fn formats(&self) -> impl Iterator<Item = &'static dyn Format> + use<> {
         self.formats.iter().copied()
     }
@@ -385,8 +408,10 @@ impl Registry {
 /// Called with the bytes done and the bytes in all; [`ControlFlow::Break`] ends the scan.
 pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
-/// How to open a file.
+/// How to open a file. Start from [`OpenOptions::new`]: there may be more one day.
+#[non_exhaustive]
 pub struct OpenOptions<'a> {
+    /// Formats to recognise.
     pub registry: &'static Registry,
     /// Paths where a saved index may be, or be saved, in order of preference: see
     /// [`index_files`](crate::index::index_files). With none, nothing is saved.
@@ -401,9 +426,26 @@ pub struct OpenOptions<'a> {
     pub units: Option<&'a str>,
     /// Atoms of a frame, for formats whose files do not state their number; others ignore it.
     pub n_atoms: Option<usize>,
+    /// Number of threads that scan a long file.
     pub n_threads: usize,
     /// Called now and then, from the calling thread.
     pub progress: &'a Progress<'a>,
+}
+
+impl OpenOptions<'_> {
+    /// Recognise the formats of a registry; scan on one thread, and save nothing.
+    pub fn new(registry: &'static Registry) -> Self {
+        OpenOptions {
+            registry,
+            index_files: Vec::new(),
+            refresh: false,
+            sample: None,
+            units: None,
+            n_atoms: None,
+            n_threads: 1,
+            progress: &|_, _| ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// How an index came about.
@@ -424,15 +466,19 @@ pub enum Origin {
 /// A file whose frames have been found.
 #[derive(Debug)]
 pub struct Opened {
+    /// How its frames are coded.
     pub layout: Layout,
+    /// Offsets and sizes of its frames.
     pub frames: Frames,
+    /// Samples by which workers recognise the file.
     pub samples: Samples,
-    /// Notes that a user should be told.
+    /// Warnings about the file, a sentence each.
     pub notes: Vec<String>,
     /// Numbers of the frames that a scan found to be damaged.
     pub damaged: Vec<u64>,
     /// Atoms of each frame, where their number varies; 0 where a damaged frame's is not known.
     pub atom_counts: Option<Vec<u32>>,
+    /// How its frames were found.
     pub origin: Origin,
     /// Path where the index is saved.
     pub file: Option<PathBuf>,
@@ -482,16 +528,28 @@ pub enum Frames {
     Listed(Vec<u64>),
     /// The first frame may have another size than all the others.
     Regular {
+        /// Offset of the first frame, bytes.
         first: u64,
+        /// Size of the first frame, bytes.
         first_size: u64,
+        /// Size of each other frame, bytes.
         stride: u64,
+        /// Number of frames.
         n: u64,
     },
     /// All frames lie in the same bytes: their parts are in different places there.
-    Shared { start: u64, size: u64, n: u64 },
+    Shared {
+        /// Offset of these bytes.
+        start: u64,
+        /// Number of these bytes.
+        size: u64,
+        /// Number of frames.
+        n: u64,
+    },
 }
 
 impl Frames {
+    /// True if there is no frame.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

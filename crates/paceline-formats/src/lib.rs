@@ -25,6 +25,8 @@
 //! gives them. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No byte of a file can cause a
 //! panic or take memory beyond what the file could fill.
 
+#![deny(missing_docs)]
+
 pub mod atom_set;
 mod codec;
 pub mod dcd;

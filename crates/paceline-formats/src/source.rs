@@ -37,7 +37,9 @@ pub trait Source: Send + Sync {
 /// Amount that has been read from a source so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// Number of bytes read.
     pub bytes: u64,
+    /// Number of calls that read.
     pub calls: u64,
 }
 
@@ -51,6 +53,10 @@ pub struct FileSource {
 }
 
 impl FileSource {
+    /// Open a file for reads at offsets.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the system refuses, or the path is not a file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = system::open_without_waiting(path)
             .map_err(|source| Error::io(path, "cannot open", source))?;

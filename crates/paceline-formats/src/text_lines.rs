@@ -110,7 +110,7 @@ fn end(at: usize, what: &str) -> Fault {
 }
 
 #[inline]
-pub fn is_blank(line: &[u8]) -> bool {
+pub(crate) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 

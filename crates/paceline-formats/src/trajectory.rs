@@ -1,6 +1,6 @@
 //! Open a trajectory and read blocks of its frames, for Rust programs that want no more than that.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,17 +39,7 @@ impl Trajectory {
     /// # Errors
     /// Errors of [`index::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Trajectory> {
-        let options = OpenOptions {
-            registry: &STANDARD,
-            index_files: Vec::new(),
-            refresh: false,
-            sample: None,
-            units: None,
-            n_atoms: None,
-            n_threads: 1,
-            progress: &|_, _| ControlFlow::Continue(()),
-        };
-        Trajectory::open_with(path, &options)
+        Trajectory::open_with(path, &OpenOptions::new(&STANDARD))
     }
 
     /// The same, with options.
@@ -65,10 +55,12 @@ impl Trajectory {
         })
     }
 
+    /// The frame index.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
+    /// The format of the file.
     pub fn format(&self) -> &'static dyn Format {
         self.index.layout().format()
     }
@@ -78,6 +70,7 @@ impl Trajectory {
         self.index.n_atoms()
     }
 
+    /// Number of frames.
     pub fn n_frames(&self) -> u64 {
         self.index.n_frames()
     }
@@ -140,11 +133,15 @@ pub struct FrameReader<'a> {
 pub struct FrameBlock {
     /// frames × atoms × 3; empty for a field that was not asked for, as are the next two.
     pub positions: Vec<f32>,
+    /// Velocities, Å/ps.
     pub velocities: Vec<f32>,
+    /// Forces, kJ/(mol·Å).
     pub forces: Vec<f32>,
     /// Each frame's cell, see [`UnitCell::of_row`].
     pub cells: Vec<CellRow>,
+    /// Times, ps.
     pub times: Vec<f64>,
+    /// Step numbers of the simulation.
     pub steps: Vec<i64>,
     /// λ of free-energy runs; 0 where the format has none.
     pub lambdas: Vec<f32>,

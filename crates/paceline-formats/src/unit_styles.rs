@@ -51,6 +51,7 @@ impl Units {
     pub const REDUCED: &str = "numbers have no unit (units lj): they are left as they are, and named \
                                Å, ps, Å/ps and kJ/(mol·Å)";
 
+    /// The style of this name, as LAMMPS's command `units` takes it.
     pub fn named(name: &[u8]) -> Option<Units> {
         let place = STYLES
             .iter()
@@ -69,6 +70,7 @@ impl Units {
         STYLES.get(usize::from(code)).map(|_| Units(code))
     }
 
+    /// Number of the style, for saved layouts.
     pub fn code(self) -> u8 {
         self.0
     }
@@ -77,6 +79,7 @@ impl Units {
         &STYLES[usize::from(self.0)]
     }
 
+    /// Name of the style, as LAMMPS's command `units` takes it.
     pub fn name(self) -> &'static str {
         self.style().name
     }

@@ -23,15 +23,35 @@ const SOME: usize = 4 * FEW;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Criterion {
     /// Donor and acceptor are at most so far apart, and the angle at the hydrogen is larger.
-    DonorHydrogenAcceptor { distance: f64, angle: f64 },
+    DonorHydrogenAcceptor {
+        /// Largest distance from donor to acceptor, Å.
+        distance: f64,
+        /// Bound of the angle, degrees.
+        angle: f64,
+    },
     /// Hydrogen and acceptor are nearer, and the angle at the hydrogen is larger (Baker & Hubbard).
-    HydrogenAcceptor { distance: f64, angle: f64 },
+    HydrogenAcceptor {
+        /// Bound of the distance from hydrogen to acceptor, Å.
+        distance: f64,
+        /// Bound of the angle, degrees.
+        angle: f64,
+    },
     /// Donor and acceptor are at most so far apart, and the angle at the donor, between hydrogen
     /// and acceptor, is at most this (Luzar & Chandler; GROMACS).
-    AtDonor { distance: f64, angle: f64 },
+    AtDonor {
+        /// Largest distance from donor to acceptor, Å.
+        distance: f64,
+        /// Largest angle, degrees.
+        angle: f64,
+    },
     /// Donor and acceptor are nearer than `distance` − `slope` δ², with the angle δ at the donor
     /// (Wernet, Nilsson et al.).
-    Cone { distance: f64, slope: f64 },
+    Cone {
+        /// Bound of the distance from donor to acceptor at δ = 0, Å.
+        distance: f64,
+        /// Å per square degree.
+        slope: f64,
+    },
 }
 
 impl Criterion {
@@ -49,7 +69,9 @@ impl Criterion {
 /// Donors and hydrogens, and how they are known to belong together.
 #[derive(Debug, Clone)]
 pub struct Donors {
+    /// Columns of the donors.
     pub donors: Vec<u32>,
+    /// Columns of the hydrogens.
     pub hydrogens: Vec<u32>,
     /// None where they are pairs; else those within this distance are, in each frame, Å.
     pub within: Option<f64>,
@@ -59,9 +81,13 @@ pub struct Donors {
 /// numbers that are allowed, `n_acceptors` for each number of donors.
 #[derive(Debug, Clone)]
 pub struct Parts {
+    /// Number of each donor.
     pub donors: Vec<u32>,
+    /// Number of each acceptor.
     pub acceptors: Vec<u32>,
+    /// True for pairs of numbers between which bonds may be.
     pub allowed: Vec<bool>,
+    /// Count of the acceptors' numbers.
     pub n_acceptors: usize,
 }
 

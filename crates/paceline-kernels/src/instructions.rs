@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// What functions are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instructions {
+    /// The instructions that the target has in any case: SSE2 on x86-64.
     Base = 1,
+    /// AVX2 and FMA, with registers of 256 bits.
     Avx2,
+    /// AVX-512, with registers of 512 bits.
     Avx512,
 }
 

@@ -30,6 +30,8 @@
 //! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result
 //! as NaN: a kernel leaves out nothing that it was given.
 
+#![deny(missing_docs)]
+
 mod cell_list;
 use std::ops::Range;
 use std::slice::ChunksExact;
@@ -57,9 +59,9 @@ pub mod nojump;
 pub mod order;
 pub mod placement;
 pub mod projection;
-pub mod qcp;
+mod qcp;
 pub mod rdf;
-pub mod reference;
+mod reference;
 pub mod rmsd;
 pub mod rmsd_matrix;
 pub mod rows;
@@ -87,6 +89,7 @@ pub enum Columns {
 }
 
 impl Columns {
+    /// The atoms of these indices, in their order.
     pub fn new(indices: &[usize]) -> Self {
         let first = indices.first().copied().unwrap_or(0);
         let neighbours = indices
@@ -100,6 +103,7 @@ impl Columns {
         }
     }
 
+    /// Number of atoms, repetitions counted.
     pub fn len(&self) -> usize {
         match self {
             Columns::Run(run) => run.len(),
@@ -107,6 +111,7 @@ impl Columns {
         }
     }
 
+    /// True if there is no atom.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -18,11 +18,13 @@ pub type LongBonds = (usize, usize, [usize; 2], f64);
 /// A rotation of a frame, and of all that turns with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turn {
+    /// Row of the frame in the block.
     pub row: usize,
     /// Rows by which a vector is multiplied from the left.
     pub rotation: Matrix3,
-    /// The point about which the frame was turned, and where that came to lie, Å.
+    /// The point about which the frame was turned, Å.
     pub centre: [f64; 3],
+    /// The same point after the transformation, Å.
     pub target: [f64; 3],
 }
 

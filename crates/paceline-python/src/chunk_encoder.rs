@@ -46,16 +46,13 @@ impl ChunkEncoder {
             let reason = format!("a chunk must be (frames, atoms, 3), not {chunk:?}");
             return Err(Failure::argument(reason));
         }
-        let settings = Settings {
-            float,
-            frames,
-            atoms,
-            shuffle,
-            compression: method.map(|name| compression(name, level)).transpose()?,
-            precision,
-            factor,
-            what,
-        };
+        let mut settings = Settings::new(frames, atoms);
+        settings.float = float;
+        settings.shuffle = shuffle;
+        settings.compression = method.map(|name| compression(name, level)).transpose()?;
+        settings.precision = precision;
+        settings.factor = factor;
+        settings.what = what;
         let encoder = encode::ChunkEncoder::new(settings);
         encoder.map(ChunkEncoder).map_err(Failure::unwritable)
     }

@@ -139,13 +139,11 @@ impl Encoder {
     /// # Errors
     /// A sentence on what cannot be written.
     fn make(&self) -> std::result::Result<Box<dyn paceline_formats::Encoder>, String> {
-        STANDARD.encoder(&EncoderSettings {
-            name: &self.format,
-            n_atoms: self.n_atoms,
-            precision: self.precision,
-            has_cell: self.has_cell,
-            fields: self.fields,
-        })
+        let mut settings = EncoderSettings::new(&self.format, self.n_atoms);
+        settings.precision = self.precision;
+        settings.has_cell = self.has_cell;
+        settings.fields = self.fields;
+        STANDARD.encoder(&settings)
     }
 
     /// True if a block may lack some of the fields.

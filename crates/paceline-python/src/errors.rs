@@ -142,6 +142,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         }
         Error::Argument(reason) => return Ok(PyValueError::new_err(reason)),
         Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),
+        _ => ours(py, "PacelineError", &text),
     };
     made.map(PyErr::from_value)
 }

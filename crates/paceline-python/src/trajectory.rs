@@ -77,16 +77,14 @@ impl Trajectory {
             })
         };
         let opened = py.detach(|| {
-            let options = OpenOptions {
-                registry: &STANDARD,
-                index_files: index::index_files(&path, cache_folder.as_deref()),
-                refresh,
-                sample,
-                units: units.as_deref(),
-                n_atoms,
-                n_threads,
-                progress: &report,
-            };
+            let mut options = OpenOptions::new(&STANDARD);
+            options.index_files = index::index_files(&path, cache_folder.as_deref());
+            options.refresh = refresh;
+            options.sample = sample;
+            options.units = units.as_deref();
+            options.n_atoms = n_atoms;
+            options.n_threads = n_threads;
+            options.progress = &report;
             index::open(&FileSource::open(&path)?, &options)
         });
         if let Some(error) = refused

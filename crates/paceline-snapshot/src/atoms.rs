@@ -8,11 +8,14 @@ use paceline_formats::Fields;
 /// Three numbers an atom.
 #[derive(Debug, Clone, Copy)]
 pub enum Vectors<'a> {
+    /// Single precision: x, y, z of each atom in turn.
     F32(&'a [f32]),
+    /// Double precision: x, y, z of each atom in turn.
     F64(&'a [f64]),
 }
 
 impl Vectors<'_> {
+    /// x, y, z of the atom at this index.
     pub fn get(&self, atom: usize) -> [f64; 3] {
         match self {
             Vectors::F32(values) => std::array::from_fn(|axis| values[3 * atom + axis].into()),
@@ -34,20 +37,27 @@ impl Vectors<'_> {
 pub struct Atoms<'a> {
     /// From 1 to the number of atoms of all ranks.
     pub ids: &'a [i64],
+    /// Positions, in the unit of the file, as all below.
     pub positions: Vectors<'a>,
+    /// Velocities, if they are written.
     pub velocities: Option<Vectors<'a>>,
+    /// Forces, if they are written.
     pub forces: Option<Vectors<'a>>,
     /// Filled up with blanks.
     pub names: Option<&'a [[u8; 8]]>,
+    /// Masses, if they are written.
     pub masses: Option<&'a [f64]>,
+    /// Charges, if they are written.
     pub charges: Option<&'a [f64]>,
 }
 
 impl<'a> Atoms<'a> {
+    /// Number of atoms of this rank.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
+    /// True if this rank has no atom.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
@@ -151,13 +161,21 @@ impl VectorColumn<'_> {
 pub struct Batch<'a> {
     /// Place of the first atom in the columns.
     pub first: usize,
+    /// Number of atoms of the batch.
     pub n_atoms: usize,
+    /// Ids, u64 in the order of this machine's bytes.
     pub ids: Column<'a>,
+    /// Positions.
     pub positions: Option<VectorColumn<'a>>,
+    /// Velocities.
     pub velocities: Option<VectorColumn<'a>>,
+    /// Forces.
     pub forces: Option<VectorColumn<'a>>,
+    /// Names, 8 bytes each.
     pub names: Option<Column<'a>>,
+    /// Masses, f64.
     pub masses: Option<Column<'a>>,
+    /// Charges, f64.
     pub charges: Option<Column<'a>>,
 }
 
@@ -178,10 +196,12 @@ impl<'a> From<&Atoms<'a>> for Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// Number of atoms of the batch.
     pub fn len(&self) -> usize {
         self.n_atoms
     }
 
+    /// True if the batch has no atom.
     pub fn is_empty(&self) -> bool {
         self.n_atoms == 0
     }
@@ -195,6 +215,7 @@ impl Batch<'_> {
         }
     }
 
+    /// Id of atom `k` of the batch.
     pub fn id(&self, k: usize) -> u64 {
         u64::from_ne_bytes(self.ids.get(self.first + k))
     }
@@ -214,6 +235,7 @@ impl Batch<'_> {
         vector(self.forces, self.first + k)
     }
 
+    /// Name of atom `k` of the batch, filled up with blanks.
     pub fn name(&self, k: usize) -> [u8; 8] {
         self.names
             .map_or([0; 8], |column| column.get(self.first + k))

@@ -212,10 +212,12 @@ pub enum Failure {
     /// The atoms cannot be written: which, and why.
     #[error("{0}")]
     Unwritable(String),
+    /// Any other error.
     #[error(transparent)]
     Error(#[from] Error),
 }
 
+/// A result whose error is [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// Fail on all ranks where one does: with what the first of those says, and with its number. An
@@ -281,7 +283,9 @@ fn understand(rank: usize, told: &[u8], path: &Path) -> Failure {
 pub enum Reduce {
     /// The sum, modulo 2⁶⁴.
     Sum,
+    /// The largest value.
     Max,
+    /// The smallest value.
     Min,
 }
 
@@ -292,8 +296,10 @@ pub enum Reduce {
 /// Each method fails if the ranks cannot be reached any more. They are not agreed on what was done
 /// then, and the job should end.
 pub trait Communicator {
+    /// Number of this rank, from 0.
     fn rank(&self) -> usize;
 
+    /// Number of ranks.
     fn size(&self) -> usize;
 
     /// Give one number to each rank; those that the ranks gave to this one.
@@ -318,6 +324,7 @@ pub trait Communicator {
     /// Send bytes to a rank that waits for as many.
     fn send(&self, to: usize, bytes: &[u8]) -> error::Result<()>;
 
+    /// Wait for bytes that a rank sends, as many as `bytes` holds.
     fn receive(&self, from: usize, bytes: &mut [u8]) -> error::Result<()>;
 
     /// Write records of `size` bytes, each by a call of its own, to their places in a file that

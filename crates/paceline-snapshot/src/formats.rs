@@ -10,8 +10,16 @@ use crate::{Atoms, Batch, Records, Vectors};
 /// How a number is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {
-    F4 { big_endian: bool },
-    F8 { big_endian: bool },
+    /// Single precision, 4 bytes.
+    F4 {
+        /// True if the highest byte comes first.
+        big_endian: bool,
+    },
+    /// Double precision, 8 bytes.
+    F8 {
+        /// True if the highest byte comes first.
+        big_endian: bool,
+    },
 }
 
 impl Float {

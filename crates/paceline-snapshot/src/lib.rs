@@ -9,6 +9,8 @@
 //!
 //! `examples/config.rs` writes a CONFIG of two atoms.
 
+#![deny(missing_docs)]
+
 mod atoms;
 mod check;
 pub mod formats;
@@ -49,6 +51,7 @@ pub enum Method {
 }
 
 impl Method {
+    /// The method of this lowercase name, such as "sorted".
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "serial" => Some(Method::Serial),
@@ -65,6 +68,7 @@ impl Method {
 pub struct Job<'a> {
     /// A file that exists.
     pub path: &'a Path,
+    /// Encoder of an atom's bytes in each section.
     pub records: &'a dyn Records,
     /// First byte of each section.
     pub starts: &'a [u64],
@@ -72,6 +76,7 @@ pub struct Job<'a> {
     pub n_atoms: u64,
     /// This rank's, which [`check`] found good.
     pub atoms: &'a Atoms<'a>,
+    /// How atoms come to their offsets in the file.
     pub method: Method,
     /// Ranks that write, ascending; of use to the sorted method.
     pub writers: &'a [usize],

@@ -313,28 +313,32 @@ pub struct Cost {
     pub write: Duration,
     /// To other ranks, with atoms in them.
     pub n_messages: u64,
+    /// Bytes sent to other ranks.
     pub bytes_sent: u64,
+    /// Number of calls that write.
     pub n_writes: u64,
+    /// Bytes written.
     pub bytes_written: u64,
+    /// Number of batches of atoms.
     pub n_batches: u64,
     /// Most bytes of memory that held atoms, their order and their text at one time.
     pub peak_buffer: usize,
 }
 
 impl Cost {
-    pub fn sent(&mut self, bytes: u64) {
+    pub(crate) fn sent(&mut self, bytes: u64) {
         if bytes > 0 {
             self.n_messages += 1;
             self.bytes_sent += bytes;
         }
     }
 
-    pub fn wrote(&mut self, bytes: usize) {
+    pub(crate) fn wrote(&mut self, bytes: usize) {
         self.n_writes += 1;
         self.bytes_written += bytes as u64;
     }
 
-    pub fn holds(&mut self, bytes: usize) {
+    pub(crate) fn holds(&mut self, bytes: usize) {
         self.peak_buffer = self.peak_buffer.max(bytes);
     }
 }

@@ -81,10 +81,12 @@ impl Writer {
 }
 
 impl Layout {
+    /// Number of atoms in a frame.
     pub fn n_atoms(&self) -> usize {
         self.n_atoms as usize
     }
 
+    /// True if numbers are stored with the highest byte first.
     pub fn is_big_endian(&self) -> bool {
         self.big_endian
     }

@@ -280,6 +280,7 @@ impl<'a> Records<'a> {
         self.walk.at
     }
 
+    /// True if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

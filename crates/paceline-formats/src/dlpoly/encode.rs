@@ -200,6 +200,7 @@ fn id(id: u64) -> Option<[u8; 10]> {
 /// When a frame was, and what all of its atoms have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
+    /// Step of the simulation.
     pub step: i64,
     /// Time between steps, ps.
     pub dt: f64,

@@ -143,6 +143,7 @@ fn level(mut lines: Lines<'_>) -> Result<u8, Fault> {
 /// A frame's first line in a HISTORY.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
+    /// Step of the simulation.
     pub step: i64,
     /// ps.
     pub time: f64,

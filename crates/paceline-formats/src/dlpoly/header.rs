@@ -18,6 +18,7 @@ use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 /// The head of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
+    /// Layout of the frames.
     pub layout: Layout,
     /// Frames of a HISTORY as its head counts them, where it does: wrong where a run was killed.
     /// Atoms of a CONFIG, where it counts them.
@@ -266,10 +267,12 @@ const NAME_MIN: u64 = 2;
 const VECTOR_MIN: u64 = 6;
 
 impl Layout {
+    /// Kind of the file: HISTORY or CONFIG.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
+    /// Number of atoms in a frame.
     pub fn n_atoms(&self) -> usize {
         self.n_atoms as usize
     }

@@ -26,7 +26,8 @@ pub use self::format::{Config, History};
 pub use self::frame_head::{FrameHead, FrameLines, Header, TIMESTEP};
 pub use self::header::{Head, counts, detect};
 pub use self::header::{Kind, Layout};
-pub use crate::text_lines::{MAX_LINE, is_blank};
+pub use crate::text_lines::MAX_LINE;
+pub(crate) use crate::text_lines::is_blank;
 
 /// Bytes of a line of DL_POLY's, its end included.
 const RECORD: u64 = 73;

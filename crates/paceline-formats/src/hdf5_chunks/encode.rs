@@ -28,7 +28,9 @@ const LZ4_BLOCK: usize = 1 << 30;
 /// How a number is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {
+    /// Single precision, 4 bytes.
     F4,
+    /// Double precision, 8 bytes.
     F8,
 }
 
@@ -49,6 +51,7 @@ pub enum Compression {
     Gzip(i32),
     /// 1 to 19: higher ones take hundreds of megabytes of memory in each thread.
     Zstd(i32),
+    /// LZ4, in HDF5's blocks; it has no levels.
     Lz4,
 }
 
@@ -75,22 +78,43 @@ impl Compression {
     }
 }
 
-/// Settings that the chunks of a dataset have in common.
+/// Settings that the chunks of a dataset have in common. Start from [`Settings::new`]: there may be
+/// more one day.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Settings {
+    /// Precision of the stored numbers.
     pub float: Float,
     /// Frames of a chunk.
     pub frames: usize,
     /// Atoms of a chunk.
     pub atoms: usize,
+    /// Group the first bytes of all numbers, then their second bytes and so on, before compression.
     pub shuffle: bool,
+    /// Compression of each chunk; none stores numbers as they are.
     pub compression: Option<Compression>,
-    /// Distance that stored numbers may be apart from each other without being told apart.
+    /// Distance between stored numbers, at most, where they are rounded, in their unit.
     pub precision: Option<f64>,
     /// Factor that numbers are multiplied by before they are rounded and stored.
     pub factor: f64,
     /// Name that errors give to the numbers of one atom.
     pub what: String,
+}
+
+impl Settings {
+    /// Numbers in single precision as they are, without compression.
+    pub fn new(frames: usize, atoms: usize) -> Self {
+        Settings {
+            float: Float::F4,
+            frames,
+            atoms,
+            shuffle: false,
+            compression: None,
+            precision: None,
+            factor: 1.0,
+            what: "position".into(),
+        }
+    }
 }
 
 /// Encodes chunks of one dataset, in any order.
@@ -121,8 +145,10 @@ impl Room {
 }
 
 impl ChunkEncoder {
+    /// Prepare to encode chunks.
+    ///
     /// # Errors
-    /// Sentence that says what no dataset can have.
+    /// Sentence that says what no dataset can have, or which codec was left out of this build.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let &Settings { frames, atoms, .. } = &settings;
         let bytes = frames
@@ -153,6 +179,7 @@ impl ChunkEncoder {
         })
     }
 
+    /// The settings of the dataset.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

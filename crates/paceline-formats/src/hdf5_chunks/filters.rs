@@ -8,8 +8,11 @@ use super::decompress::{Decompressors, Method};
 /// One stage: HDF5's number of it, what the file calls it, and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
+    /// HDF5's registered number of the filter.
     pub number: u32,
+    /// Name of the filter, for messages.
     pub name: String,
+    /// Parameters, as the dataset has them.
     pub values: Vec<u64>,
 }
 

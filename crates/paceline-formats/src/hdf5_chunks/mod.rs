@@ -9,10 +9,10 @@ pub mod encode;
 mod filters;
 mod grid;
 
-pub use self::grid::{Copies, Copy, decode_in_place, decode_one};
-pub use decompress::Decompressors;
-pub use filters::{Filter, Pipeline, Unpacked, most_of};
-pub use grid::{Column, Grid, Part};
+pub(crate) use decompress::Decompressors;
+pub use filters::Filter;
+pub(crate) use filters::{Pipeline, Unpacked, most_of};
+pub(crate) use grid::{Column, Grid, Part, decode_in_place, decode_one};
 
 // One dataset, and how its bytes are laid out.
 
@@ -21,6 +21,7 @@ pub use grid::{Column, Grid, Part};
 pub struct Dataset {
     /// Its path in the file.
     pub name: String,
+    /// Type of its numbers.
     pub number: Number,
     /// (rows, atoms, components), (rows, components × atoms) or (rows, atoms).
     pub shape: Vec<u64>,
@@ -94,7 +95,7 @@ impl Dataset {
 }
 
 /// Numbers as HDF5's tools show a shape.
-pub fn tuple(axes: &[u64]) -> String {
+pub(crate) fn tuple(axes: &[u64]) -> String {
     let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
     format!("({})", axes.join(", "))
 }
@@ -104,16 +105,22 @@ pub fn tuple(axes: &[u64]) -> String {
 /// Coding of a dataset's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
+    /// Float or integer.
     pub kind: Kind,
     /// Bytes: 4 or 8, of integers also 1 or 2.
     pub width: usize,
+    /// True if the highest byte comes first.
     pub big_endian: bool,
 }
 
+/// Kind of a dataset's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// IEEE 754 floating point.
     Float,
+    /// Integers in two's complement.
     Signed,
+    /// Unsigned integers.
     Unsigned,
 }
 
@@ -174,7 +181,7 @@ impl Units {
 }
 
 /// Type that stored numbers become: f32 in our units, or integers as they are.
-pub trait Value: std::marker::Copy + Default {
+pub(crate) trait Value: Copy + Default {
     /// Room for numbers as the file holds them, where they become values in place.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
     fn of_single(x: f32, units: Units) -> Self;

@@ -161,14 +161,17 @@ fn scaled(layout: &Layout, found: Times) -> Times {
 }
 
 impl Index {
+    /// Number of frames.
     pub fn n_frames(&self) -> u64 {
         self.opened.frames.len()
     }
 
+    /// Number of atoms in a frame.
     pub fn n_atoms(&self) -> usize {
         self.opened.layout.n_atoms()
     }
 
+    /// How the frames are coded.
     pub fn layout(&self) -> &Layout {
         &self.opened.layout
     }
@@ -246,6 +249,7 @@ impl Index {
         &self.opened.damaged
     }
 
+    /// How the frames were found.
     pub fn origin(&self) -> Origin {
         self.opened.origin
     }

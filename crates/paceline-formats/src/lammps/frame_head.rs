@@ -41,6 +41,7 @@ pub struct FrameHead {
     pub time: Option<f64>,
     /// Step of the simulation.
     pub step: i64,
+    /// Number of atoms.
     pub n_atoms: u64,
     /// Nothing where it is stated in a way that is not read.
     pub cell: Option<Bounds>,

@@ -31,6 +31,7 @@ pub struct Layout {
 /// Ids of the atoms of a file, which are the same in all frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
+    /// Atoms have no ids: they are read in the order of their lines.
     None,
     /// From 1 to the number of atoms.
     Dense,
@@ -118,6 +119,7 @@ impl Layout {
         Ok(Layout { ids, ..self })
     }
 
+    /// Number of atoms in a frame.
     pub fn n_atoms(&self) -> usize {
         self.n_atoms as usize
     }

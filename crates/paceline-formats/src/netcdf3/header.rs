@@ -34,8 +34,11 @@ pub struct Header<'a> {
     pub size: u64,
     /// The number of records; nothing where the writer left it open.
     pub n_records: Option<u64>,
+    /// Dimensions, in the order of the header.
     pub dimensions: Vec<Dimension<'a>>,
+    /// Attributes of the file.
     pub attributes: Vec<Attribute<'a>>,
+    /// Variables, in the order of the header.
     pub variables: Vec<Variable<'a>>,
     /// Bytes of a record: one entry of each variable that has records.
     pub record_size: u64,
@@ -44,6 +47,7 @@ pub struct Header<'a> {
 /// A dimension of the file.
 #[derive(Debug)]
 pub struct Dimension<'a> {
+    /// Name of the dimension.
     pub name: &'a [u8],
     /// 0 for the records' dimension.
     pub len: u64,
@@ -52,19 +56,24 @@ pub struct Dimension<'a> {
 /// An attribute of the file or of a variable.
 #[derive(Debug)]
 pub struct Attribute<'a> {
+    /// Name of the attribute.
     pub name: &'a [u8],
     /// Type of the values, as files number it.
     pub kind: u32,
+    /// Values as the file has them: big-endian, without padding.
     pub values: &'a [u8],
 }
 
 /// A variable of the file.
 #[derive(Debug)]
 pub struct Variable<'a> {
+    /// Name of the variable.
     pub name: &'a [u8],
     /// Places of its dimensions in the header's list.
     pub dimensions: Vec<usize>,
+    /// Attributes of the variable.
     pub attributes: Vec<Attribute<'a>>,
+    /// Type of the values, as files number it.
     pub kind: u32,
     /// True if each record holds an entry.
     pub in_records: bool,
@@ -131,6 +140,7 @@ impl<'a> Header<'a> {
             .map(|dimension| dimension.len)
     }
 
+    /// The variable of this name.
     pub fn variable(&self, name: &str) -> Option<&Variable<'a>> {
         let named = |variable: &&Variable<'_>| variable.name == name.as_bytes();
         self.variables.iter().find(named)

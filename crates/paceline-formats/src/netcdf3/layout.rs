@@ -50,10 +50,18 @@ impl TimesState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
     /// One behind another; the header says how many, or leaves it open.
-    Records { n_claimed: Option<u64> },
+    Records {
+        /// Number of frames by the header.
+        n_claimed: Option<u64>,
+    },
     /// Each variable's parts of all frames in a row. The file holds `n` frames whole, at
     /// least one.
-    Arrays { n: u64, n_claimed: u64 },
+    Arrays {
+        /// Number of whole frames.
+        n: u64,
+        /// Number of frames by the header.
+        n_claimed: u64,
+    },
 }
 
 /// Role of a variable: what it holds.
@@ -80,6 +88,7 @@ pub(super) struct Variable {
 }
 
 impl Layout {
+    /// Number of atoms in a frame.
     pub fn n_atoms(&self) -> usize {
         self.n_atoms as usize
     }
@@ -94,6 +103,7 @@ impl Layout {
         self.size
     }
 
+    /// How the file arranges its frames.
     pub fn arrangement(&self) -> Arrangement {
         self.frames
     }

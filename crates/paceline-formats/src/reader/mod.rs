@@ -22,8 +22,11 @@ const CHUNK: u64 = 1024 * 1024;
 /// Places of the frames of a block: number, first byte and size of each, in the order wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Extents<'a> {
+    /// Numbers of the frames, for messages.
     pub frames: &'a [u64],
+    /// Offset of each frame in the file, bytes.
     pub offsets: &'a [u64],
+    /// Size of each frame, bytes.
     pub sizes: &'a [u64],
 }
 
@@ -53,9 +56,13 @@ impl Extents<'_> {
 /// Cost of a block, and which of its frames could not be read.
 #[derive(Debug, Default)]
 pub struct BlockReport {
+    /// Time in calls that read.
     pub read: Duration,
+    /// Time in decoders.
     pub decode: Duration,
+    /// Number of bytes read.
     pub bytes: u64,
+    /// Number of calls that read.
     pub calls: u64,
     /// Row in the block and reason; only where skipping was asked for.
     pub skipped: Vec<(usize, Error)>,
@@ -401,10 +408,13 @@ fn ask_for(source: &dyn Source, ranges: impl IntoIterator<Item = Range<u64>>) {
 
 /// Destination of a block: one row a frame.
 pub struct BlockOut<'a> {
+    /// Positions, velocities and forces.
     pub numbers: Numbers<'a>,
+    /// Unit cells.
     pub cells: &'a mut [CellRow],
     /// ps.
     pub times: &'a mut [f64],
+    /// Step numbers of the simulation.
     pub steps: &'a mut [i64],
     /// λ of free-energy runs; left as they are where the format has none.
     pub lambdas: &'a mut [f32],

@@ -109,6 +109,7 @@ impl Framed for Trr {
 /// How a TRR file codes its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrrLayout {
+    /// Number of atoms in a frame.
     pub n_atoms: usize,
 }
 

@@ -63,6 +63,7 @@ struct Known {
 }
 
 impl TrrDecoder {
+    /// Decode the fields wanted of some atoms.
     pub fn new(atoms: Atoms, wanted: Fields) -> Self {
         TrrDecoder {
             atoms,
@@ -288,7 +289,7 @@ fn convert<const WIDTH: usize>(
 
 // What stands before the numbers of a frame, and where these stand.
 
-pub const MAGIC: i32 = 1993;
+pub(crate) const MAGIC: i32 = 1993;
 
 /// Bytes that suffice to parse any header.
 pub const HEADER_MAX: usize = 92;
@@ -315,7 +316,9 @@ pub const AT_ATOMS: usize = 64;
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
+    /// Number of atoms.
     pub n_atoms: usize,
+    /// Step of the simulation.
     pub step: i32,
     /// ps
     pub time: f64,

@@ -39,12 +39,19 @@ pub enum Failure {
 /// is not written.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
+    /// x, y, z of each atom of each frame in turn, Å.
     pub positions: &'a [f32],
+    /// Velocities, Å/ps.
     pub velocities: &'a [f32],
+    /// Forces, kJ/(mol·Å).
     pub forces: &'a [f32],
+    /// Unit cell of each frame.
     pub cells: &'a [CellRow],
+    /// Time of each frame, ps.
     pub times: &'a [f64],
+    /// Step of each frame.
     pub steps: &'a [i64],
+    /// λ of each frame of a free-energy run, else 0.
     pub lambdas: &'a [f32],
 }
 

@@ -41,8 +41,8 @@ use crate::{Encoder, xdr};
 
 pub use self::encode::{PRECISION, XtcEncoder};
 
-pub const MAGIC_1995: i32 = 1995;
-pub const MAGIC_2023: i32 = 2023;
+pub(crate) const MAGIC_1995: i32 = 1995;
+pub(crate) const MAGIC_2023: i32 = 2023;
 
 /// Bytes that suffice to parse any header.
 pub const HEADER_MAX: usize = 96;
@@ -73,7 +73,9 @@ fn frame_min(n_atoms: u64) -> u64 {
 /// The header of a frame: all before its positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
+    /// Number of atoms.
     pub n_atoms: usize,
+    /// Step of the simulation.
     pub step: i32,
     /// ps
     pub time: f32,
@@ -142,6 +144,7 @@ pub struct XtcDecoder {
 }
 
 impl XtcDecoder {
+    /// Decode the positions of some atoms.
     pub fn new(atoms: Atoms) -> Self {
         XtcDecoder {
             wanted: Wanted::new(&atoms),
@@ -325,6 +328,7 @@ impl Framed for Xtc {
 /// How an XTC file codes its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XtcLayout {
+    /// Number of atoms in a frame.
     pub n_atoms: usize,
 }
 

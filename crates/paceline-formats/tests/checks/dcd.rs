@@ -43,11 +43,11 @@ fn parse(file: &[u8]) -> Option<Layout> {
     loop {
         match Layout::parse(&file[..head], file.len() as u64) {
             Ok(layout) => return Some(layout),
-            Err(Fault::Bad { .. }) => return None,
             Err(Fault::Short { needed }) => {
                 assert!(needed > head, "asked for {needed} bytes with {head}");
                 head = needed;
             }
+            Err(_) => return None,
         }
     }
 }

@@ -64,12 +64,12 @@ fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<He
     loop {
         match parse(&file[..head], file.len() as u64) {
             Ok(parsed) => return Some(parsed),
-            Err(Fault::Bad { .. }) => return None,
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
                 // As a caller does who reads a file.
                 head = needed.max(2 * head).min(file.len());
             }
+            Err(_) => return None,
         }
     }
 }

@@ -80,12 +80,12 @@ fn parse<T>(file: &[u8], parse: impl Fn(&[u8], u64) -> Result<T, Fault>) -> Opti
     loop {
         match parse(&file[..head], file.len() as u64) {
             Ok(parsed) => return Some(parsed),
-            Err(Fault::Bad { .. }) => return None,
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
                 // As a caller does who reads a file.
                 head = needed.max(2 * head).min(file.len());
             }
+            Err(_) => return None,
         }
     }
 }

@@ -53,12 +53,12 @@ pub fn parse(file: &[u8]) -> Option<Layout> {
     loop {
         match Layout::parse(&file[..head], file.len() as u64) {
             Ok(layout) => return layout.ok(),
-            Err(Fault::Bad { .. }) => return None,
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
                 // As a caller does who reads a file.
                 head = needed.max(2 * head).min(file.len());
             }
+            Err(_) => return None,
         }
     }
 }

@@ -4,7 +4,6 @@
 mod atoms;
 mod toy;
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,13 +44,8 @@ fn made_up() -> Content {
 }
 
 fn write(path: &Path, format: &str, content: &Content) {
-    let settings = EncoderSettings {
-        name: format,
-        n_atoms: N_ATOMS,
-        precision: None,
-        has_cell: false,
-        fields: Fields::POSITIONS,
-    };
+    let mut settings = EncoderSettings::new(format, N_ATOMS);
+    settings.has_cell = false;
     let mut encoder = WITH_TOY.encoder(&settings).unwrap();
     let series = Series {
         n_frames: N_FRAMES as u64,
@@ -74,16 +68,9 @@ fn write(path: &Path, format: &str, content: &Content) {
 }
 
 fn options(path: &Path, registry: &'static Registry) -> OpenOptions<'static> {
-    OpenOptions {
-        registry,
-        index_files: index::index_files(path, None),
-        refresh: false,
-        sample: None,
-        units: None,
-        n_atoms: None,
-        n_threads: 1,
-        progress: &|_, _| ControlFlow::Continue(()),
-    }
+    let mut options = OpenOptions::new(registry);
+    options.index_files = index::index_files(path, None);
+    options
 }
 
 fn open(path: &Path, registry: &'static Registry) -> paceline_formats::error::Result<Index> {
@@ -203,20 +190,14 @@ fn what_a_registry_does_not_know_is_refused_by_name() {
     assert!(toy::is_unknown(&error), "{error}");
     let layout = open(&path, &WITH_TOY).unwrap().layout().to_bytes();
     assert!(STANDARD.layout(&layout).is_none());
-    let settings = EncoderSettings {
-        name: "TOY",
-        n_atoms: 1,
-        precision: None,
-        has_cell: false,
-        fields: Fields::ALL,
-    };
+    let mut settings = EncoderSettings::new("TOY", 1);
+    settings.has_cell = false;
+    settings.fields = Fields::ALL;
     let refused = |registry: &Registry, settings| registry.encoder(settings).err().unwrap();
     assert_eq!(refused(&STANDARD, &settings), "paceline does not write TOY");
     assert_eq!(refused(&WITH_TOY, &settings), "TOY holds no velocities");
-    let precise = EncoderSettings {
-        precision: Some(1.0),
-        ..settings
-    };
+    let mut precise = settings;
+    precise.precision = Some(1.0);
     assert_eq!(
         refused(&WITH_TOY, &precise),
         "TOY has no precision to choose"
@@ -238,10 +219,8 @@ fn a_format_may_need_the_number_of_atoms() {
     let expected = "BARE files do not state their number of atoms: give a topology, or n_atoms=";
     assert!(error.ends_with(expected), "{error}");
     for (n_atoms, n_frames) in [(4, 3), (3, 4), (5, 2)] {
-        let options = OpenOptions {
-            n_atoms: Some(n_atoms),
-            ..options(&path, &WITH_TOY)
-        };
+        let mut options = options(&path, &WITH_TOY);
+        options.n_atoms = Some(n_atoms);
         let trajectory = Trajectory::open_with(&path, &options).unwrap();
         assert_eq!(
             (trajectory.n_atoms(), trajectory.n_frames()),
@@ -262,10 +241,8 @@ fn a_format_may_need_the_number_of_atoms() {
 fn a_number_of_atoms_is_ignored_where_the_file_states_it() {
     let path = folder("toy-stated").join("a.toy");
     write(&path, "TOY", &made_up());
-    let options = OpenOptions {
-        n_atoms: Some(1),
-        ..options(&path, &WITH_TOY)
-    };
+    let mut options = options(&path, &WITH_TOY);
+    options.n_atoms = Some(1);
     let trajectory = Trajectory::open_with(&path, &options).unwrap();
     assert_eq!(trajectory.n_atoms(), N_ATOMS);
 }

@@ -14,8 +14,9 @@ use paceline_base::error::{self, Error};
 pub mod letters;
 mod near;
 
-/// Bits of a residue's number in a row.
+/// Bit of a residue's number in a row: it is part of a helix.
 pub const HELIX: u8 = 1;
+/// Bit of a residue's number in a row: it is part of a strand.
 pub const STRAND: u8 = 2;
 
 /// Longest distance from N to O that is searched, Å.

@@ -45,8 +45,11 @@ impl Atoms<'_> {
 /// Two atoms that are near each other: their places in the two groups, and how far apart, Å.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
+    /// Index in the first group.
     pub i: u32,
+    /// Index in the second group.
     pub j: u32,
+    /// Å.
     pub distance: f64,
 }
 

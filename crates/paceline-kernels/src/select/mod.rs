@@ -17,10 +17,15 @@ pub const NO_LABEL: u32 = u32::MAX;
 /// Comparison of a coordinate with a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Comparison {
+    /// Greater than the number.
     Greater,
+    /// Greater than the number, or equal to it.
     GreaterOrEqual,
+    /// Less than the number.
     Less,
+    /// Less than the number, or equal to it.
     LessOrEqual,
+    /// Unequal to the number.
     NotEqual,
     /// Not farther apart than this, Å.
     Close(f32),
@@ -35,7 +40,9 @@ pub enum Node {
     Fixed(Vec<u32>),
     /// The first is evaluated first, and the second only where the first is true.
     And([usize; 2]),
+    /// Atoms of either.
     Or([usize; 2]),
+    /// Atoms that the selection leaves out.
     Not(usize),
     /// Applied to all atoms of the Universe.
     Global(usize),
@@ -44,41 +51,64 @@ pub enum Node {
     /// Within `outer` of any atom of another selection, and farther than `inner` from all; without
     /// atoms of that selection.
     Near {
+        /// Number of the other selection.
         of: usize,
+        /// Å.
         inner: Option<f64>,
+        /// Å.
         outer: f64,
+        /// Measure distances to the nearest images.
         periodic: bool,
     },
     /// Within `outer` of a center, and farther than `inner`.
     Sphere {
+        /// Center of the sphere.
         center: Center,
+        /// Å.
         inner: Option<f64>,
+        /// Å.
         outer: f64,
+        /// Measure distances to the nearest images.
         periodic: bool,
     },
     /// Around the center of another selection, along z; squares of radii, Å².
     Cylinder {
+        /// Number of the other selection.
         of: usize,
+        /// Square of the inner radius, Å².
         inner: Option<f64>,
+        /// Square of the outer radius, Å².
         outer: f64,
+        /// Outer radius, Å.
         radius: f64,
+        /// Least and greatest height above the center, Å.
         z: [f64; 2],
+        /// Measure distances to the nearest images.
         periodic: bool,
     },
+    /// Atoms whose coordinate compares with a number as stated.
     Coordinate {
+        /// 0 for x, 1 for y, 2 for z.
         axis: usize,
+        /// Take the coordinate without its sign.
         absolute: bool,
+        /// The comparison.
         comparison: Comparison,
+        /// The number, Å.
         value: f32,
     },
     /// Atoms with the label of an atom of another selection.
     Same {
+        /// Number of the other selection.
         of: usize,
+        /// Label of each atom.
         labels: Vec<u32>,
     },
     /// Atoms with a coordinate of an atom of another selection, about.
     SameCoordinate {
+        /// Number of the other selection.
         of: usize,
+        /// 0 for x, 1 for y, 2 for z.
         axis: usize,
     },
 }
@@ -88,6 +118,7 @@ pub enum Node {
 pub enum Center {
     /// Of a selection, each atom alike.
     Of(usize),
+    /// A fixed point, Å.
     At(Point),
 }
 
@@ -98,6 +129,7 @@ pub struct Group {
     pub base: usize,
     /// Atoms of the base group, also those that are not read; none if they change.
     pub n_base: Option<usize>,
+    /// Selections, applied to the base group in turn.
     pub selections: Vec<usize>,
 }
 

@@ -9,17 +9,23 @@ use paceline_formats::dlpoly::{FrameHead, Layout, Record, Records};
 use paceline_formats::error::{Error, Fault, Result};
 use paceline_formats::source::Source;
 
-/// The columns of a table: the rank that owns an atom (u32), its number from 1 to the number of
-/// atoms (i64), three vectors (f32 or f64), its name (8 bytes, zeros at its end), mass and charge
-/// (f64).
+/// Column of the ranks that own the atoms: u32.
 pub const OWNERS: usize = 0;
+/// Column of the atoms' numbers, from 1 to the number of atoms: i64.
 pub const IDS: usize = 1;
+/// Column of positions: three f32 or f64, as the next two.
 pub const POSITIONS: usize = 2;
+/// Column of velocities.
 pub const VELOCITIES: usize = 3;
+/// Column of forces.
 pub const FORCES: usize = 4;
+/// Column of names: 8 bytes, zeros at the end.
 pub const NAMES: usize = 5;
+/// Column of masses: f64.
 pub const MASSES: usize = 6;
+/// Column of charges: f64.
 pub const CHARGES: usize = 7;
+/// Number of columns.
 pub const N_COLUMNS: usize = 8;
 
 /// Bytes of an atom in each column; 0 in those that are not there.
@@ -28,8 +34,11 @@ pub type Widths = [usize; N_COLUMNS];
 /// Properties that are known of atoms beside their vectors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
+    /// Names, 8 bytes each.
     pub names: bool,
+    /// Masses, in the unit of the file.
     pub masses: bool,
+    /// Charges, in the unit of the file.
     pub charges: bool,
 }
 
@@ -74,6 +83,7 @@ impl AtomTable {
         }
     }
 
+    /// Bytes of an atom in each column; 0 where the column is missing.
     pub fn widths(&self) -> &Widths {
         &self.widths
     }
@@ -83,6 +93,7 @@ impl AtomTable {
         self.columns[IDS].len() / 8
     }
 
+    /// True if the table has no atom.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -102,6 +113,7 @@ impl AtomTable {
         }
     }
 
+    /// Bytes of a column, atom after atom.
     pub fn column(&self, column: usize) -> &[u8] {
         &self.columns[column]
     }
@@ -245,7 +257,9 @@ pub const PART: usize = 8;
 /// A frame of a file, as messages call it.
 #[derive(Debug, Clone)]
 pub struct Moment {
+    /// File of the frame.
     pub path: PathBuf,
+    /// Number of the frame, from 0.
     pub frame: u64,
 }
 

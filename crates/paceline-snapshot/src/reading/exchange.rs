@@ -229,7 +229,9 @@ pub trait Owners {
 /// Each rank owns an equal range of numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct ById {
+    /// Number of atoms of the frame.
     pub n_atoms: u64,
+    /// Number of ranks.
     pub n_ranks: u32,
 }
 

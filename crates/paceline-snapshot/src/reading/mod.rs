@@ -31,7 +31,9 @@ mod tests;
 /// Ranks that read, and how much they read at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
+    /// File and frame, for messages.
     pub moment: &'a Moment,
+    /// Number of atoms of the frame.
     pub n_atoms: u64,
     /// Places for atoms in the file, of which some may hold none.
     pub n_places: u64,
@@ -56,13 +58,17 @@ impl Settings<'_> {
 /// Cost of one frame to one rank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadingCost {
+    /// Time in reading and parsing.
     pub read: Duration,
     /// Finding owners, packing and unpacking.
     pub sort: Duration,
+    /// Time in calls to other ranks, also waiting for them.
     pub communicate: Duration,
     /// To other ranks.
     pub n_messages: u64,
+    /// Bytes sent to other ranks.
     pub bytes_sent: u64,
+    /// Number of exchanges, in each of which all ranks take part.
     pub n_batches: u64,
     /// The most that it held beside its own atoms.
     pub peak_buffer: usize,
@@ -305,6 +311,7 @@ impl Partition {
         }
     }
 
+    /// Number of exchanges that the frame takes.
     pub fn n_batches(&self) -> u64 {
         self.n_batches
     }

@@ -5,16 +5,7 @@ use lz4_flex::block::decompress_into;
 
 use super::*;
 
-const PLAIN: fn(usize, usize) -> Settings = |frames, atoms| Settings {
-    float: Float::F4,
-    frames,
-    atoms,
-    shuffle: false,
-    compression: None,
-    precision: None,
-    factor: 1.0,
-    what: "position".into(),
-};
+const PLAIN: fn(usize, usize) -> Settings = Settings::new;
 
 /// Numbers that are all different.
 fn numbers(n_frames: usize, n_atoms: usize) -> Vec<f32> {

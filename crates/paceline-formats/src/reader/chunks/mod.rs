@@ -344,13 +344,16 @@ impl ChunkReader {
 /// A dataset, and what makes our units of its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Element {
+    /// The dataset, as HDF5's library describes it.
     pub dataset: Dataset,
+    /// Conversion to Å, Å/ps, kJ/(mol·Å) or ps.
     pub units: Units,
 }
 
 /// Each frame's own numbers of its atoms, where these are in no fixed order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
+    /// Dataset of the numbers, a row for each frame.
     pub element: Element,
     /// The number of each of our atoms, rising.
     pub order: Vec<i64>,
@@ -363,6 +366,7 @@ pub struct ReadRequest<'a> {
     pub frames: &'a [i64],
     /// Places of their positions, velocities and forces, and of their atoms' numbers.
     pub slices: [Option<Slice<'a>>; 3],
+    /// Index of the dataset of the atoms' numbers, where atoms are in no fixed order.
     pub ids: Option<Slice<'a>>,
     /// Fields that every frame must hold.
     pub required: Fields,
@@ -398,6 +402,7 @@ pub struct Slice<'a> {
     pub chunk_numbers: &'a [u64],
     /// Bytes of the chunks of these numbers; size 0 for one that was never written.
     pub offsets: &'a [u64],
+    /// Sizes of these chunks, bytes.
     pub sizes: &'a [u64],
     /// Bit k: stage k of the filters was left out.
     pub masks: &'a [u32],
