@@ -159,7 +159,7 @@ fn mask(head: &mut [u8], counts: &Counts<'_>) {
     }
 }
 
-/// A source that hands on no bytes before the samples on either side of them, and those among them,
+/// A source that returns no bytes before the samples on either side of them, and those among them,
 /// have been compared with what another process found there. Each is read once.
 ///
 /// So a process that reads a part of the file reads few samples, and none the less notices any

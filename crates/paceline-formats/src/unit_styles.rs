@@ -47,7 +47,7 @@ const STYLES: [Style; 8] = [
 pub struct Units(u8);
 
 impl Units {
-    /// What a user should be told of numbers without units.
+    /// Warning about numbers without units.
     pub const REDUCED: &str = "numbers have no unit (units lj): they are left as they are, and named \
                                Å, ps, Å/ps and kJ/(mol·Å)";
 

@@ -17,7 +17,7 @@ const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
 pub struct Cell {
     vectors: Matrix3,
     /// True if any angle differs from 90°.
-    oblique: bool,
+    triclinic: bool,
     /// Square of half the shortest height, Å²: what is shorter has no nearer image.
     near: f64,
     volume: f64,
@@ -61,7 +61,7 @@ impl Cell {
         let vectors = vectors.map(|vector| vector.map(f64::from));
         Ok(Cell {
             vectors,
-            oblique: dimensions[3..] != [90.0; 3],
+            triclinic: dimensions[3..] != [90.0; 3],
             near: near(&vectors),
             volume: cell_volume(&dimensions).ok_or(impossible)?,
         })
@@ -72,7 +72,7 @@ impl Cell {
         let [a, b, c] = vectors;
         Cell {
             vectors,
-            oblique: [b[0], c[0], c[1]] != [0.0; 3],
+            triclinic: [b[0], c[0], c[1]] != [0.0; 3],
             near: near(&vectors),
             volume: a[0] * b[1] * c[2],
         }
@@ -84,8 +84,8 @@ impl Cell {
     }
 
     /// True if any angle differs from 90°.
-    pub fn is_oblique(&self) -> bool {
-        self.oblique
+    pub fn is_triclinic(&self) -> bool {
+        self.triclinic
     }
 
     /// The same lattice by vectors that lean over at most half of those before them: in a cell that
@@ -151,7 +151,7 @@ impl Cell {
             images[axis] = -(rest[axis] / vector[axis]).round();
             rest = std::array::from_fn(|i| rest[i] + images[axis] * vector[i]);
         }
-        if !self.oblique || self.is_near(rest) {
+        if !self.triclinic || self.is_near(rest) {
             return images;
         }
         let (mut best, mut least) = (images, square(rest));
@@ -422,7 +422,7 @@ pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     }
 }
 
-/// Squares of the shortest distances (Å²) in an oblique cell, between positions within it, rounded
+/// Squares of the shortest distances (Å²) in a triclinic cell, between positions within it, rounded
 /// as MDAnalysis does where it compares all pairs.
 pub fn nearest_of_27(cell: &Cell) -> impl Fn([f64; 3]) -> f64 {
     let ([a, b, c], near) = (cell.vectors, cell.near);
@@ -452,7 +452,7 @@ mod tests {
     use super::{Cell, *};
     use crate::tests::Random;
 
-    /// Cells of the usual simulations, and oblique ones.
+    /// Cells of the usual simulations, and triclinic ones.
     const CELLS: [[f32; 6]; 5] = [
         [30.0, 40.0, 50.0, 90.0, 90.0, 90.0],
         [80.017, 80.017, 80.017, 60.0, 60.0, 90.0],

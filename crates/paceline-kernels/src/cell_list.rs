@@ -1,8 +1,8 @@
-//! Cell lists: atoms sorted into rods along x, so that only those of rods nearby are compared, and
-//! of a rod only those between two limits, which move along with the atom that they are for.
+//! Cell lists of columns along x: an atom is compared only with atoms of columns nearby, and only
+//! with those within a window of x, which moves along with the atom.
 //!
-//! A rod is a part of the cell as long as its vector a, which lies along x. Its atoms are sorted by
-//! x. How far apart two rods are tells how far apart along x their atoms may be.
+//! A column is a part of the cell as long as its vector a, which lies along x. Its atoms are sorted by
+//! x. The distance between two columns limits how far apart along x their atoms may be.
 
 use std::ops::Range;
 
@@ -10,48 +10,48 @@ use crate::cell::{SLACK, square};
 use crate::histogram::{Histogram, PIECE, Rough};
 use crate::qcp::Matrix3;
 
-/// Rods within the largest distance: more leave out more pairs, but make each row shorter. For 11,084
-/// atoms and 15 Å, 3 take 4 % less time than 2, and 9 % less than 4.
-const RODS: f64 = 3.0;
+/// Number of columns within the largest distance: more leave out more pairs, but make each row
+/// shorter. For 11,084 atoms and 15 Å, 3 take 4 % less time than 2, and 9 % less than 4.
+const COLUMNS_WITHIN: f64 = 3.0;
 
 /// Part of a distance by which rounding to single precision may change it.
 const ROUNDED: f64 = 1e-6;
 
-/// How a cell, or the room that atoms without a cell take up, is divided into rods.
+/// How a cell, or the room that atoms without a cell take up, is divided into columns.
 #[derive(Debug, Clone)]
 pub struct Grid {
     origin: [f64; 3],
     vectors: Matrix3,
     periodic: bool,
-    /// Rods along b and c.
+    /// Columns along b and c.
     n: [usize; 2],
     /// The largest distance that is searched for, rounding included, Å.
     reach: f64,
     /// Most that single precision may change a distance within reach by, Å.
     rounded: f64,
-    /// Rods that may hold atoms so near, relative to a rod.
+    /// Columns that may hold atoms so near, relative to a column.
     offsets: Vec<Offset>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Offset {
-    rods: [i64; 2],
+    columns: [i64; 2],
     /// How far apart along x two atoms may be, Å.
     window: f64,
 }
 
-/// The atoms of one group in their rods.
+/// The atoms of one group in their columns.
 #[derive(Debug, Clone)]
-pub struct Rods {
+pub struct CellColumns {
     points: Points,
-    /// Index in them at which each rod begins, and at which the last one ends.
+    /// Index in them at which each column begins, and at which the last one ends.
     begins: Vec<usize>,
 }
 
 impl Grid {
     /// Divide a periodic cell, which `positions` are in; `end` is less than half its least height.
     pub fn of_cell(vectors: &Matrix3, end: f64, n_atoms: usize) -> Self {
-        // An atom that rounding left outside is counted to the rod at the edge.
+        // An atom that rounding left outside is counted to the column at the edge.
         let reach = end * (1.0 + ROUNDED) + 4.0 * SLACK * longest(vectors);
         Grid::new([0.0; 3], *vectors, true, reach, n_atoms)
     }
@@ -70,8 +70,8 @@ impl Grid {
 
     fn new(origin: [f64; 3], vectors: Matrix3, periodic: bool, reach: f64, n_atoms: usize) -> Self {
         let edges = [vectors[1][1], vectors[2][2]];
-        // Never more rods than atoms, however small the distance and large the room.
-        let width = (reach / RODS).max((edges[0] * edges[1] / n_atoms as f64).sqrt());
+        // Never more columns than atoms, however small the distance and large the room.
+        let width = (reach / COLUMNS_WITHIN).max((edges[0] * edges[1] / n_atoms as f64).sqrt());
         let n = edges.map(|edge| ((edge / width) as usize).clamp(1, n_atoms.max(1)));
         let shift = if periodic {
             4.0 * longest(&vectors)
@@ -92,10 +92,10 @@ impl Grid {
         grid
     }
 
-    /// Offsets to all rods within reach.
+    /// Offsets to all columns within reach.
     fn near(&self) -> Vec<Offset> {
         let (along_b, along_c) = self.steps();
-        // Without periods there are no rods beyond the edge; within a cell they come again.
+        // Without periods there are no columns beyond the edge; within a cell they come again.
         let limit = |axis: usize, so_many: f64| {
             let within = self.n[axis] as i64 - 1;
             if self.periodic {
@@ -115,7 +115,7 @@ impl Grid {
                 if gap < self.reach {
                     let window = (self.reach * self.reach - gap * gap).sqrt();
                     offsets.push(Offset {
-                        rods: [j, k],
+                        columns: [j, k],
                         window,
                     });
                 }
@@ -124,20 +124,20 @@ impl Grid {
         offsets
     }
 
-    /// Width of a rod along b, and the step to the next one along c (y and z), Å.
+    /// Width of a column along b, and the step to the next one along c (y and z), Å.
     fn steps(&self) -> (f64, [f64; 2]) {
         let [_, b, c] = self.vectors;
         let [n_b, n_c] = self.n.map(|n| n as f64);
         (b[1] / n_b, [c[1] / n_c, c[2] / n_c])
     }
 
-    /// How far apart a rod and another are at least, Å.
+    /// How far apart a column and another are at least, Å.
     fn gap(&self, j: i64, k: i64) -> f64 {
         if j.abs() <= 1 && k.abs() <= 1 {
             return 0.0;
         }
         let (b, [c_y, c_z]) = self.steps();
-        // Differences between points of both fill a parallelogram, twice a rod's; how near does it
+        // Differences between points of both fill a parallelogram, twice a column's; how near does it
         // come to the origin?
         let centre = [j as f64 * b + k as f64 * c_y, k as f64 * c_z];
         let level = -centre[1] / c_z;
@@ -152,30 +152,35 @@ impl Grid {
         edges[0].min(edges[1])
     }
 
-    /// Sort atoms into rods.
-    pub fn sort(&self, positions: &[[f32; 3]], labels: &[u32]) -> Rods {
+    /// Sort atoms into columns.
+    pub fn sort(&self, positions: &[[f32; 3]], labels: &[u32]) -> CellColumns {
         let mut keys: Vec<(u64, u32)> = positions
             .iter()
             .zip(0..)
-            .map(|(x, atom)| ((self.rod(x) as u64) << 32 | u64::from(ordered(x[0])), atom))
+            .map(|(x, atom)| {
+                (
+                    (self.column(x) as u64) << 32 | u64::from(ordered(x[0])),
+                    atom,
+                )
+            })
             .collect();
         keys.sort_unstable();
         let mut begins = vec![0; self.n[0] * self.n[1] + 1];
         for (key, _) in &keys {
             begins[(key >> 32) as usize + 1] += 1;
         }
-        for rod in 1..begins.len() {
-            begins[rod] += begins[rod - 1];
+        for column in 1..begins.len() {
+            begins[column] += begins[column - 1];
         }
         let order = keys.iter().map(|&(_, atom)| atom as usize);
-        Rods {
+        CellColumns {
             points: Points::new(positions, labels, order),
             begins,
         }
     }
 
-    /// The rod of a position.
-    fn rod(&self, x: &[f32; 3]) -> usize {
+    /// The column of a position.
+    fn column(&self, x: &[f32; 3]) -> usize {
         let [_, b, c] = self.vectors;
         let [y, z] = [1, 2].map(|axis| f64::from(x[axis]) - self.origin[axis]);
         // Where there is no room along an axis this is no number, which counts as 0.
@@ -190,19 +195,19 @@ impl Grid {
     }
 
     /// Count the distances from all atoms of one group to all of another.
-    pub fn count(&self, from: &Rods, to: &Rods, found: &mut Histogram) {
+    pub fn count(&self, from: &CellColumns, to: &CellColumns, found: &mut Histogram) {
         for offset in &self.offsets {
             self.count_at(offset, from, to, false, found);
         }
     }
 
     /// Count each distance between two atoms of a group once.
-    pub fn count_own(&self, rods: &Rods, found: &mut Histogram) {
+    pub fn count_own(&self, columns: &CellColumns, found: &mut Histogram) {
         for offset in &self.offsets {
             // Half of the offsets: the others are these, seen from the other atom.
-            let [j, k] = offset.rods;
+            let [j, k] = offset.columns;
             if (k, j) >= (0, 0) {
-                self.count_at(offset, rods, rods, (k, j) == (0, 0), found);
+                self.count_at(offset, columns, columns, (k, j) == (0, 0), found);
             }
         }
     }
@@ -212,13 +217,13 @@ impl Grid {
     pub fn visit_near(
         &self,
         at: [f32; 3],
-        to: &Rods,
+        to: &CellColumns,
         mut visit: impl FnMut(&Points, Range<usize>, [f64; 3]),
     ) {
-        let rod = self.rod(&at);
+        let column = self.column(&at);
         let x = to.points.x();
         for offset in &self.offsets {
-            let Some((other, [b, c])) = self.neighbour(rod, offset.rods) else {
+            let Some((other, [b, c])) = self.neighbour(column, offset.columns) else {
                 continue;
             };
             let theirs = to.row(other);
@@ -248,21 +253,28 @@ impl Grid {
         self.reach
     }
 
-    /// Count the distances to rods at one offset; `once` where these are the same, and of the same
+    /// Count the distances to columns at one offset; `once` where these are the same, and of the same
     /// atoms.
-    fn count_at(&self, offset: &Offset, from: &Rods, to: &Rods, once: bool, found: &mut Histogram) {
+    fn count_at(
+        &self,
+        offset: &Offset,
+        from: &CellColumns,
+        to: &CellColumns,
+        once: bool,
+        found: &mut Histogram,
+    ) {
         let mut rough = found.rough(self.rounded);
-        for rod in 0..self.n[0] * self.n[1] {
-            let Some((other, [b, c])) = self.neighbour(rod, offset.rods) else {
+        for column in 0..self.n[0] * self.n[1] {
+            let Some((other, [b, c])) = self.neighbour(column, offset.columns) else {
                 continue;
             };
-            let (ours, theirs) = (from.row(rod), to.row(other));
+            let (ours, theirs) = (from.row(column), to.row(other));
             if ours.is_empty() || theirs.is_empty() {
                 continue;
             }
             let images = if self.periodic {
-                let ends = [(from, &ours), (to, &theirs)].map(|(rods, row)| {
-                    let x = &rods.points.x()[row.clone()];
+                let ends = [(from, &ours), (to, &theirs)].map(|(columns, row)| {
+                    let x = &columns.points.x()[row.clone()];
                     [x[0], x[x.len() - 1]].map(f64::from)
                 });
                 self.images(ends[0], ends[1], offset.window, [b, c])
@@ -288,10 +300,13 @@ impl Grid {
         }
     }
 
-    /// The rod at an offset from another, and in which image of the cell it is.
-    fn neighbour(&self, rod: usize, offset: [i64; 2]) -> Option<(usize, [i64; 2])> {
+    /// The column at an offset from another, and in which image of the cell it is.
+    fn neighbour(&self, column: usize, offset: [i64; 2]) -> Option<(usize, [i64; 2])> {
         let n = self.n.map(|n| n as i64);
-        let at = [rod as i64 % n[0] + offset[0], rod as i64 / n[0] + offset[1]];
+        let at = [
+            column as i64 % n[0] + offset[0],
+            column as i64 / n[0] + offset[1],
+        ];
         let image = [0, 1].map(|axis| at[axis].div_euclid(n[axis]));
         if !self.periodic && image != [0, 0] {
             return None;
@@ -300,7 +315,7 @@ impl Grid {
         Some(((j + n[0] * k) as usize, image))
     }
 
-    /// Images along a that bring atoms of two rods near, given the least and the largest x of each.
+    /// Images along a that bring atoms of two columns near, given the least and the largest x of each.
     fn images(
         &self,
         ours: [f64; 2],
@@ -323,17 +338,17 @@ impl Grid {
     }
 }
 
-impl Rods {
-    fn row(&self, rod: usize) -> Range<usize> {
-        self.begins[rod]..self.begins[rod + 1]
+impl CellColumns {
+    fn row(&self, column: usize) -> Range<usize> {
+        self.begins[column]..self.begins[column + 1]
     }
 }
 
-/// Count distances between the atoms of two rods, one of them shifted; `once` where both are the
+/// Count distances between the atoms of two columns, one of them shifted; `once` where both are the
 /// same, unshifted.
 fn sweep(
-    (from, ours): (&Rods, Range<usize>),
-    (to, theirs): (&Rods, Range<usize>),
+    (from, ours): (&CellColumns, Range<usize>),
+    (to, theirs): (&CellColumns, Range<usize>),
     shift: [f64; 3],
     window: f64,
     once: bool,
@@ -433,7 +448,7 @@ impl Points {
         self.len
     }
 
-    /// All x, by which rods are sorted.
+    /// All x, by which columns are sorted.
     pub fn x(&self) -> &[f32] {
         &self.axes[0][..self.len]
     }
@@ -514,20 +529,20 @@ impl Points {
             let n = piece.len().next_multiple_of(LANES);
             let nearly = shift.map(|x| x as f32);
             self.squares(from.at(i), begin, nearly, &mut rough.squares[..n]);
-            let in_doubt = rough.tell(n);
+            let in_doubt = rough.assign(n);
             if let Some(&label) = from.labels.get(i) {
                 rough.leave_out(&self.labels[begin..begin + n], label);
             }
             let bins = rough.bins[..piece.len()].iter().copied();
             if !in_doubt {
-                found.add_told(bins);
+                found.add_assigned(bins);
                 continue;
             }
             for j in piece.filter(|j| rough.doubts[j - begin] != 0) {
                 found.add(square_apart(from.at(i), self.at(j), shift));
             }
-            let told = bins.zip(&rough.doubts).filter(|(_, doubt)| **doubt == 0);
-            found.add_told(told.map(|(bin, _)| bin));
+            let assigned = bins.zip(&rough.doubts).filter(|(_, doubt)| **doubt == 0);
+            found.add_assigned(assigned.map(|(bin, _)| bin));
         }
     }
 
@@ -575,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_the_least_distance_between_two_rods() {
+    fn a_gap_is_the_least_distance_between_two_columns() {
         let cell = Cell::new([80.0, 80.0, 80.0, 60.0, 60.0, 90.0]).expect("a cell");
         let grid = Grid::of_cell(cell.vectors(), 15.0, 10_000);
         let (b, [c_y, c_z]) = grid.steps();
@@ -600,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_rods_than_atoms() {
+    fn there_are_never_more_columns_than_atoms() {
         let far = [0.0..1e30, -1e30..1e30, -1.0..1e30];
         let flat = [0.0..1.0, 0.0..0.0, 0.0..1e20];
         for extent in [far, flat, [const { 0.0..0.0 }; 3]] {

@@ -80,7 +80,7 @@ fn measure(
     };
     match cell {
         None => task.compute(positions, square),
-        Some(cell) if !cell.is_oblique() => {
+        Some(cell) if !cell.is_triclinic() => {
             let edges = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
             task.compute(positions, nearest_in(edges));
         }
@@ -284,7 +284,7 @@ struct Count<'a> {
 }
 
 impl OfDistances for Count<'_> {
-    /// Groups whose atoms cannot be near are told apart by spheres around their first atoms.
+    /// Groups whose atoms cannot be near are excluded by spheres around their first atoms.
     fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64) {
         let (groups, cutoff) = (&self.map.groups, self.map.cutoff);
         let between = |i: usize, j: usize| square(difference(positions[i], positions[j]));

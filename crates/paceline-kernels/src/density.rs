@@ -10,9 +10,9 @@ use paceline_base::error::{Error, Result};
 
 /// Partial sums of a bin, added to in turn: one would wait for the other.
 const LANES: usize = 2;
-/// Atoms whose bins are told at a time.
+/// Number of atoms that are binned at a time.
 const TILE: usize = 64;
-/// With more bins, single precision tells too few of them.
+/// With more bins, single precision is certain of too few.
 const MOST_BINS: usize = 1 << 14;
 /// Added to a number of magnitude below 2²², it leaves the nearest whole number in the last bits.
 const TO_WHOLE: f32 = 12_582_912.0;
@@ -47,7 +47,7 @@ struct Brick {
     rough: [Rough; 3],
 }
 
-/// Bins along an axis, and how they are told in single precision, where that is certain.
+/// Bins along an axis, and their assignment in single precision, where that is certain.
 #[derive(Debug, Clone, Copy)]
 struct Rough {
     first: f32,
@@ -92,7 +92,7 @@ impl Tile {
     }
 
     #[inline(always)]
-    fn tell(&mut self, rough: &[Rough; 3]) {
+    fn assign(&mut self, rough: &[Rough; 3]) {
         self.doubts.fill(0);
         for ((x, bins), rough) in self.x.iter().zip(&mut self.bins).zip(rough) {
             for ((&x, bin), doubt) in x.iter().zip(bins).zip(&mut self.doubts) {
@@ -111,12 +111,12 @@ impl Tile {
 by_widest! {
     /// The bins of atoms where they are, or of a brick, at most one cell away from it; and which
     /// are in doubt.
-    fn tell(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[Rough; 3], tile: &mut Tile) {
+    fn assign(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[Rough; 3], tile: &mut Tile) {
         tile.fill(atoms);
         if let Some(into) = into {
             into.apply_to(&mut tile.x);
         }
-        tile.tell(rough);
+        tile.assign(rough);
     }
 }
 
@@ -127,12 +127,16 @@ impl Rough {
         // Half a last digit of each of a few operations, on numbers of these sizes.
         let largest = n_bins + first.abs().max(end.abs()) * bins_per_angstrom;
         let error = 9.0 * largest * f64::from(f32::EPSILON);
-        let told = bins.len() <= MOST_BINS && error < 0.25;
+        let is_certain = bins.len() <= MOST_BINS && error < 0.25;
         Rough {
             first: first as f32,
             end: end as f32,
             bins_per_angstrom: bins_per_angstrom as f32,
-            certain: if told { (0.5 - error) as f32 } else { -1.0 },
+            certain: if is_certain {
+                (0.5 - error) as f32
+            } else {
+                -1.0
+            },
         }
     }
 }
@@ -187,17 +191,17 @@ impl Voxels {
 
     /// The voxels of some atoms; false where a position is not finite.
     fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
-        tell(atoms, None, &self.rough, tile);
+        assign(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
         for (i, atom) in atoms.iter().enumerate() {
-            let told = if tile.doubts[i] == 0 {
+            let assigned = if tile.doubts[i] == 0 {
                 Some([tile.bins[0][i], tile.bins[1][i], tile.bins[2][i]])
             } else if atom.iter().all(|x| x.is_finite()) {
                 self.bins_of(atom.map(f64::from))
             } else {
                 return false;
             };
-            found.extend(told.map(|[x, y, z]| (x * n_y + y) * n_z + z));
+            found.extend(assigned.map(|[x, y, z]| (x * n_y + y) * n_z + z));
         }
         true
     }
@@ -346,7 +350,7 @@ impl Brick {
     fn add_atoms(&self, x: &[f32], weights: &[[f64; 2]], sums: &mut Sums) -> Result<(), String> {
         let mut tile = Tile::default();
         for (x, weights) in x.as_chunks::<3>().0.chunks(TILE).zip(weights.chunks(TILE)) {
-            tell(x, Some(&self.into), &self.rough, &mut tile);
+            assign(x, Some(&self.into), &self.rough, &mut tile);
             for (i, (&x, weight)) in x.iter().zip(weights).enumerate() {
                 let bins = if tile.doubts[i] == 0 {
                     std::array::from_fn(|axis| tile.bins[axis][i] as usize)

@@ -30,7 +30,9 @@ impl Fit {
     /// `reference` are the positions (Å) of `atoms`, x, y, z of each.
     ///
     /// # Errors
-    /// As [`Reference::new`], and where an atom is out of range or without a position.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where there are no reference atoms,
+    /// a position is not finite in single precision, or weights are not one an atom, finite, at
+    /// least 0 and not all 0; and where an atom is out of range or without a position.
     pub fn new(
         n_atoms: usize,
         atoms: &[usize],

@@ -261,14 +261,14 @@ mod tests {
 
     #[test]
     fn a_rod_and_a_sphere_have_the_extreme_shapes() {
-        let rod = [1., 1., 1., 2., 3., 4., 3., 5., 7.];
+        let line = [1., 1., 1., 2., 3., 4., 3., 5., 7.];
         let sphere = [1., 1., 1., 1., -1., -1., -1., 1., -1., -1., -1., 1.];
         let of = |frame: &[f64], n: usize| {
             let columns: Vec<usize> = (0..n).collect();
             let row = computed(&Gyration::new(&columns, &[n], None).unwrap(), frame).unwrap();
             [row[7], row[8]]
         };
-        assert_close(&of(&rod, 3), &[1.0, 2.0], 1e-14);
+        assert_close(&of(&line, 3), &[1.0, 2.0], 1e-14);
         assert_close(&of(&sphere, 4), &[0.0, 0.0], 1e-14);
     }
 

@@ -1,4 +1,4 @@
-//! Bins of equal width, told as `numpy.histogram` tells them, and distances counted in them.
+//! Bins of equal width, assigned as `numpy.histogram` assigns them, and distances counted in them.
 
 use std::ops::RangeInclusive;
 
@@ -7,10 +7,10 @@ use paceline_base::error::{Error, Result};
 /// Tallies that neighbouring distances are added to in turn: they are often of the same bin, and one
 /// would wait for the other.
 const LANES: usize = 8;
-/// Distances that are told at a time, at most.
+/// Maximum number of distances that are binned at a time.
 pub const PIECE: usize = 64;
 
-/// With more bins, or other distances (Å), single precision tells too few bins.
+/// With more bins, or other distances (Å), single precision is certain of too few bins.
 const MOST_BINS: usize = 1 << 14;
 const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
 
@@ -36,7 +36,7 @@ pub struct Histogram {
     lanes: Vec<[u64; LANES]>,
 }
 
-/// How bins are told in single precision, where that is certain.
+/// Assignment of bins in single precision, where that is certain.
 #[derive(Debug, Clone)]
 pub struct Rough {
     bins_per_angstrom: f32,
@@ -153,7 +153,7 @@ impl Histogram {
         }
     }
 
-    /// How bins are told of distances that are known to `error` Å; None where too few can be.
+    /// Assign bins to distances that are known to `error` Å; none where too few bins are certain.
     pub fn rough(&self, error: f64) -> Option<Rough> {
         let n_bins = self.n_bins() as f64;
         // Half a last digit of each of six operations, on numbers up to three times that of the bins.
@@ -174,9 +174,9 @@ impl Histogram {
         })
     }
 
-    /// Count distances in bins that `Rough` told.
+    /// Count distances in bins that `Rough` assigned.
     #[inline(always)]
-    pub fn add_told(&mut self, bins: impl Iterator<Item = u32>) {
+    pub fn add_assigned(&mut self, bins: impl Iterator<Item = u32>) {
         for (k, bin) in bins.enumerate() {
             self.lanes[bin as usize][k % LANES] += 1;
         }
@@ -198,7 +198,7 @@ impl Histogram {
 impl Rough {
     /// Tell the bins of the first `n` squares; whether any is in doubt.
     #[inline(never)]
-    pub fn tell(&mut self, n: usize) -> bool {
+    pub fn assign(&mut self, n: usize) -> bool {
         // Copies: what the bins might change would be read again for each square.
         let Rough {
             bins_per_angstrom,
@@ -208,8 +208,8 @@ impl Rough {
             ..
         } = *self;
         let mut any = 0;
-        let told = self.bins[..n].iter_mut().zip(&mut self.doubts[..n]);
-        for (square, (bin, doubt)) in self.squares[..n].iter().zip(told) {
+        let assigned = self.bins[..n].iter_mut().zip(&mut self.doubts[..n]);
+        for (square, (bin, doubt)) in self.squares[..n].iter().zip(assigned) {
             let from_middle = square.sqrt() * bins_per_angstrom - before;
             // In this form a single instruction each.
             let from_middle = if from_middle < n_bins {
@@ -232,8 +232,8 @@ impl Rough {
 
     /// Let those whose label is this one be below all bins, without doubt.
     pub fn leave_out(&mut self, labels: &[u32], label: u32) {
-        let told = self.bins.iter_mut().zip(&mut self.doubts);
-        for ((bin, doubt), &other) in told.zip(labels) {
+        let assigned = self.bins.iter_mut().zip(&mut self.doubts);
+        for ((bin, doubt), &other) in assigned.zip(labels) {
             *bin = if other == label { 0 } else { *bin };
             *doubt = if other == label { 0 } else { *doubt };
         }
@@ -343,7 +343,7 @@ mod tests {
             let Some(mut rough) = histogram.rough(1e-6) else {
                 panic!("{n_bins} bins of {width} Å")
             };
-            let mut n_told = 0;
+            let mut n_assigned = 0;
             for _ in 0..3000 {
                 // Half of them within single precision of an edge.
                 let squares: [f64; LANES] = std::array::from_fn(|k| {
@@ -353,13 +353,13 @@ mod tests {
                     distance * distance
                 });
                 rough.squares[..LANES].copy_from_slice(&squares.map(|square| square as f32));
-                rough.tell(LANES);
+                rough.assign(LANES);
                 for (k, square) in squares.into_iter().enumerate() {
                     if rough.doubts[k] == 1 {
                         histogram.add(square);
                     } else {
-                        histogram.add_told(std::iter::once(rough.bins[k]));
-                        n_told += 1;
+                        histogram.add_assigned(std::iter::once(rough.bins[k]));
+                        n_assigned += 1;
                     }
                 }
                 for square in squares {
@@ -369,7 +369,7 @@ mod tests {
             let (mut counted, mut wanted) = (vec![0; n_bins], vec![0; n_bins]);
             histogram.empty_into(&mut counted, 1);
             exact.empty_into(&mut wanted, 1);
-            assert!(n_told > 2000, "{n_told} from {low} to {high}");
+            assert!(n_assigned > 2000, "{n_assigned} from {low} to {high}");
             assert_eq!(counted, wanted, "{low} to {high}");
             assert!(wanted.iter().sum::<u64>() > 1000);
         }

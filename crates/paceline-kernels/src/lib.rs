@@ -24,7 +24,7 @@
 //!
 //! A kernel gives the same bits for any block size and any number of threads. So it uses only
 //! operations whose results IEEE 754 fixes (`+ − × ÷ √`), in an order that depends on nothing but
-//! the frame. Sums over atoms run in a few interleaved partial sums (`reference::Sum`), which a
+//! the frame. Sums over atoms run in a few interleaved partial sums (`Sum` in `reference.rs`), which a
 //! compiler may compute side by side without changing them.
 //!
 //! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result

@@ -13,7 +13,7 @@ pub enum Images {
     Plain,
     /// With right angles: edges and their inverses.
     Rectangular([f64; 3], [f64; 3]),
-    Oblique(Box<Oblique>),
+    Triclinic(Box<Triclinic>),
 }
 
 impl Images {
@@ -24,7 +24,7 @@ impl Images {
         }
         Ok(match cell_or_none(dimensions, "pbc=True")? {
             None => Images::Plain,
-            Some(cell) if cell.is_oblique() => Images::Oblique(Box::new(Oblique::new(&cell))),
+            Some(cell) if cell.is_triclinic() => Images::Triclinic(Box::new(Triclinic::new(&cell))),
             Some(cell) => {
                 let edges: [f64; 3] = std::array::from_fn(|i| cell.vectors()[i][i]);
                 Images::Rectangular(edges, edges.map(|edge| 1.0 / edge))
@@ -36,7 +36,7 @@ impl Images {
         match self {
             Images::Plain => d,
             Images::Rectangular(edges, inverse) => folded(d, edges, inverse),
-            Images::Oblique(cell) => cell.nearest(cell.folded(d)),
+            Images::Triclinic(cell) => cell.nearest(cell.folded(d)),
         }
     }
 
@@ -56,7 +56,7 @@ impl Images {
                     *out = square(folded(difference(k), &edges, &inverse));
                 }
             }
-            Images::Oblique(cell) => {
+            Images::Triclinic(cell) => {
                 let (vectors, over) = (cell.vectors, cell.over);
                 for (k, out) in out.iter_mut().enumerate() {
                     *out = square(folded_aslant(difference(k), &vectors, &over));
@@ -76,8 +76,8 @@ impl Images {
     }
 }
 
-/// A cell with oblique angles: what [`Cell::nearest_images`] does, for many differences.
-pub struct Oblique {
+/// A cell with angles other than 90°: what [`Cell::nearest_images`] does, for many differences.
+pub struct Triclinic {
     /// Leaning over at most half of those before them.
     vectors: [[f64; 3]; 3],
     /// Inverses of their lengths along the axes.
@@ -88,7 +88,7 @@ pub struct Oblique {
     neighbours: [([f64; 3], f64); 13],
 }
 
-impl Oblique {
+impl Triclinic {
     fn new(cell: &Cell) -> Self {
         let cell = cell.reduced();
         let vectors = *cell.vectors();
@@ -98,7 +98,7 @@ impl Oblique {
             let vector = cell.shifted([0.0; 3], digits.map(|digit| digit as f64 - 1.0));
             (vector, square(vector))
         });
-        Oblique {
+        Triclinic {
             vectors,
             over: std::array::from_fn(|i| 1.0 / vectors[i][i]),
             near: cell.near(),
@@ -150,7 +150,7 @@ impl Far {
     }
 
     /// Replace their squares in `out` by those of the nearest neighbours, and forget them.
-    fn shorten(&mut self, cell: &Oblique, out: &mut [f64]) {
+    fn shorten(&mut self, cell: &Triclinic, out: &mut [f64]) {
         shorten(self, cell, out);
         self.n = 0;
     }
@@ -161,7 +161,7 @@ by_widest! {
     ///
     /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: what is folded to something else than its
     /// nearest image is about half a cell away.
-    fn shorten(far: &Far, cell: &Oblique, out: &mut [f64]) {
+    fn shorten(far: &Far, cell: &Triclinic, out: &mut [f64]) {
         let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
         let mut changes = [0.0; FAR];
         let changes = &mut changes[..far.n];
@@ -178,7 +178,7 @@ by_widest! {
     }
 }
 
-/// The image in a cell with oblique angles that comes nearest vector by vector.
+/// The image in a cell with angles other than 90° that comes nearest vector by vector.
 #[inline(always)]
 fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
     let w = whole(z * over[2]);

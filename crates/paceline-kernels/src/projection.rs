@@ -102,7 +102,9 @@ impl Superposed {
     /// its atoms on their reference.
     ///
     /// # Errors
-    /// As [`Reference::new`], and where columns and reference do not belong together.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) where there are no reference atoms,
+    /// a position is not finite in single precision, or weights are not one an atom, finite, at
+    /// least 0 and not all 0; and where columns and reference do not belong together.
     pub fn new(atoms: &[usize], fit: Option<Fit<'_>>) -> Result<Self> {
         let fit = match fit {
             None => None,

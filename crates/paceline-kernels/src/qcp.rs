@@ -16,7 +16,7 @@ type Matrix4 = [[f64; 4]; 4];
 pub const IDENTITY: Matrix3 = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
 /// Slope of the scaled quartic at its largest root (at most 64/27) beneath which the root counts
-/// as a multiple one: λ would lose more than two digits. A rod 15 times as long as thick is just
+/// as a multiple one: λ would lose more than two digits. A molecule 15 times as long as thick is just
 /// above it.
 pub(crate) const MIN_SLOPE: f64 = 1e-2;
 

@@ -204,7 +204,7 @@ impl<'a> Pairs<'a> {
         // A distance of half a height may be found in two images.
         let in_one_image = cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]);
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
-        if !(cell.is_oblique() || in_one_image && self.by_cells(end, edges)) {
+        if !(cell.is_triclinic() || in_one_image && self.by_cells(end, edges)) {
             self.count_all(nearest_in(edges), found);
             return Ok(());
         }

@@ -6,7 +6,7 @@
 //! for neighbours in it.
 
 use super::cell::{ApplyPbc, Cell, NoCell, nearest_in, square};
-use super::cell_list::{Grid, Points, Rods};
+use super::cell_list::{CellColumns, Grid, Points};
 use super::histogram::largest_square;
 use super::rdf::are_searched_by_cells;
 use super::rows::Frames;
@@ -21,7 +21,7 @@ const NEAR: f32 = 16.0;
 
 const NEEDED_BY: &str = "norm='rdf'";
 
-/// Bins of equal width, told by truncation as `MDAnalysis.analysis.rdf.InterRDF_s` does: the end of
+/// Bins of equal width, assigned by truncation as `MDAnalysis.analysis.rdf.InterRDF_s` does: the end of
 /// the last one belongs to none.
 #[derive(Debug, Clone, Copy)]
 pub struct Bins {
@@ -82,7 +82,7 @@ struct Members {
     /// Brought into the cell.
     within: Option<Vec<[f32; 3]>>,
     points: Option<Points>,
-    rods: Option<Rods>,
+    cell_columns: Option<CellColumns>,
 }
 
 impl SitePairs {
@@ -190,7 +190,7 @@ impl SitePairs {
             let by_cells = in_one_image && are_searched_by_cells(sizes, end, edges);
             let is_home = |group: usize| members[group].are_within(NEAR * longest);
             let pays = self.n_seekers[second] >= MANY && is_home(first) && is_home(second);
-            let is_moved = cell.is_oblique() || by_cells;
+            let is_moved = cell.is_triclinic() || by_cells;
             if is_moved || in_one_image && pays {
                 for group in pair.groups {
                     members[group].bring(&pbc)?;
@@ -200,9 +200,9 @@ impl SitePairs {
             match &grid {
                 Some(grid) if is_moved => {
                     members[second].sort(grid);
-                    let rods = members[second].rods();
+                    let cell_columns = members[second].cell_columns();
                     for (i, &at) in members[first].within().iter().enumerate() {
-                        grid.visit_near(at, rods, |points, row, shift| {
+                        grid.visit_near(at, cell_columns, |points, row, shift| {
                             let square = shifted_square(shift);
                             points.visit_within(at, row, square, self.bins.most, |j, square| {
                                 bins.add(i, points.label(j) as usize, square);
@@ -212,12 +212,13 @@ impl SitePairs {
                 }
                 Some(grid) if pays => {
                     members[second].sort(grid);
-                    let (rods, theirs) = (members[second].rods(), &members[second].positions);
+                    let (cell_columns, theirs) =
+                        (members[second].cell_columns(), &members[second].positions);
                     let nearest = nearest_in(edges);
                     let most = grid.reach() * grid.reach();
                     for (i, &at) in members[first].within().iter().enumerate() {
                         let x = members[first].positions[i];
-                        grid.visit_near(at, rods, |points, row, shift| {
+                        grid.visit_near(at, cell_columns, |points, row, shift| {
                             let square = shifted_square(shift);
                             points.visit_within(at, row, square, most, |j, _| {
                                 let j = points.label(j) as usize;
@@ -263,9 +264,9 @@ impl SitePairs {
             let (least, most) = extent(&positions);
             let extent = std::array::from_fn(|axis| least[axis]..most[axis]);
             let grid = Grid::of_extent(&extent, end, sizes[1]);
-            let rods = grid.sort(&positions[1], &labels(sizes[1]));
+            let cell_columns = grid.sort(&positions[1], &labels(sizes[1]));
             for (i, &at) in positions[0].iter().enumerate() {
-                grid.visit_near(at, &rods, |points, row, _| {
+                grid.visit_near(at, &cell_columns, |points, row, _| {
                     points.visit_within(at, row, square, self.bins.most, |j, square| {
                         bins.add(i, points.label(j) as usize, square);
                     });
@@ -284,7 +285,7 @@ impl Members {
         }
         self.positions.clear();
         self.positions.extend_from_slice(positions);
-        (self.within, self.points, self.rods) = (None, None, None);
+        (self.within, self.points, self.cell_columns) = (None, None, None);
         Ok(())
     }
 
@@ -310,14 +311,14 @@ impl Members {
     }
 
     fn sort(&mut self, grid: &Grid) {
-        if self.rods.is_none() {
+        if self.cell_columns.is_none() {
             let labels = labels(self.positions.len());
-            self.rods = Some(grid.sort(self.within(), &labels));
+            self.cell_columns = Some(grid.sort(self.within(), &labels));
         }
     }
 
-    fn rods(&self) -> &Rods {
-        self.rods.as_ref().expect("sorted")
+    fn cell_columns(&self) -> &CellColumns {
+        self.cell_columns.as_ref().expect("sorted")
     }
 
     fn make_points(&mut self) {

@@ -42,7 +42,7 @@ impl Turn {
     }
 }
 
-/// What a transformation is told of a block beside positions and cells, and what it notes.
+/// Input of a transformation beside positions and cells, and what it reports.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// How frames were placed; empty where none was.

@@ -231,14 +231,17 @@ pub fn agree<T>(comm: &dyn Communicator, path: &Path, mine: Result<T>) -> Result
     if failed == [0] {
         return mine;
     }
-    let told = match &mine {
+    let message = match &mine {
         Ok(_) => Vec::new(),
-        Err(failure) => tell(failure),
+        Err(failure) => encode(failure),
     };
-    let all = comm.all_gather(&told)?;
-    let first = all.iter().enumerate().find(|(_, told)| !told.is_empty());
+    let all = comm.all_gather(&message)?;
+    let first = all
+        .iter()
+        .enumerate()
+        .find(|(_, message)| !message.is_empty());
     Err(match first {
-        Some((rank, told)) => understand(rank, told, path),
+        Some((rank, message)) => decode(rank, message, path),
         None => Error::Interrupted.into(),
     })
 }
@@ -248,7 +251,7 @@ const IO: u8 = 2;
 const OTHER: u8 = 3;
 
 /// A failure as bytes: its kind, the system's number of it, and what there is to say.
-fn tell(failure: &Failure) -> Vec<u8> {
+fn encode(failure: &Failure) -> Vec<u8> {
     let (kind, errno, text) = match failure {
         Failure::Unwritable(reason) => (UNWRITABLE, 0, reason.clone()),
         Failure::Error(Error::Io { action, source, .. }) => match source.raw_os_error() {
@@ -257,14 +260,14 @@ fn tell(failure: &Failure) -> Vec<u8> {
         },
         Failure::Error(error) => (OTHER, 0, error.to_string()),
     };
-    let mut told = vec![kind];
-    told.extend(errno.to_le_bytes());
-    told.extend(text.as_bytes());
-    told
+    let mut message = vec![kind];
+    message.extend(errno.to_le_bytes());
+    message.extend(text.as_bytes());
+    message
 }
 
-fn understand(rank: usize, told: &[u8], path: &Path) -> Failure {
-    let Some((&[kind, ref errno @ ..], text)) = told.split_first_chunk::<5>() else {
+fn decode(rank: usize, message: &[u8], path: &Path) -> Failure {
+    let Some((&[kind, ref errno @ ..], text)) = message.split_first_chunk::<5>() else {
         return Error::Interrupted.into();
     };
     let text = format!("rank {rank}: {}", String::from_utf8_lossy(text));

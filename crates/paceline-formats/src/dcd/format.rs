@@ -108,7 +108,7 @@ impl Format for Dcd {
 }
 
 /// Check that the record markers of a frame are where the layout has them: the proof that the
-/// arithmetic is right for this file. Return what a user should be told of its cell.
+/// arithmetic is right for this file. Return the warning about its cell, if any.
 fn check_frame(
     source: &dyn Source,
     layout: &Layout,

@@ -395,7 +395,7 @@ fn is_read_as_shape(version: i32, record: [f64; 6]) -> bool {
     certain || likely && is_shape(record)
 }
 
-/// Return what a user should be told where neither the version nor the numbers say how to read a
+/// Return the warning where neither the version nor the numbers say how to read a
 /// record.
 pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
     let (shape, lengths) = (from_shape(record), from_lengths(record));

@@ -157,7 +157,7 @@ impl DcdDecoder {
         Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
     }
 
-    /// Return what a user should be told of the cell among the bytes of a frame's runs, which
+    /// Return the warning about the cell, if any, among the bytes of a frame's runs, which
     /// [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;

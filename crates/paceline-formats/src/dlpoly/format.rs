@@ -263,14 +263,16 @@ fn by_arithmetic(
     }
     let (at, present) = (start + n * stride, size - start - n * stride);
     let claimed = head.claimed.and_then(|claimed| i64::try_from(claimed).ok());
-    let mut told: Vec<String> = claimed
+    let mut warnings: Vec<String> = claimed
         .and_then(|claimed| miscounted(n, claimed))
         .into_iter()
         .collect();
-    told.extend(odd_cell(&head.layout));
+    warnings.extend(odd_cell(&head.layout));
     match behind {
-        Met::Frame if present > 0 => told.push(index::cut_warning(n, at, present, Some(stride))),
-        Met::Hole => told.push(index::hole_warning(n, at)),
+        Met::Frame if present > 0 => {
+            warnings.push(index::cut_warning(n, at, present, Some(stride)))
+        }
+        Met::Hole => warnings.push(index::hole_warning(n, at)),
         _ => {}
     }
     let layout = ordered(source, head.layout, start)?;
@@ -280,7 +282,7 @@ fn by_arithmetic(
         stride,
         n,
     };
-    Ok(Some((format::Layout::new(layout), frames, told)))
+    Ok(Some((format::Layout::new(layout), frames, warnings)))
 }
 
 /// True if the first atom of the frame at `start` has lines of the layout's lengths.

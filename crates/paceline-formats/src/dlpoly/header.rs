@@ -79,8 +79,9 @@ impl Head {
         history(head, file_size).map_err(bounded)
     }
 
-    /// Parse the head of a CONFIG of `file_size` bytes. Its atoms are told by their lines: where
-    /// these vary, somebody has to count them, and the layout says 1.
+    /// Parse the head of a CONFIG of `file_size` bytes. The number of atoms follows
+    /// from the size of their lines. Where that varies, the caller has to count them, and the layout
+    /// says 1.
     ///
     /// # Errors
     /// As [`Head::parse_history`].

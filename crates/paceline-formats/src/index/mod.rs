@@ -239,7 +239,7 @@ impl Index {
         self.traffic
     }
 
-    /// Return the messages that a user should be told when the file is opened.
+    /// Return the warnings about the file, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.opened.notes
     }
@@ -309,7 +309,7 @@ impl Index {
     }
 }
 
-// Messages that a user should be told when a file is opened.
+// Warnings when a file is opened.
 
 /// Damaged frames that are listed one by one.
 const N_LISTED: usize = 5;
@@ -319,7 +319,7 @@ pub(crate) fn hole_warning(frame: u64, offset: u64) -> String {
     format!("frame {frame} (byte {offset}) was never finished: it begins with zeros")
 }
 
-/// `present` bytes of a last frame, number `frame`, are there; it would have `stated` bytes.
+/// Return the warning that a last frame, number `frame`, has `present` of `stated` bytes.
 pub(crate) fn cut_warning(frame: u64, offset: u64, present: u64, stated: Option<u64>) -> String {
     cut_where(
         frame,
@@ -331,7 +331,7 @@ pub(crate) fn cut_warning(frame: u64, offset: u64, present: u64, stated: Option<
     )
 }
 
-/// A last frame has fewer lines than it should.
+/// Return the warning that a last frame has fewer lines than it should.
 fn cut_lines(frame: u64, offset: u64) -> String {
     let there = "lines are missing at its end, or the last one has no line feed";
     cut_where(frame, offset, there)
@@ -346,7 +346,7 @@ fn cut_where(frame: u64, offset: u64, there: &str) -> String {
     format!("frame {frame} (byte {offset}) is cut: {there}; {before}")
 }
 
-/// The notes for the frames that a scan found.
+/// Return the warnings about frames that a scan found.
 fn warnings_of(listing: &Listing) -> Vec<String> {
     let mut notes = Vec::new();
     let (n_frames, size) = (listing.n_frames(), listing.fingerprint.size());

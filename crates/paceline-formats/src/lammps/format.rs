@@ -103,7 +103,7 @@ impl Format for LammpsDump {
     }
 }
 
-/// The units of a file's numbers, and what a user should be told of them.
+/// The units of a file's numbers, and a warning where they are in doubt.
 ///
 /// # Errors
 /// [`Error::Unsupported`](crate::error::Error::Unsupported) for options that name none.

@@ -86,7 +86,7 @@ impl Block<'_> {
     }
 
     /// Write all frames into the file `path`, which must exist, as its frames from number `first`
-    /// on. The format must give all frames the same size, so that each has a place of its own.
+    /// on. The format must give all frames the same size, so that each has its own offset.
     ///
     /// # Errors
     /// [`Failure`]; some frames may then be written.

@@ -12,7 +12,7 @@ use crate::transform::Refused;
 use crate::{Columns, check_len};
 use paceline_base::error::{self, Error};
 
-/// Numbers of a row, by which the letters are told: - H B E G I T S P.
+/// Codes of the letters in a row: - H B E G I T S P.
 pub const LOOP: u8 = 0;
 const ALPHA: u8 = 1;
 const BRIDGE: u8 = 2;

@@ -139,7 +139,7 @@ impl Dssp {
                 }
                 atoms.find_bonds(square, square, bonds);
             }
-            Some(cell) if cell.is_oblique() => {
+            Some(cell) if cell.is_triclinic() => {
                 let pbc = ApplyPbc::new(cell.vectors());
                 for kind in [&mut atoms.n, &mut atoms.c, &mut atoms.o, &mut atoms.h] {
                     move_all(kind, |x| pbc.apply(x))?;

@@ -59,7 +59,7 @@ impl Measure {
                 - column.into_iter().fold(f32::MAX, f32::min)
         };
         let edges = std::array::from_fn(|k| vectors[k][k] as f32);
-        let size = if of.is_oblique() {
+        let size = if of.is_triclinic() {
             std::array::from_fn(extent)
         } else {
             edges
@@ -93,8 +93,8 @@ impl Measure {
 
     /// True if distances are measured between positions in the cell.
     fn is_in_cell(&self) -> bool {
-        let oblique = self.cell.as_ref().is_some_and(Cell::is_oblique);
-        self.pbc.is_some() && (oblique || self.lists.is_some())
+        let triclinic = self.cell.as_ref().is_some_and(Cell::is_triclinic);
+        self.pbc.is_some() && (triclinic || self.lists.is_some())
     }
 
     /// Square of the distance between two positions that were placed, Å².
@@ -102,7 +102,7 @@ impl Measure {
         let d: [f64; 3] = std::array::from_fn(|k| f64::from(a[k] - b[k]));
         match &self.cell {
             None => square(d),
-            Some(cell) if cell.is_oblique() => nearest_of_27(cell)(d),
+            Some(cell) if cell.is_triclinic() => nearest_of_27(cell)(d),
             Some(_) if self.lists.is_none() => nearest_in(self.edges)(d),
             Some(_) => square(std::array::from_fn(|k| {
                 let half = f64::from(0.5 * self.edges[k]);
@@ -142,7 +142,7 @@ impl Measure {
     pub fn difference(&self, from: Point, to: Point) -> Result<[f64; 3], String> {
         let plain = |from: Point, to: Point| std::array::from_fn(|k| f64::from(to[k] - from[k]));
         Ok(match (&self.cell, &self.pbc) {
-            (Some(cell), Some(pbc)) if cell.is_oblique() => {
+            (Some(cell), Some(pbc)) if cell.is_triclinic() => {
                 let d = plain(in_cell(pbc, from)?, in_cell(pbc, to)?);
                 if cell.is_near(d) {
                     d

@@ -622,7 +622,7 @@ fn cylinder(
     Ok(move |x: Point| {
         let mut d: [f64; 3] = std::array::from_fn(|k| f64::from(x[k]) - center[k]);
         match &cell {
-            Some((cell, _)) if cell.is_oblique() => {
+            Some((cell, _)) if cell.is_triclinic() => {
                 for axis in [2, 1, 0] {
                     let vector = cell.vectors()[axis];
                     let number = (d[axis] / vector[axis]).round_ties_even();

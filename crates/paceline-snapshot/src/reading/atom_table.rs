@@ -297,7 +297,7 @@ const LEAST: u64 = 4 << 10;
 /// Enough for what stands before the atoms of most frames.
 const HEAD: u64 = 4096;
 
-/// One reader's hand on the atoms of one frame.
+/// Access of one reader to the atoms of one frame.
 pub struct Text {
     source: Box<dyn Source>,
     moment: Moment,
@@ -314,7 +314,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// A hand on the frame that lies at these bytes.
+    /// Open the frame that lies at these bytes.
     ///
     /// # Errors
     /// Any error of the source, and [`Error::Damaged`] if no frame begins so.

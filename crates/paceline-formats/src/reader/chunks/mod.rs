@@ -186,11 +186,11 @@ impl ChunkReader {
         skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
         let held = request.held(row);
-        let nameless = request.ids.is_some_and(|ids| ids.rows[row] < 0);
+        let unidentified = request.ids.is_some_and(|ids| ids.rows[row] < 0);
         let lacks = request
             .required
             .beyond(held)
-            .or(nameless.then_some("numbers of its atoms"));
+            .or(unidentified.then_some("numbers of its atoms"));
         match lacks {
             None => Ok(()),
             Some(what) => skipped.refuse(
