@@ -39,6 +39,8 @@ WHEEL_TOOLS := 'maturin[zig]>=1.9,<2' 'cargo-zigbuild>=0.20' 'abi3audit>=0.0.26'
 GLIBC := 2_17
 # Of `check-targets`.
 CHECKED_TARGETS := x86_64-pc-windows-gnu x86_64-apple-darwin aarch64-apple-darwin
+# Features of paceline-formats, each of which is checked alone.
+CODECS := deflate lz4 zstd
 # Of `fuzz`.
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SECONDS ?= 300
@@ -82,6 +84,7 @@ test-all: test-rust $(VENV)/built $(OPEN_MPI) ## the same, and every case of wha
 
 test-rust: cargo
 	cargo test --workspace --exclude paceline-python
+	cargo test -p paceline-formats --no-default-features --lib hdf5_chunks
 	cargo test --quiet --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs
 
 test-python: $(VENV)/built
@@ -125,6 +128,8 @@ check-rust: cargo lint-tools
 	cargo fmt --check --manifest-path packaging/stubs/Cargo.toml
 	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
+	for one in "" $(CODECS); do cargo clippy --quiet -p paceline-formats --all-targets \
+	  --no-default-features --features "$$one" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --exclude paceline-python
 	cargo clippy --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs -- -D warnings
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
@@ -205,11 +210,12 @@ test-sdist: sdist ## build a wheel from the source distribution alone, and impor
 	  && "$$python" -m zipfile -e paceline-*.whl installed && cd installed \
 	  && "$$python" -c 'import paceline; print("built and imported", paceline.__version__)'
 
-check-packaging: $(VENV)/packaging-tools ## validate workflows, issue forms, citation and recipe
+check-packaging: cargo $(VENV)/packaging-tools ## validate workflows, issue forms, citation and recipe
 	if command -v actionlint > /dev/null; then actionlint; \
 	  else echo "actionlint is not on PATH: the workflows were not checked" >&2; fi
 	$(VENV)/packaging-tools/bin/cffconvert --validate
 	$(VENV)/packaging-tools/bin/python packaging/check_files.py
+	cargo package --quiet --allow-dirty --no-verify --workspace --exclude paceline-python
 
 # Without --strict, pip-audit leaves out what the database does not answer for, and passes.
 audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates and Python packages; needs a network

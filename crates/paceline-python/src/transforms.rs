@@ -7,11 +7,11 @@ use super::errors::{Failure, Result};
 use super::kernels::kernels;
 
 use paceline_formats::{CELL_WIDTH, error};
-use paceline_kernels::wrap::Center;
 use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::nojump::{self, molecules};
 use paceline_kernels::placement::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::unwrap::Unwrap;
+use paceline_kernels::wrap::Center;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};
 
