@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use super::arrays::{Array1, Array2, Array3, NewArray};
 use super::errors::{Failure, Result};
 use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
-use paceline_formats::writer::allocated_chunks::{with_room, write};
+use paceline_formats::writer::{with_room, write_chunks};
 use paceline_formats::{CELL_WIDTH, CellRow, UnitCell};
 
 /// Encodes the chunks of one dataset of (frames, atoms, 3).
@@ -120,7 +120,7 @@ impl ChunkEncoder {
     ) -> Result<()> {
         let n_atoms = atoms_of(&values)?;
         let (offsets, values) = (&*offsets, &*values);
-        Ok(py.detach(|| write(&self.0, &path, offsets, lead, values, n_atoms))?)
+        Ok(py.detach(|| write_chunks(&self.0, &path, offsets, lead, values, n_atoms))?)
     }
 }
 

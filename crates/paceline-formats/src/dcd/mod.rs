@@ -13,7 +13,6 @@
 //! With fixed atoms the first frame holds all atoms and later ones only the free ones.
 
 mod encode;
-mod format;
 mod header;
 mod layout;
 
@@ -26,7 +25,7 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::encode::DcdEncoder;
-pub use self::format::Dcd;
+pub use self::header::Dcd;
 pub use self::layout::Layout;
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //! at rest stay where they are when the cell changes.
 //! Numbers are converted if their units are known (`unit_styles.rs`).
 
-mod format;
 mod frame_head;
 mod layout;
 
@@ -20,8 +19,8 @@ use crate::text_lines::{Lines, quoted};
 use crate::triclinic_vectors;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
-pub use self::format::LammpsDump;
 pub use self::frame_head::FrameHead;
+pub use self::frame_head::LammpsDump;
 pub use self::layout::{Ids, Layout};
 pub use crate::unit_styles::Units;
 
@@ -99,7 +98,7 @@ impl LammpsDecoder {
             return bad(expected, &format!("{}", head.n_atoms));
         }
         let Some(cell) = head.cell else {
-            return bad(format::known_cells(), "another cell");
+            return bad(frame_head::known_cells(), "another cell");
         };
         let Some(columns) = head.columns else {
             return bad(layout::names_of_positions(), "none");
