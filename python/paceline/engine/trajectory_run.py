@@ -257,9 +257,11 @@ class TrajectoryRun:
 
     def _check_window(self, frames: np.ndarray, n_atoms: int) -> None:
         """Raise `UnsupportedError` where there is no memory for a halo."""
-        n_halo, free = min(sum(self.halo), len(frames)), free_memory()
-        needed = 12 * n_atoms * n_halo
-        if n_halo and free is not None and needed > free:
+        n_halo = min(sum(self.halo), len(frames))
+        if n_halo == 0:
+            return
+        needed, free = 12 * n_atoms * n_halo, free_memory()
+        if free is not None and needed > free:
             raise UnsupportedError(
                 f"a halo of {n_halo} frames of {n_atoms} atoms takes {amount(needed)} for each "
                 f"worker, and {amount(free)} of memory are free: make it smaller, or analyse fewer "
