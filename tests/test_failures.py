@@ -28,7 +28,7 @@ import paceline
 from paceline import cli
 from paceline.analysis.rms import RMSD
 from paceline.backends import threads
-from paceline.engine import result_arrays
+from paceline.engine import result_arrays, scheduler
 from paceline.engine.worker import thread_name
 from paceline.errors import (
     AnalysisError,
@@ -636,7 +636,9 @@ def test_the_end_of_a_process_waits_for_threads_but_not_for_ever():
     assert (done.returncode, done.stdout) == (0, "ended\n")
 
 
-def test_a_worker_process_that_crashes_is_not_said_to_lack_memory(atoms, tmp_path):
+def test_a_worker_process_that_crashes_is_not_said_to_lack_memory(atoms, tmp_path, monkeypatch):
+    # Otherwise the other process may do the block again before the crash is noticed.
+    monkeypatch.setattr(scheduler, "SHORTEST", PATIENCE)
     marker = tmp_path / "crashed"
 
     def crash_once(block):

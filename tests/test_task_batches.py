@@ -12,7 +12,7 @@ from helpers.waiting import PATIENCE
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends import threads
+from paceline.backends import Backend, threads
 from paceline.backends.pool_hangs import HalfResults
 from paceline.backends.processes import Processes, run_batches
 from paceline.backends.threads import Threads
@@ -195,6 +195,16 @@ def test_a_scheduler_assigns_batches_as_it_assigns_blocks():
     assert not scheduler.complete(SimpleNamespace(job=0, level=1, number=1))
 
 
+@dataclass(frozen=True)
+class Done:
+    """A result of one block, as the scheduler sees it."""
+
+    number: int
+    job: int = 0
+    level: int = 0
+    timings: tuple = ()
+
+
 def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
     class Breaking:
         def __init__(self, n):
@@ -205,7 +215,7 @@ def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
                 raise BrokenExecutor
             self.n_taken += 1
             future = Future()
-            future.set_result(SimpleNamespace(job=0, level=0, number=task.number))
+            future.set_result(Done(number=task.number))
             return future
 
     scheduler = Scheduler(map(SimpleBlock, range(6)))
@@ -298,7 +308,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
     assert found[2:] == [DuplicateAttempt(Timing(comm=0), came=True)]
 
 
-class InBatches:
+class InBatches(Backend):
     """A backend in this thread that runs batches."""
 
     name = "batches"

@@ -66,7 +66,8 @@ class AttemptLog:
     def read(self) -> dict[int, tuple[str, int]]:
         """Get the worker of each worker's last attempt, and when it began, ns."""
         found = {}
-        for path in Path(self.folder).iterdir() if self.folder else ():
+        # glob finds nothing where another process has removed the folder.
+        for path in Path(self.folder).glob("*") if self.folder else ():
             # A full disk may have cut it.
             with contextlib.suppress(OSError, ValueError):
                 attempt, begun = map(int, path.read_text(encoding="utf-8").split())
