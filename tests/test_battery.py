@@ -23,8 +23,8 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline.analysis.battery import DEFAULTS, LIPIDS, NAMES, TAILS, Battery
-from paceline.analysis.guess import WATER_OXYGENS
+from paceline.analysis.battery import DEFAULTS, NAMES, Battery
+from paceline.analysis.guess import LIPIDS, TAILS, WATER_OXYGENS
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.results import Results

@@ -44,7 +44,7 @@ COMMANDS = {
             "order",
         ),
         ("analysis_commands", "align"),
-        ("battery_commands", "battery run"),
+        ("battery_commands", "analyses battery run"),
         ("analysis_commands", "surface"),
         ("file_commands", "convert repack split join validate index"),
         ("performance_commands", "report predict bench"),
