@@ -112,6 +112,7 @@ class AlignTraj(AnalysisBase):
             "md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb -o fitted.dcd",
             "md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png",
         ),
+        options=(REF, MASS),
         counterpart="align.AlignTraj",
         in_batteries=False,
     )

@@ -13,11 +13,11 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.catalogue import catalogue
 from paceline.analysis.declared import class_declared_as
 from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
 from paceline.analysis.suited import suited
+from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
 from paceline.contract.run import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES

@@ -61,10 +61,10 @@ class Contacts(AnalysisBase):
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
     residues_apart : int
-        Pairs of atoms whose residues are fewer apart in the topology's order, in one segment, are
-        no contacts: with 1 those within a residue, and with 4 those between neighbours up to the
-        third, as Best, Hummer & Eaton have it. By default each pair may be one, in groups that
-        share atoms also an atom with itself, which a warning says.
+        Least distance along the chain of residues in contact: 1 leaves out pairs within a residue,
+        4 also those of neighbours up to the third, as Best, Hummer & Eaton do. It is counted in the
+        topology's order, and pairs of two segments always may be contacts. By default each pair may
+        be one, in groups that share atoms also an atom with itself, which a warning says.
 
     Attributes
     ----------

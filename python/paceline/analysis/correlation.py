@@ -563,6 +563,7 @@ class CurrentAutocorrelation(AnalysisBase):
             "The trajectory must hold velocities."
         ),
         chapter="dynamics",
+        needs=("charges", "a cell"),
         select="all",
         examples=(
             'md.tpr md.trr --select "resname NA CL" --temperature 310 -o current.csv --plot s.png',

@@ -49,7 +49,7 @@ def entry_of(cls: type) -> dict[str, Any]:
             for name, (kind, text) in sections.get("Attributes", {}).items()
             if name.startswith("results.")
         ],
-        "needs": _needs_of(cls),
+        "needs": [*_needs_of(cls), *declared.needs],
         "in_batteries": declared.in_batteries and issubclass(cls, AnalysisBase),
     }
     return json.loads(json.dumps(found))
@@ -175,8 +175,10 @@ def _option_of(
     shown = "" if default is None or isinstance(default, bool) else " [%(default)s]"
     shown = " [%(default)g]" if isinstance(default, float) else shown
     explained = known.get("help", "").replace("%", "%%")
-    found["help"] = option.help or explained[:1].lower() + explained[1:] + shown
-    if not found["help"]:
+    if explained[1:2].islower():  # not an acronym
+        explained = explained[0].lower() + explained[1:]
+    found["help"] = option.help or explained + shown
+    if not (option.help or explained):
         raise ValueError(f"{cls.__name__}: option {keyword} has no help, and no docstring")
     return {"keyword": keyword, "flag": option.flag or flag, **found}
 

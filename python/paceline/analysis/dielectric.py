@@ -165,6 +165,7 @@ class DielectricConstant(_DipoleAnalysis):
             "frames so far."
         ),
         chapter="dynamics",
+        needs=("charges", "a cell"),
         select="all",
         examples=(
             "water.tpr water.xtc -o dielectric.csv --plot dielectric.png",
@@ -353,6 +354,7 @@ class DipoleAutocorrelation(_DipoleAnalysis):
             "interval."
         ),
         chapter="dynamics",
+        needs=("charges",),
         select="all",
         examples=(
             "water.tpr water.xtc -o dipole.csv --plot dipole.png",

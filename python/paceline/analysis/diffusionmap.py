@@ -265,9 +265,10 @@ class DiffusionMap:
     epsilon : float
         Scale of the kernel exp(-RMSD² / epsilon), Å².
     n_eigenvectors : int, optional
-        Coordinates in the results, as of `transform`; by default 10, or as many as there are.
+        Number of coordinates in the results; by default 10, or as many as there are. It is that of
+        `transform`, too.
     time : float
-        Exponent of the eigenvalues in them.
+        Exponent of the eigenvalues in the coordinates.
     **kwargs
         Parameters of `DistanceMatrix`, where `u` is none.
 

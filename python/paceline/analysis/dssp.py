@@ -79,7 +79,7 @@ class DSSP(AnalysisBase):
         Taken from calls that were written for MDAnalysis, and not needed.
     variant : {"dssp2", "dssp4"}, optional
         Assign the letters of the program mkdssp, of version 2.2 (H B E G I T S) or 4 (P, too),
-        instead of H and E alone (see below).
+        instead of H and E alone. See below.
 
     Attributes
     ----------

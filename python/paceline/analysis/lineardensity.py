@@ -124,6 +124,7 @@ class LinearDensity(AnalysisBase):
             "and z, means over frames and standard deviations."
         ),
         chapter="distributions",
+        needs=("a cell",),
         select="all",
         examples=(
             "md.tpr md.xtc -o density.csv --plot density.png",

@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.contract.declaration import Declaration, Member
+from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.transform.base import choose_atoms, first_positions
 from paceline.transform.matching import warn_of_other_order
@@ -106,7 +106,7 @@ class PCA(AnalysisBase):
         options=(
             "align",
             "n_components",
-            "n_projected",
+            Option("n_projected", type="positive"),
         ),
         batteries=(
             Member(

@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
-from paceline.contract.declaration import Declaration, Member, Option
+from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError
@@ -107,6 +107,17 @@ class RMSD(AnalysisBase):
         batteries=(
             Member("protein", {"select": "backbone"}, place=1),
             Member("nucleic acid", {"select": "nucleicbackbone"}, name="rmsd-nucleic", place=1),
+        ),
+        options=(
+            REF,
+            Option("mass", "weigh atoms by their masses", default=False),
+            Option(
+                "group",
+                "further atoms: their RMSD after the same superposition; may be repeated",
+                action="append",
+                default=(),
+                metavar="TEXT",
+            ),
         ),
         counterpart="rms.RMSD",
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.catalogue import catalogue
 from paceline.cli.options import (
     add_checkpoint_argument,
     add_frame_arguments,
@@ -26,6 +25,7 @@ from paceline.cli.parser import (
     add_file_arguments,
     kind_of,
 )
+from paceline.contract.catalogue import catalogue
 from paceline.errors import UnsupportedError
 
 ANALYSES_EXAMPLES = """\

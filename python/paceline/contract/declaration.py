@@ -67,6 +67,8 @@ class Declaration:
     batteries: tuple[Member, ...] = ()
     #: Class of MDAnalysis that computes the same, as module.Class below `MDAnalysis.analysis`.
     counterpart: str = ""
+    #: Needs of the topology or of frames that no attribute of the class declares.
+    needs: tuple[str, ...] = ()
     #: Names of further tables, with the help of options that save them.
     further: Mapping[str, str] = field(default_factory=dict)
     #: Help for --select-2 and so on, which must be given.
