@@ -2,23 +2,28 @@
 
 import importlib
 import re
-from pathlib import Path
+from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
+from helpers.analyses import ANALYSES
+from helpers.toy_analysis import ToyExtent
 from test_cli import document
 
 import paceline
 from paceline.analysis import declared
-from paceline.analysis.battery import FROM_RESULTS, NAMES, SYSTEMS, class_of
-from paceline.analysis.catalogue import FILE, catalogue
+from paceline.analysis.battery import FROM_RESULTS, NAMES, SYSTEMS, Battery, class_of
+from paceline.cli.analysis_commands import Command
+from paceline.cli.parser import CommandParser, resolve_files
+from paceline.contract.catalogue import FILE, catalogue
 
 #: Modules of MDAnalysis that only name the package which has their classes now.
 MOVED = ("waterdynamics",)
 
 
 def test_the_file_is_what_the_classes_say():
-    path = Path(paceline.analysis.__path__[0]) / FILE
-    assert path.read_text(encoding="utf-8") == declared.text(), "write it with: make catalogue"
+    assert FILE.read_text(encoding="utf-8") == declared.text(), "write it with: make catalogue"
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry["name"])
@@ -64,3 +69,88 @@ def test_analyses_are_listed_as_json(run):
     assert (rmsd["type"], rmsd["unit"]) == ("numpy.ndarray of float64, shape (n_frames,)", "Å")
     [choices] = (one["choices"] for one in found["sasa"]["parameters"] if one["name"] == "compound")
     assert choices == ["group", "residues", "atoms"]
+
+
+def test_every_declared_analysis_has_a_case():
+    """Cases are run on each backend, of adenylate kinase without velocities and without a cell."""
+    having = {name.partition(",")[0].partition(" ")[0] for name in ANALYSES}
+    lacking = {
+        entry["class"].partition(".")[2]
+        for entry in catalogue().values()
+        if entry["in_batteries"] and not {"velocities", "a cell"} & {*entry["needs"]}
+    }
+    assert lacking <= having, f"tests/helpers/analyses.py has no case of {lacking - having}"
+
+
+@pytest.fixture
+def parser():
+    """Parser of the command of an analysis that only tests have."""
+    parser = CommandParser(prog="paceline")
+    Command(declared.entry_of(ToyExtent)).add(parser.add_subparsers())
+    return parser
+
+
+def test_a_toy_analysis_has_a_command(parser, adk, tmp_path):
+    table = tmp_path / "extent.csv"
+    words = ["toy-extent", *adk, "--axis", "x", "--no-pbc", "--end", "5", "-o", str(table)]
+    args = parser.parse_args(words)
+    args.command_line = "paceline toy"
+    assert (args.select, args.axis, args.least, args.factor) == ("protein and name CA", "x", 0, 1)
+    resolve_files(args)
+    args.run(args)
+    atoms = paceline.Universe(*adk).select_atoms("protein and name CA")
+    wanted = ToyExtent(atoms, axis="x").run(stop=5).results.extent
+    read = pd.read_csv(table, comment="#", float_precision="round_trip")
+    np.testing.assert_array_equal(read["extent (Å)"], wanted)
+    assert "# axis: x\n" in table.read_text(encoding="utf-8")
+
+
+def test_help_of_a_toy_analysis_is_read_from_its_class(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args(["toy-extent", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--axis {x,y,z} axis along which the extent is measured [z]" in text
+    assert "--least Å least extent that counts, Å [0]" in text
+    assert "--factor N factor of all extents [1]" in text
+    assert "--no-pbc take positions as they are" in text
+    assert "Extent of atoms along an axis." in text
+    assert "paceline toy-extent adk.psf adk.dcd --axis x -o extent.csv" in text
+
+
+@pytest.mark.parametrize("wrong", [["--axis", "w"], ["--least", "far"], ["--factor", "0"]])
+def test_options_of_a_toy_analysis_are_checked(wrong, parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args(["toy-extent", "adk.psf", "adk.dcd", *wrong])
+    assert f"{wrong[0]}: " in capsys.readouterr().err
+
+
+def test_a_toy_analysis_in_a_battery(adk):
+    universe = paceline.Universe(*adk)
+    given = {"toy-extent": {"select": "name CA", "axis": "y"}}
+    battery = Battery(given, universe).run(stop=3)
+    one = battery.analyses["toy-extent"]
+    kept = {"axis": "y", "least": 0, "factor": 1}
+    assert one.parameters().items() >= kept.items()
+    assert one.results.provenance.items() >= {"analysis": "ToyExtent", **kept}.items()
+    assert battery.to_toml() == '[toy-extent]\nselect = "name CA"\naxis = "y"\n'
+
+
+def test_an_entry_of_a_toy_analysis():
+    entry = declared.entry_of(ToyExtent)
+    assert entry["description"] == "Extent of atoms along an axis."
+    [axis] = (one for one in entry["parameters"] if one["name"] == "axis")
+    assert (axis["choices"], axis["default"]) == (["x", "y", "z"], "z")
+    [least] = (one for one in entry["parameters"] if one["name"] == "least")
+    assert (least["unit"], least["default"]) == ("Å", 0.0)
+    assert [one["name"] for one in entry["results"]] == ["extent"]
+    assert entry["batteries"][0]["name"] == "toy-extent"
+
+
+def test_an_option_without_help_is_refused():
+    class Mute(ToyExtent):
+        """Without a description of its parameters."""
+
+        declaration = replace(ToyExtent.declaration, name="mute")
+
+    with pytest.raises(ValueError, match="Mute: option axis has no help, and no docstring"):
+        declared.entry_of(Mute)
