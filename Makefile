@@ -159,8 +159,9 @@ target/_core.pyi: $(VENV)/built
 	  "$$(ls python/paceline/_core*.so python/paceline/_core*.pyd 2> /dev/null | head -n 1)" > $@
 	$(BIN)/ruff format --quiet $@
 
-catalogue: target/catalogue.json ## write python/paceline/analysis/catalogue.json from the classes of analyses
+catalogue: target/catalogue.json ## write the list of analyses, catalogue.json, and the manual's table from their classes
 	cp $< $(CATALOGUE)
+	$(BIN)/python -m paceline.analysis.declared docs/analysing.md
 
 target/catalogue.json: $(VENV)/built
 	mkdir -p $(@D) && $(BIN)/python -m paceline.analysis.declared > $@

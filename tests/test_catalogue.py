@@ -3,6 +3,7 @@
 import importlib
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,12 +19,19 @@ from paceline.cli.analysis_commands import Command
 from paceline.cli.parser import CommandParser, resolve_files
 from paceline.contract.catalogue import FILE, catalogue
 
+ROOT = Path(__file__).parents[1]
 #: Modules of MDAnalysis that only name the package which has their classes now.
 MOVED = ("waterdynamics",)
 
 
 def test_the_file_is_what_the_classes_say():
     assert FILE.read_text(encoding="utf-8") == declared.text(), "write it with: make catalogue"
+
+
+def test_the_table_of_the_manual_is_what_the_classes_say():
+    page = (ROOT / "docs" / "analysing.md").read_text(encoding="utf-8")
+    assert page.count(declared.MARKS[0]) == page.count(declared.MARKS[1]) == 1
+    assert page == declared.with_table(page), "write it with: make catalogue"
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry["name"])
@@ -154,3 +162,22 @@ def test_an_option_without_help_is_refused():
 
     with pytest.raises(ValueError, match="Mute: option axis has no help, and no docstring"):
         declared.entry_of(Mute)
+
+
+def test_the_tutorial_makes_an_analysis(adk, tmp_path, monkeypatch):
+    """The class in CONTRIBUTING.md, as a module that workers can import."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(\"\"\"End-to-end.*?)```", page, re.DOTALL)
+    (tmp_path / "endtoend.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    cls = importlib.import_module("endtoend").EndToEnd
+    universe = paceline.Universe(*adk)
+    battery = Battery({"end-to-end": {"select": "name CA", "pbc": False}}, universe).run(stop=9)
+    atoms = universe.select_atoms("name CA")
+    wanted = [np.linalg.norm(np.ptp(atoms.positions[[0, -1]], axis=0)) for _ in universe.trajectory]
+    found = battery.analyses["end-to-end"].results.distance
+    np.testing.assert_allclose(found, wanted[:9], rtol=1e-6)
+    entry = declared.entry_of(cls)
+    assert entry["needs"] == ["whole molecules"]
+    assert [option["flag"] for option in entry["options"]] == ["--no-pbc"]
+    assert entry["description"] == "Distance between the first and the last atom of a chain."

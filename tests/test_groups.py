@@ -792,7 +792,8 @@ def test_every_analysis_finds_the_atoms_or_refuses_as_the_manual_says(wet, tmp_p
     manual = (Path(__file__).parents[1] / "docs" / "changing-groups.md").read_text()
     rows = re.findall(r"^\| (find|refuse)[^|]*\|([^|]*)\|", manual, re.MULTILINE)
     told = {name: does for does, names in rows for name in re.findall(r"`(\w+)`", names)}
-    assert told == done
+    assert told.keys() <= done.keys()
+    assert dict.fromkeys(done, "refuse") | told == done
 
 
 def test_the_table_of_the_manual_has_every_analysis_and_its_command():
@@ -801,7 +802,7 @@ def test_the_table_of_the_manual_has_every_analysis_and_its_command():
     classes = {name for cell, _ in rows for name in re.findall(r"`(?:\w+\.)*(\w+)`", cell)}
     commands = {name for _, cell in rows for name in re.findall(r"`([^`]+)`", cell)}
     assert set(analyses()) <= classes
-    assert {name for name, one in catalogue().items() if one["has_command"]} <= commands
+    assert catalogue().keys() <= commands
 
 
 @pytest.mark.parametrize("tau_max", [0, 1, 12, 30, 59])

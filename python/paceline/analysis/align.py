@@ -105,7 +105,7 @@ class AlignTraj(AnalysisBase):
             "reference is the least, and write the trajectory, in any format of 'paceline "
             "convert'. Molecules must be whole: --unwrap makes them so."
         ),
-        chapter="structure",
+        section="structure.md#superposed-trajectories",
         select="protein and name CA",
         examples=(
             "adk.psf adk.dcd -o fitted.xtc",
@@ -332,7 +332,7 @@ class AverageStructure(AnalysisBase):
             "them; -o FILE.pdb or FILE.gro writes the structure. Molecules must be whole: "
             "--unwrap makes them so."
         ),
-        chapter="structure",
+        section="structure.md#average-structure",
         select="protein",
         examples=(
             "adk.psf adk.dcd -o average.pdb --plot rmsf.png",

@@ -119,7 +119,7 @@ class Clustering(AnalysisBase):
             "these are a cluster, and so on with what remains. Molecules must be whole: --unwrap "
             "makes them so."
         ),
-        chapter="matrices-clusters",
+        section="matrices-clusters.md#clusters-of-frames",
         select="protein and name CA",
         examples=(
             "adk.psf adk.dcd --cutoff 1.5 -o clusters.csv --plot clusters.png",

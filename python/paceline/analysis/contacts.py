@@ -111,7 +111,8 @@ class Contacts(AnalysisBase):
             "most contacts (heavy atoms of adenylate kinase, folded: Q = 0.31 by hard_cut, 0.97 "
             "by soft_cut)."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#native-contacts",
+        variants=("q1q2",),
         examples=(
             (
                 'md.tpr md.xtc --select "protein and name CA" --select-2 "protein and name CA" '
@@ -459,7 +460,7 @@ class ContactMap(AnalysisBase):
             "Fraction of frames in which two residues are in contact: the shortest distance "
             "between their atoms, which the scheme chooses, is at most --cutoff."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#contact-maps",
         select="protein",
         examples=(
             "adk.psf adk.dcd -o contacts.tsv --plot contacts.png",

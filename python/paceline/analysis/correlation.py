@@ -402,7 +402,7 @@ class VelocityAutocorrelation(AnalysisBase):
             "frames, and the diffusion coefficient (10⁻⁵ cm²/s) by the integral up to there. The "
             "trajectory must hold velocities."
         ),
-        chapter="dynamics",
+        section="dynamics.md#velocities",
         select="all",
         examples=(
             (
@@ -562,7 +562,7 @@ class CurrentAutocorrelation(AnalysisBase):
             "and Kubo): the figure shows where it levels off, in the band of its 95 % interval. "
             "The trajectory must hold velocities."
         ),
-        chapter="dynamics",
+        section="dynamics.md#currents-and-conductivity",
         needs=("charges", "a cell"),
         select="all",
         examples=(

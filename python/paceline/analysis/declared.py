@@ -15,10 +15,16 @@ from paceline.analysis.base import AnalysisBase
 from paceline.contract.declaration import Declaration, Option
 
 #: Pages of the manual with analyses, in order.
-CHAPTERS = (
-    *("structure", "matrices-clusters", "hydrogen-bonds", "distributions", "dynamics"),
-    "changing-groups",
-)
+PAGES = {
+    "structure.md": "RMSD, RMSF and structure",
+    "matrices-clusters.md": "Principal components, clusters, free energy",
+    "hydrogen-bonds.md": "Hydrogen bonds, contacts, distances",
+    "distributions.md": "Distributions and membranes",
+    "dynamics.md": "Diffusion and correlations",
+    "changing-groups.md": "Groups that change",
+}
+#: Lines of the manual's page of analyses between which its table is.
+MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
 #: Parameters that no command and no record has.
 OF_RUNS = ("verbose", "kwargs")
 _PACKAGE = "paceline.analysis."
@@ -58,11 +64,16 @@ def entry_of(cls: type) -> dict[str, Any]:
 def entries() -> list[dict[str, Any]]:
     """Describe all declared classes of `paceline.analysis`, in the order of the manual."""
     found = [entry_of(cls) for cls in _declared_classes()]
+    pages = [*PAGES]
     for one in found:
-        if one["chapter"] not in CHAPTERS:
-            expected = ", ".join(CHAPTERS)
-            raise ValueError(f"{one['class']}: chapter {one['chapter']!r} is none of {expected}")
-    return sorted(found, key=lambda one: (CHAPTERS.index(one["chapter"]), one["name"]))
+        if _page_of(one) not in pages:
+            raise ValueError(f"{one['class']}: section {one['section']!r} is on none of {pages}")
+    return sorted(found, key=lambda one: (pages.index(_page_of(one)), one["name"]))
+
+
+def _page_of(entry: Mapping[str, Any]) -> str:
+    page: str = entry["section"].partition("#")[0]
+    return page
 
 
 def class_declared_as(name: Any) -> type[AnalysisBase] | None:
@@ -215,5 +226,29 @@ def text() -> str:
     return json.dumps(entries(), indent=1, ensure_ascii=False) + "\n"
 
 
+def table() -> str:
+    """Write the table of all analyses of the manual."""
+    lines, known = ["| to compute | class | command |", "| --- | --- | --- |"], ""
+    for one in entries():
+        if (page := _page_of(one)) != known:
+            lines.append(f"| **[{PAGES[page]}]({page})** | | |")
+            known = page
+        classes = ", ".join(f"`{name}`" for name in (one["class"], *one["variants"]))
+        command = f"`{one['name']}`" if one["has_command"] else f"in batteries `{one['name']}`"
+        lines.append(f"| [{one['summary']}]({one['section']}) | {classes} | {command} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """Write the table between its marks on a page of the manual."""
+    before, _, rest = page.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    return "\n".join([before + MARKS[0], "", table(), "", MARKS[1] + after])
+
+
 if __name__ == "__main__":
-    sys.stdout.buffer.write(text().encode())
+    if sys.argv[1:]:
+        manual = Path(sys.argv[1])
+        manual.write_text(with_table(manual.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        sys.stdout.buffer.write(text().encode())

@@ -97,7 +97,7 @@ class DensityAnalysis(AnalysisBase):
             "the mean along z; -o FILE.dx or FILE.mrc the grid, for programs that draw "
             "isosurfaces."
         ),
-        chapter="distributions",
+        section="distributions.md#density-on-a-grid",
         examples=(
             'md.tpr md.xtc --select "name OW" -o water.dx --plot water.png',
             (

@@ -164,7 +164,7 @@ class DielectricConstant(_DipoleAnalysis):
             "constant, and say where it is not converged; the figure shows the constant of the "
             "frames so far."
         ),
-        chapter="dynamics",
+        section="dynamics.md#dielectric-constant",
         needs=("charges", "a cell"),
         select="all",
         examples=(
@@ -353,7 +353,7 @@ class DipoleAutocorrelation(_DipoleAnalysis):
             "is not above 0, the relaxation time, in the lines above the table with its 95 % "
             "interval."
         ),
-        chapter="dynamics",
+        section="dynamics.md#dipole-moments",
         needs=("charges",),
         select="all",
         examples=(

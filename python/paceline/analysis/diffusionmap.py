@@ -98,7 +98,7 @@ class DistanceMatrix(AnalysisBase):
             "means, a figure of the matrix, or as .npz all numbers. Molecules must be whole: "
             "--unwrap makes them so."
         ),
-        chapter="matrices-clusters",
+        section="matrices-clusters.md#matrix-of-rmsds",
         select="protein and name CA",
         examples=(
             "adk.psf adk.dcd --plot matrix.png -o matrix.npz",
@@ -312,7 +312,7 @@ class DiffusionMap:
             "the first two, and .npz also has all eigenvectors. Time grows as the cube of the "
             "number of frames. Molecules must be whole: --unwrap makes them so."
         ),
-        chapter="matrices-clusters",
+        section="matrices-clusters.md#diffusion-map",
         select="protein and name CA",
         examples=(
             ("adk.psf adk.dcd --epsilon 4 -o map.csv --plot map.png --eigenvalues eigenvalues.png"),

@@ -136,7 +136,7 @@ class Dihedral(_Dihedrals):
             "Dihedral angles (degrees, -180 to 180) of each frame: the first atoms of the four "
             "selections make the first angle, the second the second."
         ),
-        chapter="structure",
+        section="structure.md#dihedral-angles",
         examples=(
             (
                 'adk.psf adk.dcd --select "resid 13 and name N" --select-2 "resid 13 and name '
@@ -243,7 +243,8 @@ class Ramachandran(_Dihedrals):
         description=(
             "Dihedral angles φ and ψ (degrees) of each residue that has both, and their plot."
         ),
-        chapter="structure",
+        section="structure.md#dihedral-angles",
+        variants=("Janin",),
         select="protein",
         examples=(
             "adk.psf adk.dcd -o angles.csv --plot ramachandran.png",
@@ -513,7 +514,7 @@ class ChiAngles(_Dihedrals):
         description=(
             "Dihedral angles χ1 to χ5 (degrees) of the side chains of all residues that have them."
         ),
-        chapter="structure",
+        section="structure.md#dihedral-angles",
         select="protein",
         examples=('md.tpr md.xtc --select "resid 10-20" -o chi.csv --plot chi.png',),
     )

@@ -138,7 +138,8 @@ class AtomicDistances(GroupsAnalysis):
             "first atom to the first, the second to the second; of the centers of the groups; of "
             "the atoms that are nearest to each other; or of all pairs."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#distances-and-angles",
+        variants=("DistanceMatrixSeries",),
         examples=(
             'adk.psf adk.dcd --select "resid 55 and name CA" --select-2 "resid 169 and name CA"',
             (
@@ -313,7 +314,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
             "Mean distance (Å) of each pair of atoms over all frames, and its standard "
             "deviation, by nearest images."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#distances-and-angles",
         select="protein and name CA",
         examples=(
             "adk.psf adk.dcd -o map.tsv --plot map.png",
@@ -446,7 +447,7 @@ class CenterDistance(GroupsAnalysis):
     declaration = Declaration(
         name="center-distance",
         summary="distance of the centers of two groups",
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#distances-and-angles",
         has_command=False,
     )
 
@@ -536,7 +537,7 @@ class MinimumDistance(GroupsAnalysis):
     declaration = Declaration(
         name="minimum-distance",
         summary="shortest distance between two groups",
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#distances-and-angles",
         has_command=False,
     )
 
@@ -617,7 +618,7 @@ class Angles(GroupsAnalysis):
             "Angles (degrees, 0 to 180) of each frame, at the atoms of --select-2: the first of "
             "each selection make the first angle, the second the second."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#distances-and-angles",
         examples=(
             (
                 'adk.psf adk.dcd --select "resid 30 and name N" --select-2 "resid 30 and name '

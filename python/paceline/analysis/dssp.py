@@ -136,7 +136,7 @@ class DSSP(AnalysisBase):
             "(-), by hydrogen bonds between backbone atoms; or in the letters of the program "
             "DSSP."
         ),
-        chapter="structure",
+        section="structure.md#secondary-structure",
         select="protein",
         examples=(
             "adk.psf adk.dcd -o dssp.csv --plot dssp.png",

@@ -93,7 +93,7 @@ class SelectedAtoms(AnalysisBase):
             "first shell; as .npz also their indices (atoms), those of frame k from offsets[k] "
             "to offsets[k + 1]."
         ),
-        chapter="changing-groups",
+        section="changing-groups.md#atoms-of-each-frame",
         examples=(
             'md.tpr md.xtc --select "name OW and around 3.5 protein" -o shell.csv --plot shell.png',
             'md.tpr md.xtc --select "name OW and cyzone 4 12 -12 protein" --correlation pore.csv',

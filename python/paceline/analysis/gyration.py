@@ -108,7 +108,7 @@ class Gyration(AnalysisBase):
             "asphericity and shape parameter of each frame, weighted by mass. Molecules must be "
             "whole: --unwrap makes them so."
         ),
-        chapter="structure",
+        section="structure.md#radius-of-gyration-and-shape",
         select="protein",
         examples=(
             "adk.psf adk.dcd -o gyration.csv --plot gyration.png",

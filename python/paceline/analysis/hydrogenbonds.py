@@ -147,7 +147,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             "hydrogen, acceptor, distance (Å) and angle (degrees). Donors are known by bonds, "
             "hydrogens and acceptors by mass and charge, of the selected atoms."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#hydrogen-bonds",
         select="protein, or the atoms of --between",
         examples=(
             "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png --frequent frequent.csv",

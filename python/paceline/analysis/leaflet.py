@@ -90,7 +90,7 @@ class LeafletSeries(AnalysisBase):
             "components of headgroups within --cutoff of each other; as .npz also the component "
             "and the leaflet of each, and how often it changed them."
         ),
-        chapter="distributions",
+        section="distributions.md#leaflets",
         examples=(
             'md.tpr md.xtc --select "name P" -o leaflets.csv --plot leaflets.png',
             'martini.gro martini.xtc --select "name PO4 ROH" --cutoff 12 -o leaflets.npz',

@@ -123,7 +123,7 @@ class LinearDensity(AnalysisBase):
             "Densities of mass (g cm⁻³) and charge (e mol cm⁻³) in slices of the cell along x, y "
             "and z, means over frames and standard deviations."
         ),
-        chapter="distributions",
+        section="distributions.md#density-along-an-axis",
         needs=("a cell",),
         select="all",
         examples=(

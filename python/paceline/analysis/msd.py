@@ -155,7 +155,7 @@ class EinsteinMSD(AnalysisBase):
             "undoes jumps of particles through the borders of the cell, --nojump those of all "
             "atoms."
         ),
-        chapter="dynamics",
+        section="dynamics.md#mean-squared-displacement",
         examples=(
             'md.tpr md.xtc --select "name OW" --unwrap-particles tor -o msd.csv --plot msd.png',
             (

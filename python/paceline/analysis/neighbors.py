@@ -129,7 +129,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             "Number of pairs of an atom of --select and one of --select-2 within a distance, in "
             "each frame; as .npz also each pair: indices of both atoms, and the distance (Å)."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#neighbours-and-coordination-numbers",
         examples=(
             'md.tpr md.xtc --select "resname LIG" --select-2 protein --frequent residues.csv',
             (
@@ -311,7 +311,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
             "Mean number of the atoms of --select-2 within a distance of each atom of --select; "
             "as .npz also that of each atom in each frame."
         ),
-        chapter="hydrogen-bonds",
+        section="hydrogen-bonds.md#neighbours-and-coordination-numbers",
         examples=(
             'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.csv',
             'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.npz',

@@ -223,7 +223,8 @@ class SCH(OrderParameter):
             "first atom of --select to the first one of --select-2, and so on. The figure shows "
             "means over frames."
         ),
-        chapter="distributions",
+        section="distributions.md#order-of-lipids",
+        variants=("OrderParameter",),
         examples=(
             (
                 'md.tpr md.xtc --select "resname POPC and name C2? C2?? C3? C3??" -o order.csv '

@@ -97,7 +97,7 @@ class PCA(AnalysisBase):
             "a table of variances, or as .npz all components, and projections of all frames on "
             "some."
         ),
-        chapter="matrices-clusters",
+        section="matrices-clusters.md#principal-components",
         select="protein and name CA",
         examples=(
             "adk.psf adk.dcd --align -o pca.csv --plot pca.png",

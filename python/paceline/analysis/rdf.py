@@ -153,7 +153,7 @@ class InterRDF(AnalysisBase):
             "would if the atoms were anywhere in the cell. Nearest images are taken: molecules "
             "need not be whole."
         ),
-        chapter="distributions",
+        section="distributions.md#radial-distribution-functions",
         select=WATER_OXYGENS,
         examples=(
             "md.tpr md.xtc -o rdf.csv --plot rdf.png",
@@ -513,7 +513,7 @@ class InterRDF_s(AnalysisBase):
     declaration = Declaration(
         name="rdf-sites",
         summary="radial distribution functions of pairs of atoms",
-        chapter="distributions",
+        section="distributions.md#radial-distribution-functions",
         counterpart="rdf.InterRDF_s",
         has_command=False,
     )

@@ -94,7 +94,7 @@ class RMSD(AnalysisBase):
             "RMSD (Å) of each frame from a reference after optimal superposition. Molecules must "
             "be whole: --unwrap makes them so."
         ),
-        chapter="structure",
+        section="structure.md#rmsd",
         select="protein and name CA",
         examples=(
             "adk.psf adk.dcd",
@@ -294,7 +294,7 @@ class RMSF(AnalysisBase):
             "RMSF (Å) of each atom about its mean position. Nothing is superimposed unless you "
             "say --align or --fit, and no molecule made whole unless you say --unwrap."
         ),
-        chapter="structure",
+        section="structure.md#rmsf",
         select="protein and name CA",
         examples=(
             "adk.psf fitted.dcd",

@@ -110,7 +110,7 @@ class SASA(AnalysisBase):
             "Solvent-accessible surface area (Å²) of each frame, by points on spheres (Shrake & "
             "Rupley), of the selected atoms as if there were no others."
         ),
-        chapter="structure",
+        section="structure.md#solvent-accessible-surface",
         select="protein",
         examples=(
             "adk.psf adk.dcd -o sasa.csv --plot sasa.png",

@@ -86,7 +86,7 @@ class SurvivalProbability(SelectedAtoms):
             "that follows (waterdynamics.SurvivalProbability), against that time. The region is "
             "a selection, evaluated in each frame."
         ),
-        chapter="changing-groups",
+        section="changing-groups.md#survival-probability",
         examples=(
             'md.tpr md.xtc --select "name OW and around 3.5 protein" -o survival.csv',
             (

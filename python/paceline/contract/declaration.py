@@ -55,8 +55,10 @@ class Declaration:
     summary: str
     #: What the command computes, in a few lines; by default the summary of the docstring.
     description: str = ""
-    #: Page of the manual, a file of `docs` without its ending.
-    chapter: str = ""
+    #: Section of the manual: file of `docs`, and anchor.
+    section: str = ""
+    #: Other classes and functions of the module that compute the like.
+    variants: tuple[str, ...] = ()
     #: Atoms by default; empty where they must be given.
     select: str = ""
     #: Arguments of example calls of the command.
