@@ -164,6 +164,7 @@ def add_rdf(commands: Any) -> CommandParser:
 
 def add_pair_arguments(section: Any) -> None:
     """Add the pairs of atoms that are counted, and how."""
+    choices = {one["name"]: one["choices"] for one in catalogue()["rdf"]["parameters"]}
     add = section.add_argument
     add(
         "--select-2",
@@ -182,7 +183,7 @@ def add_pair_arguments(section: Any) -> None:
     add("--nbins", type=positive, metavar="N", help="number of bins [those of 0.1 Å]")
     add(
         "--norm",
-        choices=("rdf", "density", "none"),
+        choices=choices["norm"],
         default="rdf",
         help="g(r), a density in Å⁻³, or pairs per frame [%(default)s]; only rdf needs a cell",
     )
@@ -195,7 +196,7 @@ def add_pair_arguments(section: Any) -> None:
     )
     add(
         "--exclude-same",
-        choices=("residue", "segment", "chain", "fragment"),
+        choices=choices["exclude_same"],
         help="leave out pairs that share it",
     )
     compounds = ("residues", "segments", "molecules", "fragments")
