@@ -313,6 +313,7 @@ class DiffusionMap:
             "number of frames. Molecules must be whole: --unwrap makes them so."
         ),
         section="matrices-clusters.md#diffusion-map",
+        needs=("whole molecules",),
         select="protein and name CA",
         examples=(
             ("adk.psf adk.dcd --epsilon 4 -o map.csv --plot map.png --eigenvalues eigenvalues.png"),
