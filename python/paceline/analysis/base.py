@@ -109,15 +109,15 @@ class AnalysisBase(Analysis):
     provenance : dict
         The files that are read; set before `prepare`.
 
-    Notes
-    -----
-    A run calls `prepare`, `next_stage` and `finish` of a copy. Once it has succeeded, this object
-    has all attributes of the copy; a run that fails changes nothing.
-
     Raises
     ------
     UnsupportedError
         The group updates itself.
+
+    Notes
+    -----
+    A run calls `prepare`, `next_stage` and `finish` of a copy. Once it has succeeded, this object
+    has all attributes of the copy; a run that fails changes nothing.
 
     Examples
     --------
