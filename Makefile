@@ -32,6 +32,8 @@ PYTHON_FILES := python tests examples benchmarks packaging
 
 # Types of the compiled module, which `stubs` writes.
 STUB := python/paceline/_core.pyi
+# Analyses with their parameters, which `catalogue` writes.
+CATALOGUE := python/paceline/analysis/catalogue.json
 
 # Tools that build and check wheels: zig links for systems as old as GLIBC says, with the system's
 # unwinder in place of its own (packaging/unwinder.py).
@@ -64,7 +66,7 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo live test test-rust test-python test-all test-older test-develop suite compare hunt
-.PHONY: check check-rust check-python check-targets stubs target/_core.pyi bench bench-release experiments docs
+.PHONY: check check-rust check-python check-targets stubs target/_core.pyi catalogue target/catalogue.json bench bench-release experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools version-named
 
@@ -143,6 +145,9 @@ check-python: $(VENV)/built
 	[ "$$(uname)" != Linux ] || $(MAKE) --no-print-directory target/_core.pyi
 	[ "$$(uname)" != Linux ] || cmp target/_core.pyi $(STUB) || { echo "$(STUB) is stale: \
 	the bindings in crates/paceline-python have changed; write it with: make stubs" >&2; exit 1; }
+	$(MAKE) --no-print-directory target/catalogue.json
+	cmp target/catalogue.json $(CATALOGUE) || { echo "$(CATALOGUE) is stale: the declaration, the signature \
+	or the docstring of an analysis has changed; write it with: make catalogue" >&2; exit 1; }
 	$(BIN)/numpydoc lint $$(find python -name '*.py')
 	$(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py
 
@@ -153,6 +158,13 @@ target/_core.pyi: $(VENV)/built
 	cargo run --quiet --locked --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs -- \
 	  "$$(ls python/paceline/_core*.so python/paceline/_core*.pyd 2> /dev/null | head -n 1)" > $@
 	$(BIN)/ruff format --quiet $@
+
+catalogue: target/catalogue.json ## write the list of analyses, catalogue.json, and the manual's table from their classes
+	cp $< $(CATALOGUE)
+	$(BIN)/python -m paceline.analysis.declared docs/analysing.md
+
+target/catalogue.json: $(VENV)/built
+	mkdir -p $(@D) && $(BIN)/python -m paceline.analysis.declared > $@
 
 # Errors are larger on Windows, where a path takes a word more. The types of system.py, which alone
 # calls what one of the systems lacks, are those of Linux.

@@ -23,14 +23,14 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline.analysis.battery import DEFAULTS, LIPIDS, NAMES, TAILS, Battery
-from paceline.analysis.guess import WATER_OXYGENS
+from paceline.analysis.battery import DEFAULTS, NAMES, Battery
+from paceline.analysis.guess import LIPIDS, TAILS, WATER_OXYGENS
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
-from paceline.cli.analysis_commands import RDF_SELECT
+from paceline.contract.catalogue import catalogue
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 from paceline.transform import unwrap
 
@@ -167,7 +167,7 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
 
 def test_the_default_knows_water_and_lipids_of_other_programs():
     """Amber's and OpenMM's water has oxygens of the name O, and Amber's headgroups are residues."""
-    assert RDF_SELECT == WATER_OXYGENS
+    assert catalogue()["rdf"]["select"] == WATER_OXYGENS
     water = paceline.Universe(PRM7, NCDFtruncoct)
     found = Battery.default(water).analyses["rdf-water"].run(stop=1).results.rdf
     assert found[:10].sum() == 0

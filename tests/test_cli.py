@@ -76,10 +76,10 @@ def test_examples_of_every_command_are_understood():
 def test_commands_are_in_the_modules_that_the_table_names():
     homes = {
         name: module
-        for module in sorted(set(command_line.COMMANDS.values()))
+        for module in sorted(set(command_line.modules().values()))
         for name in import_module(f"paceline.cli.{module}").PARSERS
     }
-    assert homes == command_line.COMMANDS
+    assert homes == command_line.modules()
 
 
 def test_paceline_alone_prints_help(run):

@@ -45,7 +45,7 @@ def test_workers_load_no_mdanalysis():
 
 @pytest.mark.parametrize(
     ("arguments", "commands"),
-    [("--version", set()), ("rmsd --help", {"analysis"}), ("order --help", {"analysis", "liquid"})],
+    [("--version", set()), ("rmsd --help", {"analysis"}), ("order --help", {"analysis"})],
 )
 def test_a_command_loads_no_other_one(arguments, commands):
     probe = f"""

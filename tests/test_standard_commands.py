@@ -21,13 +21,14 @@ from MDAnalysisTests.datafiles import (
 import paceline
 from paceline._util.launcher import INTERRUPTED
 from paceline.analysis.align import AlignTraj, AverageStructure
+from paceline.analysis.battery import class_of
 from paceline.analysis.clustering import Clustering
-from paceline.analysis.contacts import ContactMap, Contacts
+from paceline.analysis.contacts import Contacts
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
-from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
-from paceline.analysis.dihedrals import ChiAngles, Dihedral, Ramachandran
+from paceline.analysis.diffusionmap import DiffusionMap
+from paceline.analysis.dihedrals import Dihedral
 from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
@@ -36,64 +37,53 @@ from paceline.analysis.distances import (
     DistanceMatrixSeries,
     MinimumDistance,
 )
-from paceline.analysis.dssp import DSSP
 from paceline.analysis.groups import SelectedAtoms
-from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
-from paceline.analysis.pca import PCA
 from paceline.analysis.results import Results
-from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
-from paceline.cli import liquid_commands, structure_commands
+from paceline.contract.catalogue import catalogue
 from paceline.timing import Timings
 
-COMMANDS = (*structure_commands.COMMANDS, *liquid_commands.COMMANDS)
-CLASSES = {
-    "gyration": Gyration,
-    "ramachandran": Ramachandran,
-    "chi": ChiAngles,
-    "dssp": DSSP,
-    "hbonds": HydrogenBondAnalysis,
-    "sasa": SASA,
-    "pca": PCA,
-    "contact-map": ContactMap,
-    "rmsd-matrix": DistanceMatrix,
-}
 #: Atoms of which an analysis is quick.
 FEW = {"hbonds": "protein", "sasa": "resid 1-3", "contact-map": "resid 1-9", "msd": "name CA"}
 
 
+COMMANDS = [entry for entry in catalogue().values() if entry["has_command"]]
 #: Commands of one selection, whose class takes it and the options alone.
-SIMPLE = [command for command in COMMANDS if command.name in CLASSES]
+SIMPLE = (
+    *("gyration", "ramachandran", "chi", "dssp", "hbonds", "sasa", "pca", "contact-map"),
+    *("rmsd-matrix", "rmsf"),
+)
 
 
-@pytest.mark.parametrize("command", SIMPLE, ids=lambda command: command.name)
-def test_each_computes_what_its_class_does(command, adk_xtc, tmp_path, run):
-    select = FEW.get(command.name, command.select)
+@pytest.mark.parametrize("name", SIMPLE)
+def test_each_computes_what_its_class_does(name, adk_xtc, tmp_path, run):
+    entry = catalogue()[name]
+    select = FEW.get(name, entry["select"])
     table, figure = tmp_path / "table.tsv", tmp_path / "figure.svg"
     arguments = ["--select", select, "-o", table, "--plot", figure, "--end", 5]
-    status, out, err = run(command.name, *adk_xtc, *arguments)
+    status, out, err = run(name, *adk_xtc, *arguments)
     assert (status, out, err) == (0, "", "")
     universe = paceline.Universe(*adk_xtc)
-    options = {name: given["default"] for name, given in command.options.items()}
-    if "correlation" in command.further:
+    options = {one["keyword"]: one["default"] for one in entry["options"]}
+    if "correlation" in entry["further"]:
         del options["tau_max"]  # of that table alone
-    wanted = CLASSES[command.name](universe.select_atoms(select), **options).run(stop=5)
+    wanted = class_of(name)(universe.select_atoms(select), **options).run(stop=5)
     found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
     pd.testing.assert_frame_equal(found, wanted.results.to_dataframe(), check_exact=True)
     assert "<svg" in figure.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_each_explains_itself(command, run):
-    status, out, _ = run(command.name, "--help")
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry["name"])
+def test_each_explains_itself(entry, run):
+    status, out, _ = run(entry["name"], "--help")
     assert status == 0
-    assert all(f"paceline {command.name} {example}" in out for example in command.examples)
+    assert all(f"paceline {entry['name']} {example}" in out for example in entry["examples"])
 
 
 def test_options_reach_the_class(adk_xtc, tmp_path, run):

@@ -69,10 +69,10 @@ def _run_command(ours: list[str], argv: list[str]) -> int:
     """Run a command of `paceline`, if there is no script of its name; return the exit status."""
     name, hint = argv[0], ""
     if name.replace("-", "_").isidentifier():
-        from paceline.cli.command_line import COMMANDS
         from paceline.cli.command_line import main as run
+        from paceline.cli.command_line import modules
 
-        if name not in COMMANDS:
+        if name not in modules():
             hint = ", and no command of this name"
         elif not ours:
             return run(argv)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import paceline
+from helpers.toy_analysis import ToyExtent
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
@@ -17,6 +18,7 @@ from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
     CenterDistance,
+    DistanceMap,
     DistanceMatrixSeries,
     MinimumDistance,
 )
@@ -130,6 +132,10 @@ ANALYSES = {
     "DistanceMatrix": Case(
         lambda u: DistanceMatrix(u, "name CA", weights="mass", superposition=True),
         lambda results: [results.dist_matrix],
+    ),
+    "DistanceMap": Case(
+        lambda u: DistanceMap(u.select_atoms("name CA and resid 1-40")[::-1], u.atoms[:20]),
+        lambda results: [results.mean, results.deviation],
     ),
     "DistanceMatrixSeries": Case(
         lambda u: DistanceMatrixSeries(u.select_atoms("name CA")[::-1], u.atoms[:20]),
@@ -277,6 +283,10 @@ ANALYSES = {
     "SCH": Case(
         lambda u: SCH(u.select_atoms("resname LYS LEU")[::-1], "x"),
         lambda results: [results.timeseries, results.mean],
+    ),
+    "ToyExtent": Case(
+        lambda u: ToyExtent(u.select_atoms("name CA")[::-1], axis="x", least=30),
+        lambda results: [results.extent],
     ),
     "SASA": Case(
         lambda u: SASA(

@@ -12,6 +12,7 @@ from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.rms import table_of_rmsf
+from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run import RunInfo, describe_atoms
 from paceline.contract.transforms import Transform
@@ -95,6 +96,26 @@ class AlignTraj(AnalysisBase):
     >>> paceline.Universe(PSF, path).trajectory.n_frames
     3
     """
+
+    declaration = Declaration(
+        name="align",
+        summary="superpose all frames on a reference, and write the trajectory",
+        description=(
+            "Move all atoms of each frame so that the RMSD of the selected ones from the "
+            "reference is the least, and write the trajectory, in any format of 'paceline "
+            "convert'. Molecules must be whole: --unwrap makes them so."
+        ),
+        section="structure.md#superposed-trajectories",
+        select="protein and name CA",
+        examples=(
+            "adk.psf adk.dcd -o fitted.xtc",
+            "md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb -o fitted.dcd",
+            "md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png",
+        ),
+        options=(REF, MASS),
+        counterpart="align.AlignTraj",
+        in_batteries=False,
+    )
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("rmsd",)
@@ -302,6 +323,33 @@ class AverageStructure(AnalysisBase):
     >>> average.results.positions[0].round(2), round(average.results.rmsd, 2)
     (array([13.09,  7.31, -7.99]), 4.38)
     """
+
+    declaration = Declaration(
+        name="average",
+        summary="average structure",
+        description=(
+            "Mean positions (Å) of atoms, of frames superposed on a reference, and RMSF about "
+            "them; -o FILE.pdb or FILE.gro writes the structure. Molecules must be whole: "
+            "--unwrap makes them so."
+        ),
+        section="structure.md#average-structure",
+        select="protein",
+        examples=(
+            "adk.psf adk.dcd -o average.pdb --plot rmsf.png",
+            "md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb --mass -o average.gro",
+        ),
+        options=(
+            REF,
+            MASS,
+        ),
+        counterpart="align.AverageStructure",
+        files=(
+            ".pdb",
+            ".gro",
+            ".crd",
+            ".xyz",
+        ),
+    )
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("universe", "positions", "rmsd")

@@ -6,11 +6,12 @@ The worker part is sent to the workers: a small object with `compute`, and with 
 frames give one result.
 """
 
+import inspect
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis
+from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import (
     OverParts,
     PerBlock,
@@ -107,15 +109,15 @@ class AnalysisBase(Analysis):
     provenance : dict
         The files that are read; set before `prepare`.
 
-    Notes
-    -----
-    A run calls `prepare`, `next_stage` and `finish` of a copy. Once it has succeeded, this object
-    has all attributes of the copy; a run that fails changes nothing.
-
     Raises
     ------
     UnsupportedError
         The group updates itself.
+
+    Notes
+    -----
+    A run calls `prepare`, `next_stage` and `finish` of a copy. Once it has succeeded, this object
+    has all attributes of the copy; a run that fails changes nothing.
 
     Examples
     --------
@@ -145,6 +147,8 @@ class AnalysisBase(Analysis):
     LEAST_FRAMES: int = 1
     #: Names of `further_tables`.
     FURTHER_TABLES: tuple[str, ...] = ()
+    #: Command, batteries and more, of a class that has them.
+    declaration: ClassVar[Declaration | None] = None
     start: int | None
     stop: int | None
     step: int | None
@@ -215,8 +219,19 @@ class AnalysisBase(Analysis):
         return len(self.frames)
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters, for the record that is saved with the results."""
-        return {"atoms": describe_atoms(self.atomgroup)}
+        """Parameters, for the record that is saved with the results.
+
+        Returns
+        -------
+        dict
+            The atoms; of a declared class also its parameters that are attributes of the same name.
+        """
+        found = {"atoms": describe_atoms(self.atomgroup)}
+        if self.declaration is not None:
+            _, *names = inspect.signature(type(self)).parameters
+            kept = {name: getattr(self, name) for name in names if hasattr(self, name)}
+            found |= {name: "none" if one is None else one for name, one in kept.items()}
+        return found
 
     def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged | PrefixScan:
         """Make the worker part.

@@ -13,9 +13,11 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.guess import POLAR_ACCEPTORS, POLAR_HYDROGENS, WATER_OXYGENS
+from paceline.analysis.declared import class_declared_as
+from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.results import further_results, kind_of
 from paceline.analysis.suited import suited
+from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
 from paceline.contract.run import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
@@ -28,43 +30,7 @@ from paceline.trajectory.open import files_named
 from paceline.transform.base import select_atoms
 
 #: Analyses by the names that a file may use; others are named as module.Class.
-NAMES = {
-    "angles": "distances.Angles",
-    "average": "align.AverageStructure",
-    "center-distance": "distances.CenterDistance",
-    "chi": "dihedrals.ChiAngles",
-    "cluster": "clustering.Clustering",
-    "contact-map": "contacts.ContactMap",
-    "contacts": "contacts.Contacts",
-    "coordination": "neighbors.CoordinationNumbers",
-    "current-autocorrelation": "correlation.CurrentAutocorrelation",
-    "density": "density.DensityAnalysis",
-    "dielectric": "dielectric.DielectricConstant",
-    "dihedrals": "dihedrals.Dihedral",
-    "dipole-autocorrelation": "dielectric.DipoleAutocorrelation",
-    "distance-map": "distances.DistanceMap",
-    "distances": "distances.AtomicDistances",
-    "dssp": "dssp.DSSP",
-    "gyration": "gyration.Gyration",
-    "hbonds": "hydrogenbonds.HydrogenBondAnalysis",
-    "leaflets": "leaflet.LeafletSeries",
-    "lineardensity": "lineardensity.LinearDensity",
-    "minimum-distance": "distances.MinimumDistance",
-    "msd": "msd.EinsteinMSD",
-    "neighbors": "neighbors.NeighborList",
-    "order": "order.SCH",
-    "pca": "pca.PCA",
-    "ramachandran": "dihedrals.Ramachandran",
-    "rdf": "rdf.InterRDF",
-    "rdf-sites": "rdf.InterRDF_s",
-    "rmsd": "rms.RMSD",
-    "rmsd-matrix": "diffusionmap.DistanceMatrix",
-    "rmsf": "rms.RMSF",
-    "sasa": "sasa.SASA",
-    "selection": "groups.SelectedAtoms",
-    "survival": "waterdynamics.SurvivalProbability",
-    "velocity-autocorrelation": "correlation.VelocityAutocorrelation",
-}
+NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
 #: What is computed from the results of analyses, by its command and its name in Python.
 FROM_RESULTS = {
     "diffusionmap": "diffusionmap.DiffusionMap",
@@ -79,50 +45,28 @@ ATOMS = (
 )
 #: Parameters that take atoms which are selected anew in each frame.
 UPDATING = ("group",)
-#: Headgroups of lipids; Amber's are residues of their own.
-LIPIDS = (
-    "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
-    "or (resname PC PE PS PGR and name P31)"
-)
-#: Carbons of their tails, by the names of CHARMM, that have hydrogens.
-TAILS = (
-    "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
-    "and bonded (name H* [1-9]H* and mass 0.5 to 4.5)"
-)
-#: Who bonds to whom, whatever the charges of a force field are.
-POLAR = {"hydrogens_sel": POLAR_HYDROGENS, "acceptors_sel": POLAR_ACCEPTORS}
-#: What a system may hold, by selections that find one atom of it, and what is then computed.
-DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "protein and name CA": {
-        "rmsd": {"select": "backbone"},
-        "rmsf": {"select": "protein and name CA", "align": True},
-        "gyration": {"select": "protein"},
-        "sasa": {"select": "protein", "n_points": 100, "compound": "residues"},
-        # Without caps of the chain, such as ACE and NME.
-        "dssp": {"select": "protein and same residue as name CA"},
-        "ramachandran": {"select": "protein"},
-        "contact-map": {"select": "protein"},
-        "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
-        "hbonds": {"select": "protein", **POLAR},
-    },
-    "nucleic and name P": {
-        "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
-        "rmsf-nucleic": {"analysis": "rmsf", "select": "nucleic and name P", "align": True},
-        "gyration-nucleic": {"analysis": "gyration", "select": "nucleic"},
-        "hbonds-nucleic": {"analysis": "hbonds", "select": "nucleic", **POLAR},
-    },
-    # Headgroups of lipids by the names of force fields, such as POPC and DPPE.
-    LIPIDS: {"leaflets": {"select": LIPIDS}, "order": {"select": TAILS}},
-    WATER_OXYGENS: {
-        "rdf-water": {
-            "analysis": "rdf",
-            "g1": WATER_OXYGENS,
-            "g2": WATER_OXYGENS,
-            "exclusion_block": [1, 1],
-            "nbins": 150,
-        },
-    },
+#: What a system may hold, by selections that find one atom of it.
+SYSTEMS = {
+    "protein": "protein and name CA",
+    "nucleic acid": "nucleic and name P",
+    "membrane": LIPIDS,
+    "liquid": WATER_OXYGENS,
 }
+
+
+def _default_batteries() -> dict[str, dict[str, dict[str, Any]]]:
+    """Collect the entries of each system's battery that analyses declare, in order of place."""
+    members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
+    members.sort(key=lambda member: member[0]["place"])
+    found: dict[str, dict[str, dict[str, Any]]] = {key: {} for key in SYSTEMS.values()}
+    for one, analysis in members:
+        named = {} if one["name"] == analysis else {"analysis": analysis}
+        found[SYSTEMS[one["system"]]][one["name"]] = named | one["parameters"]
+    return found
+
+
+#: Analyses that are then computed, by these selections.
+DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = _default_batteries()
 
 #: Series of an analysis whose means are listed on the page, at most.
 LISTED = 20
@@ -668,7 +612,7 @@ def class_of(analysis: Any, where: str = "") -> Any:
     try:
         found = getattr(importlib.import_module(f"paceline.analysis.{module}"), words)
     except (ImportError, AttributeError):
-        found = None
+        found = class_declared_as(analysis)
     if not (isinstance(found, type) and issubclass(found, AnalysisBase)):
         raise UnsupportedError(
             f"{where}there is no analysis {analysis!r}; expected {', '.join(sorted(NAMES))}, "

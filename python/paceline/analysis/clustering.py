@@ -5,7 +5,7 @@ needs a cutoff keeps one bit a pair and no matrix.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
+from paceline.contract.declaration import MASS, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 from paceline.transform.base import choose_atoms, relative_weights
@@ -109,6 +110,37 @@ class Clustering(AnalysisBase):
     array([0, 1])
     """
 
+    declaration = Declaration(
+        name="cluster",
+        summary="clusters of similar frames",
+        description=(
+            "Cluster of each frame, by the RMSD of each pair of frames after superposition: from "
+            "0, by size, the largest first. With gromos, the frame with most neighbours and "
+            "these are a cluster, and so on with what remains. Molecules must be whole: --unwrap "
+            "makes them so."
+        ),
+        section="matrices-clusters.md#clusters-of-frames",
+        select="protein and name CA",
+        examples=(
+            "adk.psf adk.dcd --cutoff 1.5 -o clusters.csv --plot clusters.png",
+            (
+                "md.tpr md.xtc --unwrap --select backbone --method k-medoids --n-clusters 5 "
+                "--structures medoids.pdb"
+            ),
+        ),
+        options=(
+            Option(
+                "method",
+                ("method; gromos and leader need --cutoff, k-medoids --n-clusters [%(default)s]"),
+            ),
+            "cutoff",
+            "n_clusters",
+            MASS,
+        ),
+        further={"sizes": "write the size of each cluster, and the frame at its center"},
+        structures="write the selected atoms of the frame at the center of each cluster",
+    )
+
     needs_whole = needs_together = True
     stages = 2
     over_parts = True
@@ -117,7 +149,7 @@ class Clustering(AnalysisBase):
         self,
         universe: Any,
         select: str = "all",
-        method: str = "gromos",
+        method: Literal["gromos", "leader", "k-medoids"] = "gromos",
         *,
         cutoff: float | None = None,
         n_clusters: int | None = None,

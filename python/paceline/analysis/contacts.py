@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
+from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
@@ -60,10 +61,10 @@ class Contacts(AnalysisBase):
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
     residues_apart : int
-        Pairs of atoms whose residues are fewer apart in the topology's order, in one segment, are
-        no contacts: with 1 those within a residue, and with 4 those between neighbours up to the
-        third, as Best, Hummer & Eaton have it. By default each pair may be one, in groups that
-        share atoms also an atom with itself, which a warning says.
+        Least distance along the chain of residues in contact: 1 leaves out pairs within a residue,
+        4 also those of neighbours up to the third, as Best, Hummer & Eaton do. It is counted in the
+        topology's order, and pairs of two segments always may be contacts. By default each pair may
+        be one, in groups that share atoms also an atom with itself, which a warning says.
 
     Attributes
     ----------
@@ -100,6 +101,43 @@ class Contacts(AnalysisBase):
     array([1.  , 0.99, 0.97, 0.97])
     """
 
+    declaration = Declaration(
+        name="contacts",
+        summary="fraction of native contacts",
+        description=(
+            "Fraction Q of the contacts of a reference that each frame has: pairs of an atom of "
+            "--select and one of --select-2 that are within --radius there. Take --method "
+            "soft_cut for the Q of a fold: by hard_cut, the default, thermal motion alone loses "
+            "most contacts (heavy atoms of adenylate kinase, folded: Q = 0.31 by hard_cut, 0.97 "
+            "by soft_cut)."
+        ),
+        section="hydrogen-bonds.md#native-contacts",
+        variants=("q1q2",),
+        examples=(
+            (
+                'md.tpr md.xtc --select "protein and name CA" --select-2 "protein and name CA" '
+                "--radius 8 --residues-apart 4 --method soft_cut -o q.csv --plot q.png"
+            ),
+            (
+                'md.tpr md.xtc --select "resname ASP GLU and name OE* OD*" --select-2 "resname '
+                'LYS ARG and name NZ NH*" --method soft_cut --ref crystal.pdb'
+            ),
+        ),
+        options=(
+            "radius",
+            Option(
+                "method",
+                "a contact counts if it is not longer than in the reference, by a smooth "
+                "step (recommended), or if it is within the radius [%(default)s]",
+            ),
+            "residues_apart",
+            REF,
+            PBC,
+        ),
+        counterpart="contacts.Contacts",
+        groups=("atoms of the second group",),
+    )
+
     needs_one_location = True
 
     SHARED_RESULTS = ("timeseries",)
@@ -109,7 +147,7 @@ class Contacts(AnalysisBase):
         u: Any,
         select: Sequence[Any],
         refgroup: Sequence[Any],
-        method: str | Callable[..., float] = "hard_cut",
+        method: Literal["hard_cut", "soft_cut", "radius_cut"] | Callable[..., float] = "hard_cut",
         radius: float = 4.5,
         pbc: bool = True,
         kwargs: Mapping[str, Any] | None = None,
@@ -377,9 +415,9 @@ class ContactMap(AnalysisBase):
     atomgroup : AtomGroup or Universe
         The atoms, whose residues are compared.
     cutoff : float
-        Å.
-    scheme : {"closest-heavy", "ca", "closest", "sidechain", "sidechain-heavy"}
-        Atoms of a residue that count.
+        Longest distance of a contact, Å.
+    scheme : {"ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"}
+        Atoms of a residue that count, as in MDTraj.
     pbc : bool
         Take the nearest images in each frame's own cell, if it has one.
 
@@ -415,6 +453,27 @@ class ContactMap(AnalysisBase):
     array([1. , 1. , 1. , 0.9, 1. ])
     """
 
+    declaration = Declaration(
+        name="contact-map",
+        summary="how often residues are in contact",
+        description=(
+            "Fraction of frames in which two residues are in contact: the shortest distance "
+            "between their atoms, which the scheme chooses, is at most --cutoff."
+        ),
+        section="hydrogen-bonds.md#contact-maps",
+        select="protein",
+        examples=(
+            "adk.psf adk.dcd -o contacts.tsv --plot contacts.png",
+            "adk.psf adk.dcd --scheme ca --cutoff 8 --plot contacts.pdf",
+        ),
+        options=(
+            "cutoff",
+            "scheme",
+            PBC,
+        ),
+        batteries=(Member("protein", {"select": "protein"}, place=7),),
+    )
+
     needs_one_location = True
 
     def __init__(
@@ -422,7 +481,9 @@ class ContactMap(AnalysisBase):
         atomgroup: Any,
         cutoff: float = 4.5,
         *,
-        scheme: str = "closest-heavy",
+        scheme: Literal[
+            "ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"
+        ] = "closest-heavy",
         pbc: bool = True,
         verbose: bool = False,
     ):

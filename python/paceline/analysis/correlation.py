@@ -16,6 +16,7 @@ from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
+from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 from paceline.engine.result_arrays import put_rows
@@ -393,6 +394,25 @@ class VelocityAutocorrelation(AnalysisBase):
     array([309.1,  -1.4])
     """
 
+    declaration = Declaration(
+        name="velocity-autocorrelation",
+        summary="autocorrelation of velocities, and its spectrum",
+        description=(
+            "Autocorrelation of the velocities (Å²/ps²) of atoms against the time between "
+            "frames, and the diffusion coefficient (10⁻⁵ cm²/s) by the integral up to there. The "
+            "trajectory must hold velocities."
+        ),
+        section="dynamics.md#velocities",
+        select="all",
+        examples=(
+            (
+                'md.tpr md.trr --select "name OW" -o velocities.csv --plot velocities.png '
+                "--spectrum spectrum.png"
+            ),
+        ),
+        further={"spectrum": "write the spectrum (Å²/ps) against frequencies (THz)"},
+    )
+
     stages = 2
     over_parts = True
     fields = ("velocities",)
@@ -532,6 +552,24 @@ class CurrentAutocorrelation(AnalysisBase):
     >>> current.results.timeseries[:2].round(1)
     array([108.9,  15.5])
     """
+
+    declaration = Declaration(
+        name="current-autocorrelation",
+        summary="autocorrelation of the electric current, and ionic conductivity",
+        description=(
+            "Autocorrelation of the current ((e Å/ps)²) of charged atoms against the time "
+            "between frames, and the ionic conductivity (S/m) by the integral up to there (Green "
+            "and Kubo): the figure shows where it levels off, in the band of its 95 % interval. "
+            "The trajectory must hold velocities."
+        ),
+        section="dynamics.md#currents-and-conductivity",
+        needs=("charges", "a cell"),
+        select="all",
+        examples=(
+            'md.tpr md.trr --select "resname NA CL" --temperature 310 -o current.csv --plot s.png',
+        ),
+        options=("temperature",),
+    )
 
     stages = 2
     over_parts = True

@@ -14,6 +14,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
+from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import UnsupportedError
@@ -86,6 +87,48 @@ class DensityAnalysis(AnalysisBase):
     >>> int(found.counts.sum())
     2101
     """
+
+    declaration = Declaration(
+        name="density",
+        summary="density of atoms on a grid",
+        description=(
+            "Mean number of atoms in each voxel over its volume (Å⁻³). Center and fit the "
+            "solute, and give the grid, where frames are transformed. Tables and figures have "
+            "the mean along z; -o FILE.dx or FILE.mrc the grid, for programs that draw "
+            "isosurfaces."
+        ),
+        section="distributions.md#density-on-a-grid",
+        examples=(
+            'md.tpr md.xtc --select "name OW" -o water.dx --plot water.png',
+            (
+                'md.tpr md.xtc --select "name OW" --unwrap --center --fit --gridcenter 40 40 40 '
+                "--size 60 60 60 -o water.mrc"
+            ),
+        ),
+        options=(
+            "delta",
+            "padding",
+            Option(
+                "gridcenter",
+                "center of the grid, Å [that of the atoms in the first frame]",
+                nargs=3,
+                type="float",
+                metavar=("X", "Y", "Z"),
+            ),
+            Option(
+                "size",
+                "edges of the grid, Å; with --gridcenter",
+                nargs=3,
+                type="float",
+                metavar=("X", "Y", "Z"),
+            ),
+        ),
+        counterpart="density.DensityAnalysis",
+        files=(
+            ".dx",
+            ".mrc",
+        ),
+    )
 
     needs_one_location = needs_fit = True
     SHARED_RESULTS = ("density",)

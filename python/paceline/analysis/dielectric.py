@@ -21,6 +21,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
+from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.contract.run import describe_atoms
 from paceline.errors import UnsupportedError
@@ -153,6 +154,26 @@ class DielectricConstant(_DipoleAnalysis):
     >>> found.eps.round(2), round(float(found.eps_mean), 2)
     (array([2.48, 5.11, 4.03]), 3.87)
     """
+
+    declaration = Declaration(
+        name="dielectric",
+        summary="static dielectric constant",
+        description=(
+            "Dielectric constant from the fluctuations of the dipole moment, and dipole moments "
+            "(e Å) of all frames. The lines above the table have the 95 % interval of the "
+            "constant, and say where it is not converged; the figure shows the constant of the "
+            "frames so far."
+        ),
+        section="dynamics.md#dielectric-constant",
+        needs=("charges", "a cell"),
+        select="all",
+        examples=(
+            "water.tpr water.xtc -o dielectric.csv --plot dielectric.png",
+            "md.tpr md.xtc --select water --temperature 310 -b 10ns",
+        ),
+        options=("temperature",),
+        counterpart="dielectric.DielectricConstant",
+    )
 
     volume: float
 
@@ -322,6 +343,24 @@ class DipoleAutocorrelation(_DipoleAnalysis):
     >>> found.timeseries[:3].round(1)
     array([37.4, 28.7, 23. ])
     """
+
+    declaration = Declaration(
+        name="dipole-autocorrelation",
+        summary="autocorrelation of the dipole moment, and its relaxation time",
+        description=(
+            "Autocorrelation of the dipole moment ((e Å)²) of whole neutral molecules against "
+            "the time between frames, and its integral over its first value (ps): up to where it "
+            "is not above 0, the relaxation time, in the lines above the table with its 95 % "
+            "interval."
+        ),
+        section="dynamics.md#dipole-moments",
+        needs=("charges",),
+        select="all",
+        examples=(
+            "water.tpr water.xtc -o dipole.csv --plot dipole.png",
+            "md.tpr md.xtc --select water -b 10ns -o dipole.npz",
+        ),
+    )
 
     stages = 2
     over_parts = True

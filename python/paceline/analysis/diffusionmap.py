@@ -11,6 +11,7 @@ from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
+from paceline.contract.declaration import MASS, NO_SUPERPOSITION, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.transform.base import choose_atoms, relative_weights
@@ -88,6 +89,27 @@ class DistanceMatrix(AnalysisBase):
            [3.95, 0.  , 3.3 ],
            [6.68, 3.3 , 0.  ]])
     """
+
+    declaration = Declaration(
+        name="rmsd-matrix",
+        summary="RMSD of each frame from each other",
+        description=(
+            "RMSD (Å) of each frame from each other one, superposed pair by pair: a table of "
+            "means, a figure of the matrix, or as .npz all numbers. Molecules must be whole: "
+            "--unwrap makes them so."
+        ),
+        section="matrices-clusters.md#matrix-of-rmsds",
+        select="protein and name CA",
+        examples=(
+            "adk.psf adk.dcd --plot matrix.png -o matrix.npz",
+            "md.tpr md.xtc --unwrap --select backbone --mass --step 10 --plot matrix.png",
+        ),
+        options=(
+            NO_SUPERPOSITION,
+            MASS,
+        ),
+        counterpart="diffusionmap.DistanceMatrix",
+    )
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("dist_matrix",)
@@ -241,11 +263,12 @@ class DiffusionMap:
     u : Universe, AtomGroup or DistanceMatrix
         What to compare, or a matrix that has run or is going to.
     epsilon : float
-        Scale of the kernel, Å².
+        Scale of the kernel exp(-RMSD² / epsilon), Å².
     n_eigenvectors : int, optional
-        Coordinates in the results, as of `transform`; by default 10, or as many as there are.
+        Number of coordinates in the results; by default 10, or as many as there are. It is that of
+        `transform`, too.
     time : float
-        Exponent of the eigenvalues in them.
+        Exponent of the eigenvalues in the coordinates.
     **kwargs
         Parameters of `DistanceMatrix`, where `u` is none.
 
@@ -279,6 +302,33 @@ class DiffusionMap:
     >>> dmap.transform(2, time=1).shape
     (4, 2)
     """
+
+    declaration = Declaration(
+        name="diffusionmap",
+        summary="diffusion map of the frames",
+        description=(
+            "Diffusion coordinates of each frame: eigenvectors of a kernel of the RMSD (Å) "
+            "between frames, superposed pair by pair, times their eigenvalues; the figure has "
+            "the first two, and .npz also has all eigenvectors. Time grows as the cube of the "
+            "number of frames. Molecules must be whole: --unwrap makes them so."
+        ),
+        section="matrices-clusters.md#diffusion-map",
+        needs=("whole molecules",),
+        select="protein and name CA",
+        examples=(
+            ("adk.psf adk.dcd --epsilon 4 -o map.csv --plot map.png --eigenvalues eigenvalues.png"),
+            "md.tpr md.xtc --unwrap --select backbone --step 10 --epsilon 2 -o map.npz",
+        ),
+        options=(
+            "epsilon",
+            "n_eigenvectors",
+            Option("time", metavar="T"),
+            NO_SUPERPOSITION,
+            MASS,
+        ),
+        counterpart="diffusionmap.DiffusionMap",
+        further={"eigenvalues": "write all eigenvalues"},
+    )
 
     eigenvalues: np.ndarray
     eigenvectors: np.ndarray

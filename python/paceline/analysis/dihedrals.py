@@ -13,6 +13,7 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.residues import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
+from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
@@ -128,6 +129,29 @@ class Dihedral(_Dihedrals):
            [-107.5, -120.1,   73.4]])
     """
 
+    declaration = Declaration(
+        name="dihedrals",
+        summary="dihedral angles between four atoms",
+        description=(
+            "Dihedral angles (degrees, -180 to 180) of each frame: the first atoms of the four "
+            "selections make the first angle, the second the second."
+        ),
+        section="structure.md#dihedral-angles",
+        examples=(
+            (
+                'adk.psf adk.dcd --select "resid 13 and name N" --select-2 "resid 13 and name '
+                'CA" --select-3 "resid 13 and name CB" --select-4 "resid 13 and name CG" -o '
+                "chi1.csv --plot chi1.png"
+            ),
+        ),
+        counterpart="dihedrals.Dihedral",
+        groups=(
+            "the second atoms",
+            "the third atoms",
+            "the fourth atoms",
+        ),
+    )
+
     def __init__(self, atomgroups: Sequence[Any], *, verbose: bool = False):
         if hasattr(atomgroups, "atoms"):
             raise SelectionError(
@@ -212,6 +236,23 @@ class Ramachandran(_Dihedrals):
             [-127.4,  132. ],
             [-101.2,  139. ]]])
     """
+
+    declaration = Declaration(
+        name="ramachandran",
+        summary="backbone dihedrals φ and ψ of each residue",
+        description=(
+            "Dihedral angles φ and ψ (degrees) of each residue that has both, and their plot."
+        ),
+        section="structure.md#dihedral-angles",
+        variants=("Janin",),
+        select="protein",
+        examples=(
+            "adk.psf adk.dcd -o angles.csv --plot ramachandran.png",
+            'md.tpr md.xtc --select "resid 10-20" -o angles.npz',
+        ),
+        batteries=(Member("protein", {"select": "protein"}, place=6),),
+        counterpart="dihedrals.Ramachandran",
+    )
 
     ag5: Any
     #: Names of the two angles.
@@ -466,6 +507,17 @@ class ChiAngles(_Dihedrals):
     >>> chi.results.angles[0, :5].round(1)
     array([ -55.7,   91.1,  175.1, -131.6,  -14.5])
     """
+
+    declaration = Declaration(
+        name="chi",
+        summary="side-chain dihedrals χ1 to χ5 of each residue",
+        description=(
+            "Dihedral angles χ1 to χ5 (degrees) of the side chains of all residues that have them."
+        ),
+        section="structure.md#dihedral-angles",
+        select="protein",
+        examples=('md.tpr md.xtc --select "resid 10-20" -o chi.csv --plot chi.png',),
+    )
 
     def __init__(self, atomgroup: Any, *, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)

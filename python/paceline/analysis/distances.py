@@ -1,7 +1,7 @@
 """Distances and angles, with the parameters and results of MDAnalysis where it has the class."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from paceline.analysis.images import nearer_images
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
+from paceline.contract.declaration import PBC, Declaration, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
@@ -128,6 +129,43 @@ class AtomicDistances(GroupsAnalysis):
     array([[37.81, 33.26, 34.94],
            [27.12, 31.2 , 31.69]])
     """
+
+    declaration = Declaration(
+        name="distances",
+        summary="distances between two groups: pairs, centers, least, or all",
+        description=(
+            "Distances (Å) of each frame between two groups of atoms, by nearest images: of the "
+            "first atom to the first, the second to the second; of the centers of the groups; of "
+            "the atoms that are nearest to each other; or of all pairs."
+        ),
+        section="hydrogen-bonds.md#distances-and-angles",
+        variants=("DistanceMatrixSeries",),
+        examples=(
+            'adk.psf adk.dcd --select "resid 55 and name CA" --select-2 "resid 169 and name CA"',
+            (
+                'adk.psf adk.dcd --select "resid 1-29" --select-2 "resid 122-159" --between '
+                "centers -o lid.csv --plot lid.png"
+            ),
+            'adk.psf adk.dcd --select "resid 1-29" --select-2 "resid 122-159" --between minimum',
+        ),
+        options=(
+            Option(
+                "between",
+                "distances to compute [%(default)s]; of all pairs only as .npz",
+                choices=("pairs", "centers", "minimum", "all"),
+                default="pairs",
+            ),
+            Option(
+                "weights",
+                "centers of mass, or of geometry [%(default)s]",
+                choices=("mass", "none"),
+                default="mass",
+            ),
+            PBC,
+        ),
+        counterpart="atomicdistances.AtomicDistances",
+        groups=("atoms of the second group",),
+    )
 
     def __init__(self, ag1: Any, ag2: Any, pbc: bool = True, *, verbose: bool = False):
         super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
@@ -269,6 +307,33 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
     array([0.  , 3.85, 6.09, 9.95])
     """
 
+    declaration = Declaration(
+        name="distance-map",
+        summary="mean distance of each pair of atoms",
+        description=(
+            "Mean distance (Å) of each pair of atoms over all frames, and its standard "
+            "deviation, by nearest images."
+        ),
+        section="hydrogen-bonds.md#distances-and-angles",
+        select="protein and name CA",
+        examples=(
+            "adk.psf adk.dcd -o map.tsv --plot map.png",
+            (
+                'adk.psf adk.dcd --select "resid 1-29 and name CA" --select-2 "resid 122-159 and '
+                'name CA" --plot lid.png'
+            ),
+        ),
+        options=(
+            Option(
+                "other",
+                "atoms of the second group [pairs within the first]",
+                flag="--select-2",
+                metavar="TEXT",
+            ),
+            PBC,
+        ),
+    )
+
     def prepare(self) -> Reduction:
         """The kernel needs the groups' sizes; rows of all pairs are long."""
         self._remark_on_images()
@@ -379,6 +444,13 @@ class CenterDistance(GroupsAnalysis):
     array([17.87, 17.88, 17.9 ])
     """
 
+    declaration = Declaration(
+        name="center-distance",
+        summary="distance of the centers of two groups",
+        section="hydrogen-bonds.md#distances-and-angles",
+        has_command=False,
+    )
+
     needs_one_location = True
 
     needs_whole = True
@@ -388,7 +460,7 @@ class CenterDistance(GroupsAnalysis):
         ag1: Any,
         ag2: Any,
         *,
-        weights: str | None = "mass",
+        weights: Literal["mass"] | None = "mass",
         pbc: bool = True,
         verbose: bool = False,
     ):
@@ -462,6 +534,13 @@ class MinimumDistance(GroupsAnalysis):
     array([1.85, 2.36])
     """
 
+    declaration = Declaration(
+        name="minimum-distance",
+        summary="shortest distance between two groups",
+        section="hydrogen-bonds.md#distances-and-angles",
+        has_command=False,
+    )
+
     def __init__(self, ag1: Any, ag2: Any, *, pbc: bool = True, verbose: bool = False):
         super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
         shared = np.intersect1d(ag1.atoms.indices, ag2.atoms.indices)
@@ -531,6 +610,27 @@ class Angles(GroupsAnalysis):
     array([[109.3, 109.1, 107.4],
            [114.9, 110.4, 114.1]])
     """
+
+    declaration = Declaration(
+        name="angles",
+        summary="angles between three atoms",
+        description=(
+            "Angles (degrees, 0 to 180) of each frame, at the atoms of --select-2: the first of "
+            "each selection make the first angle, the second the second."
+        ),
+        section="hydrogen-bonds.md#distances-and-angles",
+        examples=(
+            (
+                'adk.psf adk.dcd --select "resid 30 and name N" --select-2 "resid 30 and name '
+                'CA" --select-3 "resid 30 and name C" -o angle.csv --plot angle.png'
+            ),
+        ),
+        options=(PBC,),
+        groups=(
+            "atoms at which the angles are",
+            "atoms at the other ends",
+        ),
+    )
 
     def __init__(self, ag1: Any, ag2: Any, ag3: Any, *, pbc: bool = True, verbose: bool = False):
         super().__init__({"ag1": ag1, "ag2": ag2, "ag3": ag3}, pbc, verbose)

@@ -1,6 +1,6 @@
 """Secondary structure, with the parameters and results of MDAnalysis.analysis.dssp."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, along_residues, with_gaps
+from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
@@ -77,7 +78,8 @@ class DSSP(AnalysisBase):
     backend : str
         Taken from calls that were written for MDAnalysis, and not needed.
     variant : {"dssp2", "dssp4"}, optional
-        Assign the letters of the program mkdssp, of version 2.2 or 4, instead (see below).
+        Assign the letters of the program mkdssp, of version 2.2 (H B E G I T S) or 4 (P, too),
+        instead of H and E alone. See below.
 
     Attributes
     ----------
@@ -126,6 +128,25 @@ class DSSP(AnalysisBase):
     '-EEEE-S-SSSSHHHHHHHHHHHH---EEEHHHHHHHHHH'
     """
 
+    declaration = Declaration(
+        name="dssp",
+        summary="secondary structure of each residue",
+        description=(
+            "Secondary structure of each residue in each frame: helix (H), strand (E) or neither "
+            "(-), by hydrogen bonds between backbone atoms; or in the letters of the program "
+            "DSSP."
+        ),
+        section="structure.md#secondary-structure",
+        select="protein",
+        examples=(
+            "adk.psf adk.dcd -o dssp.csv --plot dssp.png",
+            "md.tpr md.xtc --variant dssp4 -o dssp.csv --plot dssp.png",
+        ),
+        options=("variant",),
+        batteries=(Member("protein", {"select": "protein and same residue as name CA"}, place=5),),
+        counterpart="dssp.DSSP",
+    )
+
     SHARED_RESULTS = ("dssp", "dssp_ndarray", "resids")
 
     def __init__(
@@ -137,7 +158,7 @@ class DSSP(AnalysisBase):
         hydrogen_name: str = "H HN HT1 HT2 HT3",
         backend: str = "serial",
         verbose: bool = False,
-        variant: str | None = None,
+        variant: Literal["dssp2", "dssp4"] | None = None,
     ):
         check_static(atoms, "DSSP")
         one_of("variant", variant, None, *VARIANTS)

@@ -19,6 +19,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
+from paceline.contract.declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run import describe_frames
 from paceline.errors import UnsupportedError, warn
@@ -83,6 +84,24 @@ class SelectedAtoms(AnalysisBase):
     >>> u.atoms[shell.results.atoms[:shell.results.offsets[1]]].resids[:3]
     array([14, 27, 28])
     """
+
+    declaration = Declaration(
+        name="selection",
+        summary="atoms selected anew in each frame: their number, and as .npz each of them",
+        description=(
+            "Number of atoms that a selection finds in each frame, such as the waters of the "
+            "first shell; as .npz also their indices (atoms), those of frame k from offsets[k] "
+            "to offsets[k + 1]."
+        ),
+        section="changing-groups.md#atoms-of-each-frame",
+        examples=(
+            'md.tpr md.xtc --select "name OW and around 3.5 protein" -o shell.csv --plot shell.png',
+            'md.tpr md.xtc --select "name OW and cyzone 4 12 -12 protein" --correlation pore.csv',
+        ),
+        options=(LAGS,),
+        further={"correlation": CORRELATION.format("atoms")},
+        updating=True,
+    )
 
     def __init__(self, group: Any, *, verbose: bool = False):
         self.finder = follow(group, type(self).__name__)

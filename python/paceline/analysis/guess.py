@@ -14,6 +14,18 @@ POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 POLAR_ACCEPTORS = "name O* N* and bonded all"
 #: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
 WATER_OXYGENS = "name OW OH2 or (water and name O)"
+#: Headgroups of lipids; Amber's are residues of their own.
+LIPIDS = (
+    "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
+    "or (resname PC PE PS PGR and name P31)"
+)
+#: Carbons of their tails, by the names of CHARMM, that have hydrogens.
+TAILS = (
+    "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
+    "and bonded (name H* [1-9]H* and mass 0.5 to 4.5)"
+)
+#: Who bonds to whom, whatever the charges of a force field are.
+POLAR = {"hydrogens_sel": POLAR_HYDROGENS, "acceptors_sel": POLAR_ACCEPTORS}
 #: Masses (u) that tell an element where the topology does not, and how near they must be.
 MASSES = {
     **{"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "NA": 22.990, "MG": 24.305},

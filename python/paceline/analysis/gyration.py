@@ -1,6 +1,6 @@
 """Radius of gyration and shape, as MDAnalysis's AtomGroup defines them."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
+from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, warn
@@ -99,6 +100,27 @@ class Gyration(AnalysisBase):
     array([16.67, 16.67, 16.73])
     """
 
+    declaration = Declaration(
+        name="gyration",
+        summary="radius of gyration and shape",
+        description=(
+            "Radius of gyration (Å), also about x, y and z, moments of the gyration tensor (Å²), "
+            "asphericity and shape parameter of each frame, weighted by mass. Molecules must be "
+            "whole: --unwrap makes them so."
+        ),
+        section="structure.md#radius-of-gyration-and-shape",
+        select="protein",
+        examples=(
+            "adk.psf adk.dcd -o gyration.csv --plot gyration.png",
+            "md.tpr md.xtc --select protein --unwrap --compound segments -o gyration.npz",
+        ),
+        options=("compound",),
+        batteries=(
+            Member("protein", {"select": "protein"}, place=3),
+            Member("nucleic acid", {"select": "nucleic"}, name="gyration-nucleic", place=3),
+        ),
+    )
+
     needs_one_location = True
 
     needs_whole = True
@@ -107,8 +129,8 @@ class Gyration(AnalysisBase):
         self,
         atomgroup: Any,
         *,
-        compound: str = "group",
-        weights: str | None = "mass",
+        compound: Literal["group", "residues", "segments", "fragments"] = "group",
+        weights: Literal["mass"] | None = "mass",
         verbose: bool = False,
     ):
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "Gyration")

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from paceline.analysis.groups import (
     presence_table,
 )
 from paceline.analysis.guess import (
+    POLAR,
     donors_of,
     heaviest_hydrogen,
     warn_of_missed_acceptors,
@@ -33,6 +34,7 @@ from paceline.analysis.table import (
     names_of,
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
+from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
@@ -90,15 +92,16 @@ class HydrogenBondAnalysis(AnalysisBase):
     d_h_cutoff : float
         Donors and hydrogens are pairs within it, Å, if `donors_sel` is given.
     d_a_cutoff : float
-        Å.
+        Largest distance from donor to acceptor, Å.
     d_h_a_angle_cutoff : float
-        Degrees.
+        Smallest angle at the hydrogen, degrees.
     update_selections : bool
         Choose the atoms of selections by positions, such as `around 5 protein`, in each frame, and
         not only in the present one; and search the pairs of donors and hydrogens, if `donors_sel`
         is given.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
-        The cutoffs above are those of "mdanalysis" alone, and refused with another one.
+        Criterion, of which all but "mdanalysis" have their own limits. The cutoffs above are
+        refused with these.
 
     Attributes
     ----------
@@ -136,6 +139,48 @@ class HydrogenBondAnalysis(AnalysisBase):
     array([   0. ,   19. ,   20. , 1578. ,    2.9,  155.2])
     """
 
+    declaration = Declaration(
+        name="hbonds",
+        summary="hydrogen bonds: their number, and as .npz each of them",
+        description=(
+            "Number of hydrogen bonds in each frame; as .npz also each bond: frame, donor, "
+            "hydrogen, acceptor, distance (Å) and angle (degrees). Donors are known by bonds, "
+            "hydrogens and acceptors by mass and charge, of the selected atoms."
+        ),
+        section="hydrogen-bonds.md#hydrogen-bonds",
+        select="protein, or the atoms of --between",
+        examples=(
+            "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png --frequent frequent.csv",
+            'md.tpr md.xtc --between protein "resname SOL" --correlation correlation.csv',
+        ),
+        options=(
+            Option(
+                "between", "only bonds between atoms of these two", nargs=2, metavar="SELECTION"
+            ),
+            Option(
+                "donors_sel",
+                "donors, which are then known by their distance from hydrogens",
+                metavar="SELECTION",
+            ),
+            Option("hydrogens_sel", "hydrogens", metavar="SELECTION"),
+            Option("acceptors_sel", "acceptors", metavar="SELECTION"),
+            "d_a_cutoff",
+            "d_h_a_angle_cutoff",
+            "criterion",
+            LAGS,
+        ),
+        batteries=(
+            Member("protein", {"select": "protein", **POLAR}, place=9),
+            Member("nucleic acid", {"select": "nucleic", **POLAR}, name="hbonds-nucleic", place=4),
+        ),
+        counterpart="hydrogenbonds.HydrogenBondAnalysis",
+        further={
+            "frequent": "write in which fraction of the frames each bond is",
+            "correlation": CORRELATION.format("bonds"),
+        },
+        chooses=True,
+    )
+
     needs_one_location = True
 
     SHARED_RESULTS = ("hbonds",)
@@ -159,7 +204,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         d_h_a_angle_cutoff: float = D_H_A_ANGLE_CUTOFF,
         update_selections: bool = True,
         *,
-        criterion: str = "mdanalysis",
+        criterion: Literal[
+            "mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"
+        ] = "mdanalysis",
         verbose: bool = False,
     ):
         super().__init__(universe, verbose=verbose)

@@ -7,9 +7,11 @@ import numpy as np
 from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.guess import LIPIDS
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import with_gaps
+from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import warn
 from paceline.transform.base import choose_atoms
@@ -34,8 +36,8 @@ class LeafletSeries(AnalysisBase):
     select : str or AtomGroup
         Atoms of the headgroups, one a lipid, such as "name P" or "name PO4".
     cutoff : float
-        Å; atoms at this distance are connected. `MDAnalysis.analysis.leaflet.optimize_cutoff`
-        tries several.
+        Largest distance at which atoms are connected, Å.
+        `MDAnalysis.analysis.leaflet.optimize_cutoff` tries several.
     pbc : bool
         Take the nearest images, in each frame's own cell (`LeafletFinder` does not, by default).
         Frames without a cell are not periodic.
@@ -79,6 +81,27 @@ class LeafletSeries(AnalysisBase):
     >>> upper
     <AtomGroup with 180 atoms>
     """
+
+    declaration = Declaration(
+        name="leaflets",
+        summary="leaflets of a membrane, and lipids that change them",
+        description=(
+            "Number of headgroups in each leaflet, in each frame: the two largest connected "
+            "components of headgroups within --cutoff of each other; as .npz also the component "
+            "and the leaflet of each, and how often it changed them."
+        ),
+        section="distributions.md#leaflets",
+        examples=(
+            'md.tpr md.xtc --select "name P" -o leaflets.csv --plot leaflets.png',
+            'martini.gro martini.xtc --select "name PO4 ROH" --cutoff 12 -o leaflets.npz',
+        ),
+        options=(
+            "cutoff",
+            PBC,
+        ),
+        batteries=(Member("membrane", {"select": LIPIDS}, place=1),),
+        counterpart="leaflet.LeafletFinder",
+    )
 
     def __init__(
         self,

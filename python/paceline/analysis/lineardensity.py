@@ -1,7 +1,7 @@
 """Densities along axes, with the parameters and results of MDAnalysis.analysis.lineardensity."""
 
 import warnings
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
+from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import UnsupportedError, with_script_advice
@@ -115,12 +116,40 @@ class LinearDensity(AnalysisBase):
     array([0.09, 0.1 , 0.06, 0.  ])
     """
 
+    declaration = Declaration(
+        name="lineardensity",
+        summary="density of mass and charge along x, y and z",
+        description=(
+            "Densities of mass (g cm⁻³) and charge (e mol cm⁻³) in slices of the cell along x, y "
+            "and z, means over frames and standard deviations."
+        ),
+        section="distributions.md#density-along-an-axis",
+        needs=("a cell",),
+        select="all",
+        examples=(
+            "md.tpr md.xtc -o density.csv --plot density.png",
+            (
+                "md.tpr md.xtc --select POPC --binsize 0.5 --grouping residues --unwrap -o "
+                "lipids.tsv"
+            ),
+        ),
+        options=(
+            "grouping",
+            "binsize",
+        ),
+        counterpart="lineardensity.LinearDensity",
+    )
+
     needs_one_location = True
 
     SHARED_RESULTS = ("x", "y", "z")
 
     def __init__(
-        self, select: Any, grouping: str = "atoms", binsize: float = 0.25, verbose: bool = False
+        self,
+        select: Any,
+        grouping: Literal["atoms", "residues", "segments", "fragments"] = "atoms",
+        binsize: float = 0.25,
+        verbose: bool = False,
     ):
         atoms, self._finder, self._described = follow_if_changing(select, "LinearDensity")
         super().__init__(atoms, verbose=verbose)

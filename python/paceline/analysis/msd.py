@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block, upright_vectors, vectors_of
+from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
@@ -144,6 +145,47 @@ class EinsteinMSD(AnalysisBase):
     (98, 214)
     """
 
+    declaration = Declaration(
+        name="msd",
+        summary="mean squared displacement, and diffusion coefficient",
+        description=(
+            "Mean squared displacement (Å²) against the time between frames, and the diffusion "
+            "coefficient (cm²/s) of a straight line that is fitted, with its 95 % interval by "
+            "molecules, or by blocks of time. Positions must be unwrapped: --unwrap-particles "
+            "undoes jumps of particles through the borders of the cell, --nojump those of all "
+            "atoms."
+        ),
+        section="dynamics.md#mean-squared-displacement",
+        examples=(
+            'md.tpr md.xtc --select "name OW" --unwrap-particles tor -o msd.csv --plot msd.png',
+            (
+                "md.tpr md.xtc --select POPC --unwrap --compound fragments --msd-type xy "
+                "--fit-range 1000 10000 --plot msd.png"
+            ),
+        ),
+        options=(
+            "msd_type",
+            "compound",
+            Option(
+                "unwrap_particles",
+                "undo their jumps across the cell: tor adds up shortest steps, right for "
+                "diffusion in a varying cell, lattice is as --nojump; auto is tor for "
+                "centers, none for atoms [%(default)s]",
+                choices=("auto", "tor", "lattice", "none"),
+                default="auto",
+            ),
+            Option(
+                "fit_range",
+                "times between frames of the fit: ps, or with a unit [10 and 50 %% of the longest]",
+                nargs=2,
+                type="lag",
+                default=(None, None),
+                metavar=("FIRST", "LAST"),
+            ),
+        ),
+        counterpart="msd.EinsteinMSD",
+    )
+
     stages = 2
     over_parts = True
     SHARED_RESULTS = ("timeseries", "msds_by_particle", "delta_t_values")
@@ -152,12 +194,12 @@ class EinsteinMSD(AnalysisBase):
         self,
         u: Any,
         select: str = "all",
-        msd_type: str = "xyz",
+        msd_type: Literal["xyz", "xy", "yz", "xz", "x", "y", "z"] = "xyz",
         fft: bool = True,
         non_linear: bool = False,
         *,
-        compound: str = "atoms",
-        unwrap: str | None = "auto",
+        compound: Literal["atoms", "residues", "segments", "fragments"] = "atoms",
+        unwrap: Literal["auto", "tor", "lattice"] | None = "auto",
         fit_range: Sequence[float | None] | None = None,
         verbose: bool = False,
     ):

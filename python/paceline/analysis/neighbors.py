@@ -1,6 +1,6 @@
 """Neighbours of atoms within a cutoff: lists of pairs, and coordination numbers."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block, check_refused
+from paceline.contract.declaration import PBC, Declaration
 from paceline.contract.kinds import PerFrame, Ragged
 from paceline.transform.links import PAIR
 
@@ -32,7 +33,7 @@ class _NearAtoms(GroupsAnalysis):
         ag2: Any = None,
         cutoff: float = 4.5,
         *,
-        exclude_same: str | None = None,
+        exclude_same: Literal["residue", "segment", "chain", "fragment"] | None = None,
         pbc: bool = True,
         verbose: bool = False,
     ):
@@ -72,7 +73,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     ag2 : AtomGroup, optional
         Second group, of the same Universe; without it, each pair of the first is listed once.
     cutoff : float
-        Å; pairs at this distance count.
+        Largest distance of pairs, Å. Those at this distance count.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs of atoms in the same one. A pair of an atom with itself is always left out.
     pbc : bool
@@ -120,6 +121,30 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     >>> bridges.count_by_type("resnames")[0]
     ('ASP', 'ARG', 63)
     """
+
+    declaration = Declaration(
+        name="neighbors",
+        summary="pairs of atoms within a distance: their number, and as .npz each of them",
+        description=(
+            "Number of pairs of an atom of --select and one of --select-2 within a distance, in "
+            "each frame; as .npz also each pair: indices of both atoms, and the distance (Å)."
+        ),
+        section="hydrogen-bonds.md#neighbours-and-coordination-numbers",
+        examples=(
+            'md.tpr md.xtc --select "resname LIG" --select-2 protein --frequent residues.csv',
+            (
+                'md.tpr md.xtc --select "resname ASP GLU and name OD* OE*" --select-2 "resname '
+                'ARG LYS and name NH* NZ" --cutoff 4 -o bridges.npz'
+            ),
+        ),
+        options=(
+            "cutoff",
+            "exclude_same",
+            PBC,
+        ),
+        further={"frequent": "write in which fraction of the frames two residues have a pair"},
+        groups=("the other atoms of the pairs",),
+    )
 
     def prepare(self) -> Ragged:
         """Number the atoms of both groups, and what they may not share."""
@@ -240,7 +265,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
     ag2 : AtomGroup, optional
         The neighbours, of the same Universe; without it, the other atoms of the first group.
     cutoff : float
-        Å; neighbours at this distance count.
+        Largest distance of neighbours, Å. Those at this distance count.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Do not count atoms in the same one. An atom is never its own neighbour.
     pbc : bool
@@ -278,6 +303,26 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
     array([[3, 4],
            [3, 3]], dtype=int32)
     """
+
+    declaration = Declaration(
+        name="coordination",
+        summary="coordination numbers: neighbours of each atom",
+        description=(
+            "Mean number of the atoms of --select-2 within a distance of each atom of --select; "
+            "as .npz also that of each atom in each frame."
+        ),
+        section="hydrogen-bonds.md#neighbours-and-coordination-numbers",
+        examples=(
+            'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.csv',
+            'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --cutoff 3.2 -o na.npz',
+        ),
+        options=(
+            "cutoff",
+            "exclude_same",
+            PBC,
+        ),
+        groups=("the neighbours",),
+    )
 
     @property
     def row_bytes(self) -> int:  # type: ignore[override]

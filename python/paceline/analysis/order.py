@@ -1,16 +1,17 @@
 """Order parameters: how bonds of lipids, or other vectors, lie along an axis."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from paceline.analysis.base import table_in_time
 from paceline.analysis.distances import GroupsAnalysis
-from paceline.analysis.guess import elements_of
+from paceline.analysis.guess import TAILS, elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.declaration import PBC, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
@@ -87,7 +88,7 @@ class OrderParameter(GroupsAnalysis):
         self,
         ag1: Any,
         ag2: Any,
-        axis: str | Sequence[float] = "z",
+        axis: Literal["x", "y", "z"] | Sequence[float] = "z",
         *,
         labels: Sequence[str] | np.ndarray | None = None,
         pbc: bool = True,
@@ -168,7 +169,7 @@ class SCH(OrderParameter):
         Atoms of the lipids, or carbons of their tails; those that are carbon and have hydrogens
         count. The topology must have bonds.
     axis : {"x", "y", "z"} or sequence of float, shape (3,)
-        The normal of the membrane.
+        Normal of the membrane.
     hydrogens : AtomGroup or str, optional
         The hydrogens, or their selection; by default known by elements, or by masses.
     pbc : bool
@@ -213,12 +214,44 @@ class SCH(OrderParameter):
     (array(['CB', 'CG', 'CD', 'CE'], dtype='<U2'), array([-0.03, -0.02, -0.04, -0.02]))
     """
 
+    declaration = Declaration(
+        name="order",
+        summary="order parameters of lipid tails",
+        description=(
+            "Order parameter S_CH of the bonds between carbon and hydrogen, by the name of the "
+            "carbon, means over lipids of each frame; with --select-2 that of vectors from the "
+            "first atom of --select to the first one of --select-2, and so on. The figure shows "
+            "means over frames."
+        ),
+        section="distributions.md#order-of-lipids",
+        variants=("OrderParameter",),
+        examples=(
+            (
+                'md.tpr md.xtc --select "resname POPC and name C2? C2?? C3? C3??" -o order.csv '
+                "--plot order.png"
+            ),
+            'martini.tpr martini.xtc --select "name C1A C2A" --select-2 "name C2A C3A" -o p2.csv',
+        ),
+        options=(
+            Option(
+                "other",
+                "atoms to which vectors are [hydrogens that are bonded]",
+                flag="--select-2",
+                metavar="TEXT",
+            ),
+            Option("hydrogens", "hydrogens [known by elements or masses]", metavar="TEXT"),
+            "axis",
+            PBC,
+        ),
+        batteries=(Member("membrane", {"select": TAILS}, place=2),),
+    )
+
     SYMBOL, LABELLED = "S_CH", "carbon"
 
     def __init__(
         self,
         atomgroup: Any,
-        axis: str | Sequence[float] = "z",
+        axis: Literal["x", "y", "z"] | Sequence[float] = "z",
         *,
         hydrogens: Any = None,
         pbc: bool = True,

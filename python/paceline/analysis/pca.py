@@ -11,6 +11,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.transform.base import choose_atoms, first_positions
 from paceline.transform.matching import warn_of_other_order
@@ -87,6 +88,35 @@ class PCA(AnalysisBase):
     array([[ 59.1],
            [-39.4]])
     """
+
+    declaration = Declaration(
+        name="pca",
+        summary="principal components of the motion",
+        description=(
+            "Principal components of the positions, in decreasing order of their variance (Å²): "
+            "a table of variances, or as .npz all components, and projections of all frames on "
+            "some."
+        ),
+        section="matrices-clusters.md#principal-components",
+        select="protein and name CA",
+        examples=(
+            "adk.psf adk.dcd --align -o pca.csv --plot pca.png",
+            "md.tpr md.xtc --unwrap --align --n-components 10 --n-projected 3 -o pca.npz",
+        ),
+        options=(
+            "align",
+            "n_components",
+            Option("n_projected", type="positive"),
+        ),
+        batteries=(
+            Member(
+                "protein",
+                {"select": "protein and name CA", "align": True, "n_projected": 2},
+                place=8,
+            ),
+        ),
+        counterpart="pca.PCA",
+    )
 
     needs_whole = needs_together = True
     LEAST_FRAMES = 2

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from paceline._util.arguments import check_range, one_of, whole_number
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
+from paceline.analysis.guess import WATER_OXYGENS
 from paceline.analysis.images import beyond_half_the_cell
 from paceline.analysis.kernels import (
     ChangingCenters,
@@ -25,6 +26,7 @@ from paceline.analysis.kernels import (
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
+from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
@@ -143,6 +145,39 @@ class InterRDF(AnalysisBase):
     array([0.  , 1.61, 0.76, 0.7 ])
     """
 
+    declaration = Declaration(
+        name="rdf",
+        summary="radial distribution function of one group of atoms around another",
+        description=(
+            "How often distances between the atoms of two groups occur, beside how often they "
+            "would if the atoms were anywhere in the cell. Nearest images are taken: molecules "
+            "need not be whole."
+        ),
+        section="distributions.md#radial-distribution-functions",
+        select=WATER_OXYGENS,
+        examples=(
+            "md.tpr md.xtc -o rdf.csv --plot rdf.png",
+            'md.tpr md.xtc --select "name OW" --select-2 "name HW1 HW2" --exclusion-block 1 2',
+            'md.tpr md.xtc --select "resname NA" --select-2 "name OW" --range 0 8 --nbins 160',
+            "md.psf md.dcd --select protein --exclude-same residue --norm none",
+            (
+                'md.tpr md.xtc --select "resname LIG" --compound residues --select-2 "name OW" '
+                "--compound-2 atoms"
+            ),
+            'md.tpr md.xtc --select "resname SOL" --compound molecules --geometry',
+            'md.tpr md.xtc --select "name NZ" --select-2 "name OE1 OE2" --sites -o sites.npz',
+        ),
+        batteries=(
+            Member(
+                "liquid",
+                {"g1": WATER_OXYGENS, "g2": WATER_OXYGENS, "exclusion_block": [1, 1], "nbins": 150},
+                name="rdf-water",
+                place=1,
+            ),
+        ),
+        counterpart="rdf.InterRDF",
+    )
+
     needs_one_location = True
 
     def __init__(
@@ -151,9 +186,9 @@ class InterRDF(AnalysisBase):
         g2: Any,
         nbins: int = 75,
         range: Sequence[float] = (0.0, 15.0),
-        norm: str = "rdf",
+        norm: Literal["rdf", "density", "none"] = "rdf",
         exclusion_block: Sequence[int] | None = None,
-        exclude_same: str | None = None,
+        exclude_same: Literal["residue", "segment", "chain", "fragment"] | None = None,
         backend: str = "serial",
         verbose: bool = False,
         *,
@@ -203,7 +238,7 @@ class InterRDF(AnalysisBase):
     @classmethod
     def like(cls, theirs: Any) -> Self:
         """Make one with the parameters of MDAnalysis's."""
-        attributes = {"resindices": "residue", "segindices": "segment", "chainIDs": "chain"}
+        attributes: Any = {"resindices": "residue", "segindices": "segment", "chainIDs": "chain"}
         changing = updates_itself(theirs.g1) or updates_itself(theirs.g2)
         if changing and theirs.norm == "rdf":
             raise UnsupportedError(
@@ -475,6 +510,14 @@ class InterRDF_s(AnalysisBase):
            [ 0., 22., 18., 19.]]))
     """
 
+    declaration = Declaration(
+        name="rdf-sites",
+        summary="radial distribution functions of pairs of atoms",
+        section="distributions.md#radial-distribution-functions",
+        counterpart="rdf.InterRDF_s",
+        has_command=False,
+    )
+
     needs_one_location = True
 
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "cdf", "indices", "volume_cum")
@@ -485,12 +528,12 @@ class InterRDF_s(AnalysisBase):
         ags: Sequence[Sequence[Any]],
         nbins: int = 75,
         range: Sequence[float] = (0.0, 15.0),
-        norm: str = "rdf",
+        norm: Literal["rdf", "density", "none"] = "rdf",
         density: bool = False,
         backend: str = "serial",
         verbose: bool = False,
         *,
-        exclude_same: str | None = None,
+        exclude_same: Literal["residue", "segment", "chain", "fragment"] | None = None,
     ):
         if len(ags) == 0 or any(len(pair) != 2 for pair in ags):
             raise SelectionError("InterRDF_s: ags must hold pairs of groups, and at least one")

@@ -11,6 +11,7 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
+from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError
@@ -85,6 +86,41 @@ class RMSD(AnalysisBase):
     array([[0.42, 0.73],
            [0.59, 1.01]])
     """
+
+    declaration = Declaration(
+        name="rmsd",
+        summary="root mean square deviation from a reference structure",
+        description=(
+            "RMSD (Å) of each frame from a reference after optimal superposition. Molecules must "
+            "be whole: --unwrap makes them so."
+        ),
+        section="structure.md#rmsd",
+        select="protein and name CA",
+        examples=(
+            "adk.psf adk.dcd",
+            'md.tpr md.xtc --select "backbone" -o rmsd.csv --plot rmsd.png',
+            "-s md.tpr -f md.xtc -n index.ndx --select Core --group Loop -b 1000 -dt 10",
+            "md.tpr md.xtc --select Backbone --group SideChain-H",
+            'md.tpr "md.part*.xtc" --continuous --unwrap',
+            "md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10",
+        ),
+        batteries=(
+            Member("protein", {"select": "backbone"}, place=1),
+            Member("nucleic acid", {"select": "nucleicbackbone"}, name="rmsd-nucleic", place=1),
+        ),
+        options=(
+            REF,
+            Option("mass", "weigh atoms by their masses", default=False),
+            Option(
+                "group",
+                "further atoms: their RMSD after the same superposition; may be repeated",
+                action="append",
+                default=(),
+                metavar="TEXT",
+            ),
+        ),
+        counterpart="rms.RMSD",
+    )
 
     needs_one_location = True
 
@@ -250,6 +286,44 @@ class RMSF(AnalysisBase):
     >>> RMSF(u, align="name CA").run().results.residue_rmsf[:3].round(2)
     array([1.64, 1.02, 0.89])
     """
+
+    declaration = Declaration(
+        name="rmsf",
+        summary="root mean square fluctuation of each atom",
+        description=(
+            "RMSF (Å) of each atom about its mean position. Nothing is superimposed unless you "
+            "say --align or --fit, and no molecule made whole unless you say --unwrap."
+        ),
+        section="structure.md#rmsf",
+        select="protein and name CA",
+        examples=(
+            "adk.psf fitted.dcd",
+            "md.tpr md.xtc --unwrap --align",
+            "md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv",
+            'md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png',
+        ),
+        options=(
+            Option(
+                "align",
+                "superpose each frame on the average structure, which a first pass finds, by "
+                "these atoms [those of --select]",
+                nargs="?",
+                metavar="TEXT",
+                default=False,
+                const=True,
+            ),
+        ),
+        batteries=(
+            Member("protein", {"select": "protein and name CA", "align": True}, place=2),
+            Member(
+                "nucleic acid",
+                {"select": "nucleic and name P", "align": True},
+                name="rmsf-nucleic",
+                place=2,
+            ),
+        ),
+        counterpart="rms.RMSF",
+    )
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("rmsf",)

@@ -1,7 +1,7 @@
 """Solvent-accessible surface."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues, residue_labels
+from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run import describe_atoms
 from paceline.errors import SelectionError, warn
@@ -56,7 +57,7 @@ class SASA(AnalysisBase):
     atomgroup : AtomGroup or Universe
         Atoms whose area is reported.
     probe_radius : float
-        Of the solvent, Å.
+        Radius of the solvent, Å.
     n_points : int
         Points on each sphere, 1 to 65,536.
     radii : None, str, mapping or array of float, shape (n_surface_atoms,)
@@ -102,6 +103,31 @@ class SASA(AnalysisBase):
     (2, 18)
     """
 
+    declaration = Declaration(
+        name="sasa",
+        summary="solvent-accessible surface area",
+        description=(
+            "Solvent-accessible surface area (Å²) of each frame, by points on spheres (Shrake & "
+            "Rupley), of the selected atoms as if there were no others."
+        ),
+        section="structure.md#solvent-accessible-surface",
+        select="protein",
+        examples=(
+            "adk.psf adk.dcd -o sasa.csv --plot sasa.png",
+            "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.npz",
+        ),
+        options=(
+            "n_points",
+            "probe_radius",
+            "compound",
+        ),
+        batteries=(
+            Member(
+                "protein", {"select": "protein", "n_points": 100, "compound": "residues"}, place=4
+            ),
+        ),
+    )
+
     needs_one_location = True
 
     def __init__(
@@ -112,7 +138,7 @@ class SASA(AnalysisBase):
         n_points: int = 960,
         radii: str | Mapping[str, float] | Sequence[float] | np.ndarray | None = None,
         surface: Any = None,
-        compound: str = "group",
+        compound: Literal["group", "residues", "atoms"] = "group",
         verbose: bool = False,
     ):
         if surface is not None:

@@ -10,6 +10,7 @@ from paceline.analysis.base import time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run import describe_frames
 from paceline.errors import UnsupportedError
@@ -39,7 +40,7 @@ class SurvivalProbability(SelectedAtoms):
         Largest lag, frames; by default 20, or the longest of a run with less than 21 frames. This
         and the following are for `paceline.run`; `run` has them, too.
     window_step : int
-        From one origin to the next, frames of the run.
+        Frames of the run from one origin to the next.
     residues : bool
         Follow residues instead of atoms: one is in the region while any of its atoms is.
     intermittency : int
@@ -76,6 +77,32 @@ class SurvivalProbability(SelectedAtoms):
     >>> near.results.sp_timeseries.round(2)
     array([1.  , 0.95, 0.92, 0.91])
     """
+
+    declaration = Declaration(
+        name="survival",
+        summary="survival probability of atoms or residues in a region",
+        description=(
+            "Mean fraction of the atoms in a region that are there in each frame of the time "
+            "that follows (waterdynamics.SurvivalProbability), against that time. The region is "
+            "a selection, evaluated in each frame."
+        ),
+        section="changing-groups.md#survival-probability",
+        examples=(
+            'md.tpr md.xtc --select "name OW and around 3.5 protein" -o survival.csv',
+            (
+                'md.tpr md.xtc --select "resname SOL and sphzone 6 resid 10" --residues '
+                "--tau-max 50 --intermittency 2 --plot survival.png"
+            ),
+        ),
+        options=(
+            "tau_max",
+            "window_step",
+            "intermittency",
+            "residues",
+        ),
+        counterpart="waterdynamics.SurvivalProbability",
+        updating=True,
+    )
 
     def __init__(
         self,

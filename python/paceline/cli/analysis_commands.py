@@ -1,9 +1,8 @@
-"""Commands of analyses: how one is described; rmsd, rmsf, rdf, align; surface of their results."""
+"""Commands of analyses, made from the catalogue; surface of their results."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
@@ -15,45 +14,15 @@ from paceline.cli.options import (
     add_system_arguments,
     add_transform_arguments,
     add_worker_arguments,
+    lag,
     positive,
 )
 from paceline.cli.parser import CommandParser
+from paceline.contract.catalogue import Entry, catalogue
 from paceline.errors import UnsupportedError, warn
-
-RMSD_EXAMPLES = """\
-examples:
-  paceline rmsd adk.psf adk.dcd
-  paceline rmsd md.tpr md.xtc --select "backbone" -o rmsd.csv --plot rmsd.png
-  paceline rmsd -s md.tpr -f md.xtc -n index.ndx --select Core --group Loop -b 1000 -dt 10
-  paceline rmsd md.tpr md.xtc --select Backbone --group SideChain-H
-  paceline rmsd md.tpr "md.part*.xtc" --continuous --unwrap
-  paceline rmsd md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10
-"""
-
-RDF_EXAMPLES = """\
-examples:
-  paceline rdf md.tpr md.xtc -o rdf.csv --plot rdf.png
-  paceline rdf md.tpr md.xtc --select "name OW" --select-2 "name HW1 HW2" --exclusion-block 1 2
-  paceline rdf md.tpr md.xtc --select "resname NA" --select-2 "name OW" --range 0 8 --nbins 160
-  paceline rdf md.psf md.dcd --select protein --exclude-same residue --norm none
-  paceline rdf md.tpr md.xtc --select "resname LIG" --compound residues --select-2 "name OW" \\
-      --compound-2 atoms
-  paceline rdf md.tpr md.xtc --select "resname SOL" --compound molecules --geometry
-  paceline rdf md.tpr md.xtc --select "name NZ" --select-2 "name OE1 OE2" --sites -o sites.npz
-"""
-
-ALIGN_EXAMPLES = """\
-examples:
-  paceline align adk.psf adk.dcd -o fitted.xtc
-  paceline align md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb -o fitted.dcd
-  paceline align md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png
-"""
 
 #: Width of bins of distances by default, Å.
 BIN = 0.1
-#: Atoms of the first group of pairs by default: `paceline.analysis.guess.WATER_OXYGENS`.
-RDF_SELECT = "name OW OH2 or (water and name O)"
-
 SURFACE_EXAMPLES = """\
 examples:
   paceline surface rmsd.csv gyration.csv --plot surface.png
@@ -63,147 +32,95 @@ examples:
 """
 
 
-def choice(text: str, choices: Sequence[str], default: str | None) -> dict[str, Any]:
-    """Make the option of one of some words, with its help."""
-    return {"choices": choices, "default": default, "help": text}
-
-
-def number(text: str, default: float | None, unit: str) -> dict[str, Any]:
-    """Make the option of a number, with its help, which has the unit too."""
-    return {"type": float, "default": default, "metavar": unit, "help": text}
-
-
-def count(text: str, default: int | None) -> dict[str, Any]:
-    """Make the option of a whole number, with its help."""
-    return {"type": positive, "default": default, "metavar": "N", "help": text}
-
-
-#: Options that several commands have.
-REF = {
-    "default": "0",
-    "metavar": "FRAME|FILE",
-    "help": "reference: a frame number of the trajectory, or a structure file, taken as it is "
-    "[%(default)s]",
+#: Option of several commands that no declaration has.
+TEMPERATURE = {
+    "type": float,
+    "default": 300.0,
+    "metavar": "K",
+    "help": "temperature of the simulation, K [%(default)g]",
 }
-PBC = {
-    "flag": "--no-pbc",
-    "action": "store_false",
-    "default": True,
-    "help": "take positions as they are, and no nearest images",
-}
-MASS = {
-    "flag": "--mass",
-    "action": "store_const",
-    "const": "mass",
-    "default": None,
-    "help": "weigh atoms by their masses",
-}
-TEMPERATURE = number("temperature of the simulation, K [%(default)g]", 300.0, "K")
-
-#: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
-Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
-
-
-#: Of the option --correlation, and its help.
-LAGS = count("longest lag of --correlation, frames [20]", None)
-CORRELATION = (
-    "write the fraction of {} that are there after a lag, too: again (intermittent), or without a "
-    "break (continuous)"
-)
-
-
-def correlation_lags(args: argparse.Namespace) -> int | None:
-    """Get the longest lag of the table of correlations, frames; None if none is asked for."""
-    if args.correlation is not None:
-        return args.tau_max or 20
-    if args.tau_max is not None:
-        raise UnsupportedError("--tau-max is the longest lag of --correlation: give both")
-    return None
+#: Functions that read the values of options, by their names in declarations.
+READERS = {"int": int, "float": float, "positive": positive, "lag": lag}
 
 
 class Command(NamedTuple):
-    """A command, and the analysis that it runs."""
+    """A command, and the analysis that it runs, as the catalogue describes it."""
 
-    #: Name of the command, and of the analysis in a battery.
-    name: str
-    #: Atoms by default; empty where they must be given.
-    select: str
-    #: What it computes, in a line and in a few.
-    summary: str
-    description: str
-    #: Arguments of example calls.
-    examples: Sequence[str]
-    #: Keywords of the class, with the arguments of their options; `flag` is the option's name where
-    #: that is another.
-    options: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-    #: Help for --select-2 and so on, which must be given.
-    groups: Sequence[str] = ()
-    #: Endings of other files than tables that -o may have.
-    files: Sequence[str] = ()
-    #: Makes the analysis, where it takes more than the atoms and the options.
-    make: Make | None = None
-    #: Help for --structures, where results are also saved as structures.
-    structures: str = ""
-    #: True if atoms are selected anew in each frame.
-    updating: bool = False
-    #: True if `make` chooses the atoms where --select is not given, as `select` says.
-    chooses: bool = False
-    #: Names of further tables of the analysis, with the help of options that save them.
-    further: Mapping[str, str] = MappingProxyType({})
+    entry: Entry
+
+    @property
+    def name(self) -> str:
+        """Name of the command, and of the analysis in a battery."""
+        name: str = self.entry["name"]
+        return name
+
+    def parser(self, commands: Any) -> CommandParser:
+        """Add a parser with help and examples, and without arguments."""
+        lines = [f"  paceline {self.name} {example}" for example in self.entry["examples"]]
+        parser: CommandParser = commands.add_parser(
+            self.name,
+            help=self.entry["summary"],
+            description=self.entry["description"],
+            epilog="\n".join(["examples:", *lines]) + "\n",
+        )
+        return parser
 
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
-        lines = [f"  paceline {self.name} {example}" for example in self.examples]
-        parser: CommandParser = commands.add_parser(
-            self.name,
-            help=self.summary,
-            description=self.description,
-            epilog="\n".join(["examples:", *lines]) + "\n",
-        )
-        add_analysis_arguments(parser, select=self.select, files=self.files)
-        if self.chooses:
+        entry, parser = self.entry, self.parser(commands)
+        add_analysis_arguments(parser, select=entry["select"], files=tuple(entry["files"]))
+        if entry["chooses"]:
             parser.set_defaults(select=None)
-        for number, explained in enumerate(self.groups, start=2):
+        for number, explained in enumerate(entry["groups"], start=2):
             parser.section("atoms").add_argument(
                 f"--select-{number}", required=True, metavar="TEXT", help=explained
             )
-        if self.structures:
+        if entry["structures"]:
+            explained = f"{entry['structures']}: .pdb or .xyz"
             parser.section("output").add_argument(
-                "--structures", type=Path, metavar="FILE", help=f"{self.structures}: .pdb or .xyz"
+                "--structures", type=Path, metavar="FILE", help=explained
             )
-        for name, explained in self.further.items():
+        for name, explained in entry["further"].items():
             parser.section("output").add_argument(
                 f"--{name}", type=Path, metavar="FILE", help=f"{explained}: .csv, .tsv, or a figure"
             )
-        for keyword, given in self.options.items():
-            add_option(parser, keyword, given)
+        for option in entry["options"]:
+            add_option(parser, **option)
         parser.set_defaults(
-            run=run_analysis_command, analysis_of=self.analysis_of, further=[*self.further]
+            run=run_analysis_command, analysis_of=self.analysis_of, further=[*entry["further"]]
         )
         return parser
 
     def analysis_of(self, args: argparse.Namespace) -> Any:
         """Open the Universe, and make the analysis that arguments ask for."""
         from paceline.analysis.battery import class_of
+        from paceline.cli import special_analyses
         from paceline.cli.analysis_steps import open_universe, selected
 
         universe = open_universe(args)
-        options = {name: getattr(args, name) for name in self.options}
-        texts = [
-            args.select or "all",
-            *(getattr(args, f"select_{k + 2}") for k in range(len(self.groups))),
-        ]
-        groups = [selected(universe, text, updating=self.updating) for text in texts]
-        if self.make is not None:
-            return self.make(universe, args, groups, options)
+        options = {one["keyword"]: getattr(args, one["keyword"]) for one in self.entry["options"]}
+        others = (f"select_{k}" for k, _ in enumerate(self.entry["groups"], start=2))
+        texts = [args.select or "all", *(getattr(args, name) for name in others)]
+        updating = self.entry["updating"]
+        groups = [selected(universe, text, updating=updating) for text in texts]
+        make = special_analyses.MAKE.get(self.name)
+        if make is not None:
+            return make(universe, args, groups, options)
         return class_of(self.name)(*groups, **options)
 
 
-def add_option(parser: CommandParser, keyword: str, given: Mapping[str, Any]) -> None:
-    """Add the option of a keyword: arguments of argparse, and `flag` where its name is another."""
-    arguments = dict(given)
-    flag = arguments.pop("flag", f"--{keyword.replace('_', '-')}")
-    parser.section("calculation").add_argument(flag, dest=keyword, **arguments)
+def command_of(name: str) -> Command:
+    """Find the command of an analysis of the catalogue."""
+    return Command(catalogue()[name])
+
+
+def add_option(parser: CommandParser, keyword: str, flag: str, **given: Any) -> None:
+    """Add the option of a keyword: arguments of argparse, as the catalogue has them."""
+    if given.get("action") != "append":
+        given = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
+    if "type" in given:
+        given["type"] = READERS[given["type"]]
+    parser.section("calculation").add_argument(flag, dest=keyword, **given)
 
 
 def run_analysis_command(args: argparse.Namespace) -> None:
@@ -215,25 +132,8 @@ def run_analysis_command(args: argparse.Namespace) -> None:
 
 def add_rmsd(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
-        "rmsd",
-        help="root mean square deviation from a reference structure",
-        description="RMSD (Å) of each frame from a reference after optimal superposition. "
-        "Molecules must be whole: --unwrap makes them so.",
-        epilog=RMSD_EXAMPLES,
-    )
-    add_analysis_arguments(parser, select="protein and name CA")
-    add_option(parser, "ref", REF)
-    add = parser.section("calculation").add_argument
-    add("--mass", action="store_true", help="weigh atoms by their masses")
-    add(
-        "--group",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="further atoms: their RMSD after the same superposition; may be repeated",
-    )
-    parser.set_defaults(run=run_analysis_command, analysis_of=rmsd_of)
+    parser = command_of("rmsd").add(commands)
+    parser.set_defaults(analysis_of=rmsd_of)
     return parser
 
 
@@ -254,49 +154,17 @@ def rmsd_of(args: argparse.Namespace) -> Any:
     )
 
 
-RMSF_COMMAND = Command(
-    "rmsf",
-    "protein and name CA",
-    "root mean square fluctuation of each atom",
-    "RMSF (Å) of each atom about its mean position. Nothing is superimposed unless you say --align "
-    "or --fit, and no molecule made whole unless you say --unwrap.",
-    (
-        "adk.psf fitted.dcd",
-        "md.tpr md.xtc --unwrap --align",
-        "md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv",
-        'md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png',
-    ),
-    {
-        "align": {
-            "nargs": "?",
-            "const": True,
-            "default": False,
-            "metavar": "TEXT",
-            "help": "superpose each frame on the average structure, which a first pass finds, by "
-            "these atoms [those of --select]",
-        },
-    },
-)
-
-
 def add_rdf(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
-        "rdf",
-        help="radial distribution function of one group of atoms around another",
-        description="How often distances between the atoms of two groups occur, beside how often "
-        "they would if the atoms were anywhere in the cell. Nearest images are taken: molecules "
-        "need not be whole.",
-        epilog=RDF_EXAMPLES,
-    )
-    add_analysis_arguments(parser, select=RDF_SELECT)
+    parser = command_of("rdf").add(commands)
     add_pair_arguments(parser.section("calculation"))
-    parser.set_defaults(run=run_analysis_command, analysis_of=rdf_analysis_of)
+    parser.set_defaults(analysis_of=rdf_analysis_of)
     return parser
 
 
 def add_pair_arguments(section: Any) -> None:
     """Add the pairs of atoms that are counted, and how."""
+    choices = {one["name"]: one["choices"] for one in catalogue()["rdf"]["parameters"]}
     add = section.add_argument
     add(
         "--select-2",
@@ -315,7 +183,7 @@ def add_pair_arguments(section: Any) -> None:
     add("--nbins", type=positive, metavar="N", help="number of bins [those of 0.1 Å]")
     add(
         "--norm",
-        choices=("rdf", "density", "none"),
+        choices=choices["norm"],
         default="rdf",
         help="g(r), a density in Å⁻³, or pairs per frame [%(default)s]; only rdf needs a cell",
     )
@@ -328,7 +196,7 @@ def add_pair_arguments(section: Any) -> None:
     )
     add(
         "--exclude-same",
-        choices=("residue", "segment", "chain", "fragment"),
+        choices=choices["exclude_same"],
         help="leave out pairs that share it",
     )
     compounds = ("residues", "segments", "molecules", "fragments")
@@ -405,19 +273,13 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
 
 def add_align(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
-        "align",
-        help="superpose all frames on a reference, and write the trajectory",
-        description="Move all atoms of each frame so that the RMSD of the selected ones from the "
-        "reference is the least, and write the trajectory, in any format of 'paceline convert'. "
-        "Molecules must be whole: --unwrap makes them so.",
-        epilog=ALIGN_EXAMPLES,
-    )
-    add_system_arguments(parser, select="protein and name CA")
+    command = command_of("align")
+    parser = command.parser(commands)
+    add_system_arguments(parser, select=command.entry["select"])
     add_frame_arguments(parser)
     add_transform_arguments(parser)
-    add_option(parser, "ref", REF)
-    add_option(parser, "weights", MASS)
+    for option in command.entry["options"]:
+        add_option(parser, **option)
     add = parser.section("output").add_argument
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="trajectory to write")
     add("--rmsd", type=Path, metavar="FILE", help=f"table of RMSDs (Å): {TABLE_ENDINGS}")
@@ -485,7 +347,7 @@ def add_surface(commands: Any) -> CommandParser:
             help=f"series of the {which} table, by its title or the beginning of that [its first"
             f"{', or second if there is one table' if axis == 'y' else ''}]",
         )
-    add_option(parser, "temperature", TEMPERATURE)
+    add("--temperature", **TEMPERATURE)
     add(
         "--bins",
         nargs="+",
@@ -532,10 +394,7 @@ def run_surface(args: argparse.Namespace) -> None:
         save_results(args, results)
 
 
-PARSERS = {
-    "rmsd": add_rmsd,
-    RMSF_COMMAND.name: RMSF_COMMAND.add,
-    "rdf": add_rdf,
-    "align": add_align,
-    "surface": add_surface,
+PARSERS: dict[str, Callable[[Any], CommandParser]] = {
+    **{name: Command(entry).add for name, entry in catalogue().items() if entry["has_command"]},
+    **{"rmsd": add_rmsd, "rdf": add_rdf, "align": add_align, "surface": add_surface},
 }

@@ -1,4 +1,4 @@
-"""Commands of several analyses in one pass: run and battery."""
+"""Commands of several analyses: their list; run and battery, in one pass."""
 
 import argparse
 import os
@@ -11,9 +11,11 @@ from paceline.cli.options import (
     add_checkpoint_argument,
     add_frame_arguments,
     add_index_argument,
+    add_json_argument,
     add_memory_argument,
     add_transform_arguments,
     add_worker_arguments,
+    print_json,
 )
 from paceline.cli.parser import (
     STRUCTURE,
@@ -23,7 +25,14 @@ from paceline.cli.parser import (
     add_file_arguments,
     kind_of,
 )
+from paceline.contract.catalogue import catalogue
 from paceline.errors import UnsupportedError
+
+ANALYSES_EXAMPLES = """\
+examples:
+  paceline analyses
+  paceline analyses --json > analyses.json
+"""
 
 RUN_EXAMPLES = """\
 examples:
@@ -59,6 +68,36 @@ examples:
   paceline battery md.tpr run*/md.xtc --replicas
   paceline battery wt.tpr wt/*/md.xtc --group mutant.tpr mutant/*/md.xtc --names wt mutant
 """
+
+
+def add_analyses(commands: Any) -> CommandParser:
+    """Add the command and its arguments."""
+    parser: CommandParser = commands.add_parser(
+        "analyses",
+        help="list all analyses",
+        description="List all analyses: the name in batteries, which most commands have too, the "
+        "class below paceline.analysis, what it computes, and what it needs; as JSON also "
+        "parameters and results, with types, units and defaults.",
+        epilog=ANALYSES_EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options]"
+    add_json_argument(parser.section("output"))
+    parser.set_defaults(run=run_analyses)
+    return parser
+
+
+def run_analyses(args: argparse.Namespace) -> None:
+    """Run the command."""
+    found = catalogue().values()
+    if args.json:
+        print_json("analyses", analyses=[*found])
+        return
+    rows = [("name", "class", "computes", "needs")]
+    rows += [(one["name"], one["class"], one["summary"], ", ".join(one["needs"])) for one in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
 
 
 def add_run(commands: Any) -> CommandParser:
@@ -223,6 +262,7 @@ def _names_of(groups: Sequence[Any]) -> list[str]:
 
 
 PARSERS = {
+    "analyses": add_analyses,
     "run": add_run,
     "battery": add_battery,
 }

@@ -1,6 +1,7 @@
 """Parse the command line, run a command, and turn errors into exit statuses."""
 
 import argparse
+import functools
 import io
 import os
 import re
@@ -16,6 +17,7 @@ from paceline._core import __version__
 from paceline._util.files import check_local
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline.cli.parser import CommandParser, resolve_files
+from paceline.contract.catalogue import catalogue
 from paceline.errors import (
     AtomCountError,
     PacelineError,
@@ -24,33 +26,6 @@ from paceline.errors import (
     needs_mdanalysis,
     without_script_advice,
 )
-
-#: Commands in the order in which the help lists them, and modules that have them in `PARSERS`.
-COMMANDS = {
-    name: module
-    for module, names in (
-        ("file_commands", "info"),
-        ("performance_commands", "advise"),
-        ("analysis_commands", "rmsd rmsf rdf"),
-        (
-            "structure_commands",
-            "gyration ramachandran chi dssp hbonds sasa pca contacts contact-map distances "
-            "distance-map angles dihedrals average rmsd-matrix diffusionmap cluster",
-        ),
-        (
-            "liquid_commands",
-            "selection survival coordination neighbors density lineardensity dielectric msd "
-            "velocity-autocorrelation dipole-autocorrelation current-autocorrelation leaflets "
-            "order",
-        ),
-        ("analysis_commands", "align"),
-        ("battery_commands", "battery run"),
-        ("analysis_commands", "surface"),
-        ("file_commands", "convert repack split join validate index"),
-        ("performance_commands", "report predict bench"),
-    )
-    for name in names.split()
-}
 
 #: Keywords of functions, and the names under which options keep them where these are others;
 #: an option of the keyword's own name is something else.
@@ -92,6 +67,22 @@ examples:
 
 paceline COMMAND --help explains each command.
 """
+
+
+@functools.cache
+def modules() -> dict[str, str]:
+    """Name the module of each command, in the order of the help; it has them in `PARSERS`."""
+    analyses = " ".join(name for name, one in catalogue().items() if one["has_command"])
+    rows = (
+        ("file_commands", "info"),
+        ("performance_commands", "advise"),
+        ("analysis_commands", analyses),
+        ("battery_commands", "analyses battery run"),
+        ("analysis_commands", "surface"),
+        ("file_commands", "convert repack split join validate index"),
+        ("performance_commands", "report predict bench"),
+    )
+    return {name: module for module, names in rows for name in names.split()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -192,10 +183,10 @@ def _parser_for(argv: Sequence[str]) -> CommandParser:
     """Make the parser of the command that is called; of all commands where it takes these."""
     if argv[:1] == ["--version"]:
         return _parser(())
-    return _parser(argv[:1] if argv and argv[0] in COMMANDS else COMMANDS)
+    return _parser(argv[:1] if argv and argv[0] in modules() else modules())
 
 
-def _parser(names: Iterable[str] = COMMANDS) -> CommandParser:
+def _parser(names: Iterable[str] | None = None) -> CommandParser:
     parser = CommandParser(
         prog="paceline",
         description="Analyse molecular dynamics trajectories on every core.",
@@ -205,8 +196,8 @@ def _parser(names: Iterable[str] = COMMANDS) -> CommandParser:
         "--version", action="version", version=f"paceline {__version__}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in names:
-        module = import_module(f"paceline.cli.{COMMANDS[name]}")
+    for name in modules() if names is None else names:
+        module = import_module(f"paceline.cli.{modules()[name]}")
         command = module.PARSERS[name](commands)
         debug = "show where an error arose"
         command.section("other options").add_argument("--debug", action="store_true", help=debug)

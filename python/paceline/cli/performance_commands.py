@@ -14,11 +14,10 @@ from typing import Any
 from paceline._util.choices import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.analysis_commands import (
-    RDF_SELECT,
-    RMSF_COMMAND,
     add_pair_arguments,
     add_rdf,
     add_rmsd,
+    command_of,
     rdf_of,
 )
 from paceline.cli.options import (
@@ -33,6 +32,7 @@ from paceline.cli.options import (
     size,
 )
 from paceline.cli.parser import CommandParser, FileForm
+from paceline.contract.catalogue import catalogue
 from paceline.performance.model import (
     FILE_SYSTEMS,
     LAYOUTS,
@@ -88,14 +88,10 @@ the machine disturbs all alike. Ctrl-C ends it; what was measured until then is 
 """
 
 #: Analyses of the command line that can be measured.
-ANALYSES = (add_rmsd, RMSF_COMMAND.add, add_rdf)
+ANALYSES = (add_rmsd, command_of("rmsf").add, add_rdf)
 
 #: Atoms that each analysis takes by default, as its own command does.
-ADVISE_SELECT = {
-    "rmsd": "protein and name CA",
-    "rmsf": "protein and name CA",
-    "rdf": RDF_SELECT,
-}
+ADVISE_SELECT = {name: catalogue()[name]["select"] for name in ("rmsd", "rmsf", "rdf")}
 
 ADVISE_COLUMNS = (
     *("workers", "from memory (s)", "from the disk (s)", "now (s)", "at least (s)", "at most (s)"),

@@ -1,0 +1,254 @@
+"""Read all about an analysis from its class, and write the catalogue: `make catalogue`."""
+
+import importlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from paceline.analysis.base import AnalysisBase
+from paceline.contract.declaration import Declaration, Option
+
+#: Pages of the manual with analyses, in order.
+PAGES = {
+    "structure.md": "RMSD, RMSF and structure",
+    "matrices-clusters.md": "Principal components, clusters, free energy",
+    "hydrogen-bonds.md": "Hydrogen bonds, contacts, distances",
+    "distributions.md": "Distributions and membranes",
+    "dynamics.md": "Diffusion and correlations",
+    "changing-groups.md": "Groups that change",
+}
+#: Lines of the manual's page of analyses between which its table is.
+MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
+#: Parameters that no command and no record has.
+OF_RUNS = ("verbose", "kwargs")
+_PACKAGE = "paceline.analysis."
+#: Units in descriptions, behind a comma or in brackets.
+_UNIT = re.compile(r"[,(] ?((?:Å|ps|K|degrees|frames|e|g|u)(?:[²³⁻¹ /]|Å|ps|cm|e)*)(?=[,;.)]|$)")
+
+
+def entry_of(cls: type) -> dict[str, Any]:
+    """Describe a declared class: its declaration, and what follows from the class itself.
+
+    All values are those of JSON. Beside the fields of `Declaration` an entry has `class`,
+    `parameters` (name, type, default, choices, unit, help), `results` (name, type, unit, help),
+    `needs`, and `in_batteries`; options of the command have all arguments of `argparse`.
+    """
+    declared: Declaration = vars(cls)["declaration"]
+    sections = sections_of(inspect.getdoc(cls) or "")
+    parameters = _parameters_of(cls, sections.get("Parameters", {}))
+    found = asdict(declared) | {
+        "class": f"{cls.__module__}.{cls.__qualname__}".removeprefix(_PACKAGE),
+        "description": declared.description or sections["Summary"]["text"],
+        "options": [_option_of(cls, one, parameters) for one in declared.options],
+        "batteries": [
+            asdict(one) | {"name": one.name or declared.name} for one in declared.batteries
+        ],
+        "parameters": list(parameters.values()),
+        "results": [
+            {"name": name.removeprefix("results."), "type": kind, **_explained(text)}
+            for name, (kind, text) in sections.get("Attributes", {}).items()
+            if name.startswith("results.")
+        ],
+        "needs": [*_needs_of(cls), *declared.needs],
+        "in_batteries": declared.in_batteries and issubclass(cls, AnalysisBase),
+    }
+    return json.loads(json.dumps(found))
+
+
+def entries() -> list[dict[str, Any]]:
+    """Describe all declared classes of `paceline.analysis`, in the order of the manual."""
+    found = [entry_of(cls) for cls in _declared_classes()]
+    pages = [*PAGES]
+    for one in found:
+        if _page_of(one) not in pages:
+            raise ValueError(f"{one['class']}: section {one['section']!r} is on none of {pages}")
+    return sorted(found, key=lambda one: (pages.index(_page_of(one)), one["name"]))
+
+
+def _page_of(entry: Mapping[str, Any]) -> str:
+    page: str = entry["section"].partition("#")[0]
+    return page
+
+
+def class_declared_as(name: Any) -> type[AnalysisBase] | None:
+    """Find the class that was declared by a name last; those of users, too."""
+    found = None
+    waiting: list[type[AnalysisBase]] = [AnalysisBase]
+    for cls in waiting:
+        waiting += cls.__subclasses__()
+        declared = vars(cls).get("declaration")
+        if declared is not None and declared.name == name:
+            found = cls
+    return found
+
+
+def _declared_classes() -> Iterator[type]:
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        # Others may need the catalogue, which may not exist yet.
+        if "    declaration = Declaration(" not in path.read_text(encoding="utf-8"):
+            continue
+        module = importlib.import_module(_PACKAGE + path.stem)
+        for value in vars(module).values():
+            is_own = isinstance(value, type) and value.__module__ == module.__name__
+            if is_own and vars(value).get("declaration") is not None:
+                yield value
+
+
+def sections_of(text: str) -> dict[str, dict[str, Any]]:
+    r"""Take a numpydoc docstring apart: type and text by name, by section; text of the summary.
+
+    Examples
+    --------
+    >>> found = sections_of("It.\n\nParameters\n----------\na, b : int\n    Two numbers.")
+    >>> found["Summary"], found["Parameters"]["b"]
+    ({'text': 'It.'}, ('int', 'Two numbers.'))
+    """
+    pieces = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
+    found: dict[str, dict[str, Any]] = {"Summary": {"text": pieces[0].partition("\n\n")[0].strip()}}
+    for title, body in zip(pieces[1::2], pieces[2::2], strict=True):
+        items = re.findall(r"^(\S.*?) : (.*)\n((?:(?: +.*)?(?:\n|\Z))*)", body, re.MULTILINE)
+        found[title] = {
+            name: (kind, " ".join(explained.split()))
+            for names, kind, explained in items
+            for name in names.split(", ")
+        }
+    return found
+
+
+def _explained(text: str) -> dict[str, Any]:
+    """Take help and unit from a description: its first sentence."""
+    sentence = re.split(r"(?<=[.:])\s+(?=[A-Z`$\"])", text)[0].rstrip(".")
+    unit = _UNIT.search(sentence)
+    return {"unit": unit[1] if unit else None, "help": sentence.replace("`", "")}
+
+
+def _parameters_of(cls: type, described: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Describe the parameters of a class, by name."""
+    found = {}
+    for name, one in inspect.signature(cls, eval_str=True).parameters.items():
+        if name in OF_RUNS:
+            continue
+        kind, text = described.get(name, ("", ""))
+        default = None if one.default is one.empty else one.default
+        types = _types_of(one.annotation)
+        if float in types and isinstance(default, int) and not isinstance(default, bool):
+            default = float(default)
+        found[name] = {
+            "name": name,
+            "type": kind,
+            "required": one.default is one.empty,
+            "default": default if _is_plain(default) else repr(default),
+            "choices": [one for one in types if isinstance(one, str)],
+            **_explained(text),
+        }
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Check for a value that JSON has."""
+    return isinstance(value, str | int | float | bool | tuple | list | NoneType)
+
+
+def _types_of(annotation: Any) -> list[Any]:
+    """List the types of an annotation, and the words of a `Literal`."""
+    if get_origin(annotation) in (Union, UnionType):
+        return [one for part in get_args(annotation) for one in _types_of(part)]
+    if get_origin(annotation) is Literal:
+        return [one for one in get_args(annotation) if one is not None]
+    return [annotation]
+
+
+def _option_of(
+    cls: type, declared: str | Option, parameters: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Find the arguments of the option of a command, and its flag."""
+    option = Option(declared) if isinstance(declared, str) else declared
+    keyword = option.keyword
+    known = parameters.get(keyword, {})
+    default = known.get("default") if option.default is None else option.default
+    flag = f"--{keyword.replace('_', '-')}"
+    found: dict[str, Any] = {"default": default}
+    if isinstance(default, bool) and option.action is None and option.nargs is None:
+        found["action"] = "store_false" if default else "store_true"
+        flag = f"--no-{flag[2:]}" if default else flag
+    elif option.action is None:
+        found |= _value_of(cls, keyword, known, default)
+    given = {key: getattr(option, key) for key in ("choices", "type", "nargs", "metavar", "action")}
+    found |= {key: value for key, value in given.items() if value is not None}
+    if option.const is not None:
+        found["const"] = option.const
+    shown = "" if default is None or isinstance(default, bool) else " [%(default)s]"
+    shown = " [%(default)g]" if isinstance(default, float) else shown
+    explained = known.get("help", "").replace("%", "%%")
+    if explained[1:2].islower():  # not an acronym
+        explained = explained[0].lower() + explained[1:]
+    found["help"] = option.help or explained + shown
+    if not (option.help or explained):
+        raise ValueError(f"{cls.__name__}: option {keyword} has no help, and no docstring")
+    return {"keyword": keyword, "flag": option.flag or flag, **found}
+
+
+def _value_of(cls: type, keyword: str, known: Mapping[str, Any], default: Any) -> dict[str, Any]:
+    """Find how the value of an option is read, by the type of the parameter."""
+    if known.get("choices"):
+        return {"choices": known["choices"]}
+    one = inspect.signature(cls, eval_str=True).parameters.get(keyword)
+    types = [] if one is None else _types_of(one.annotation)
+    if float in types:
+        unit = known["unit"] or "X"
+        return {"type": "float", "metavar": unit.upper() if unit.isascii() else unit}
+    if int in types:
+        return {"type": "int" if default == 0 else "positive", "metavar": "N"}
+    return {}
+
+
+def _needs_of(cls: Any) -> list[str]:
+    """List what an analysis needs of a trajectory, in words."""
+    found = {
+        "whole molecules": getattr(cls, "needs_whole", False),
+        "superposed frames": getattr(cls, "needs_fit", False),
+        "one location of each atom": getattr(cls, "needs_one_location", False),
+    }
+    fields = [name for name in getattr(cls, "fields", ()) if name != "positions"]
+    least = getattr(cls, "LEAST_FRAMES", 1)
+    some = [f"{least} frames"] if least > 1 else []
+    return [*(name for name, is_needed in found.items() if is_needed is True), *fields, *some]
+
+
+def text() -> str:
+    """Write the catalogue as it is kept: JSON, a line for each value."""
+    return json.dumps(entries(), indent=1, ensure_ascii=False) + "\n"
+
+
+def table() -> str:
+    """Write the table of all analyses of the manual."""
+    lines, known = ["| to compute | class | command |", "| --- | --- | --- |"], ""
+    for one in entries():
+        if (page := _page_of(one)) != known:
+            lines.append(f"| **[{PAGES[page]}]({page})** | | |")
+            known = page
+        classes = ", ".join(f"`{name}`" for name in (one["class"], *one["variants"]))
+        command = f"`{one['name']}`" if one["has_command"] else f"in batteries `{one['name']}`"
+        lines.append(f"| [{one['summary']}]({one['section']}) | {classes} | {command} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """Write the table between its marks on a page of the manual."""
+    before, _, rest = page.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    return "\n".join([before + MARKS[0], "", table(), "", MARKS[1] + after])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        manual = Path(sys.argv[1])
+        manual.write_text(with_table(manual.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        sys.stdout.buffer.write(text().encode())

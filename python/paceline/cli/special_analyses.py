@@ -1,0 +1,168 @@
+"""Analyses whose commands take more than their atoms and parameters."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from paceline.errors import SelectionError, UnsupportedError
+
+#: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
+Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
+
+
+def correlation_lags(args: argparse.Namespace) -> int | None:
+    """Get the longest lag of the table of correlations, frames; None if none is asked for."""
+    if args.correlation is not None:
+        return args.tau_max or 20
+    if args.tau_max is not None:
+        raise UnsupportedError("--tau-max is the longest lag of --correlation: give both")
+    return None
+
+
+def _contacts(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.contacts import Contacts
+    from paceline.cli.analysis_steps import reference_at, selected
+
+    reference = reference_at(universe, options.pop("ref"))
+    there = tuple(selected(reference, text) for text in (args.select, args.select_2))
+    return Contacts(universe, tuple(groups), there, **options)
+
+
+def _hydrogen_bonds(
+    universe: Any, args: argparse.Namespace, groups: list[Any], options: Any
+) -> Any:
+    from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+    from paceline.cli.analysis_steps import selected
+
+    lags, between = correlation_lags(args), options["between"]
+    del options["tau_max"]
+    some = [selected(universe, text) for text in between or ()]
+    if args.select is not None:
+        atoms, which = groups[0], f"--select {args.select!r}"
+    elif between is not None:
+        atoms, which = sum(some[1:], some[0]), f"--between {between[0]!r} {between[1]!r}"
+    else:
+        atoms, which = selected(universe, "protein"), "--select 'protein'"
+    analysis = HydrogenBondAnalysis(atoms, **options)
+    analysis.correlation_lags, analysis.which_atoms = lags, f"of {which}"
+    return analysis
+
+
+def _distances(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis import distances
+
+    between, weights = options.pop("between"), options.pop("weights")
+    if between == "centers":
+        given = None if weights == "none" else weights
+        return distances.CenterDistance(*groups, weights=given, **options)
+    if between == "all":
+        if args.plot is not None or args.output is None or args.output.suffix.lower() != ".npz":
+            raise UnsupportedError(
+                "distances of all pairs are no table: save them with -o FILE.npz, and without "
+                "--plot; 'paceline distance-map' has their means, and a figure"
+            )
+        return distances.DistanceMatrixSeries(*groups, **options)
+    kinds = {"pairs": distances.AtomicDistances, "minimum": distances.MinimumDistance}
+    return kinds[between](*groups, **options)
+
+
+def _dihedrals(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.dihedrals import Dihedral
+
+    counts = {len(group) for group in groups}
+    if len(counts) > 1:
+        found = ", ".join(str(len(group)) for group in groups)
+        raise SelectionError(
+            f"dihedrals: the four selections must have as many atoms each, not {found}"
+        )
+    atoms = zip(*(group.indices for group in groups), strict=True)
+    return Dihedral([universe.atoms[list(four)] for four in atoms])
+
+
+def _distance_map(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.distances import DistanceMap
+    from paceline.cli.analysis_steps import selected
+
+    other = options.pop("other")
+    second = None if other is None else selected(universe, other)
+    return DistanceMap(groups[0], second, **options)
+
+
+def _diffusion_map(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.diffusionmap import DiffusionMap
+
+    return DiffusionMap(*groups, **options)
+
+
+def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.align import AverageStructure
+    from paceline.cli.analysis_steps import reference_and_frame
+
+    reference, frame = reference_and_frame(universe, args.ref)
+    return AverageStructure(
+        universe, reference, select=args.select, weights=options["weights"], ref_frame=frame
+    )
+
+
+def _density(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.density import DensityAnalysis
+
+    size = options.pop("size")
+    if (size is None) != (options["gridcenter"] is None):
+        raise UnsupportedError("give both --gridcenter and --size, or none of them")
+    if size is not None and not min(size) > 0:
+        raise UnsupportedError(f"--size must be three lengths above 0, in Å, not {size}")
+    edges = {} if size is None else dict(zip(("xdim", "ydim", "zdim"), size, strict=True))
+    return DensityAnalysis(groups[0], **options, **edges)
+
+
+def _msd(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.msd import EinsteinMSD
+
+    # --unwrap makes molecules whole, in this command as in all.
+    scheme = options.pop("unwrap_particles")
+    return EinsteinMSD(*groups, unwrap=None if scheme == "none" else scheme, **options)
+
+
+def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.groups import SelectedAtoms
+
+    analysis = SelectedAtoms(*groups)
+    analysis.correlation_lags = correlation_lags(args)
+    return analysis
+
+
+def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.waterdynamics import SurvivalProbability
+
+    return SurvivalProbability(universe, args.select, **options)
+
+
+def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.order import SCH, OrderParameter
+    from paceline.cli.analysis_steps import selected
+
+    other, hydrogens = options.pop("other"), options.pop("hydrogens")
+    if other is None:
+        chosen = None if hydrogens is None else selected(universe, hydrogens)
+        return SCH(groups[0], hydrogens=chosen, **options)
+    if hydrogens is not None:
+        raise UnsupportedError("--select-2 is of other vectors than bonds to --hydrogens: give one")
+    return OrderParameter(groups[0], selected(universe, other), **options)
+
+
+#: The analyses by the names of their commands.
+MAKE: dict[str, Make] = {
+    "average": _average,
+    "contacts": _contacts,
+    "density": _density,
+    "diffusionmap": _diffusion_map,
+    "dihedrals": _dihedrals,
+    "distance-map": _distance_map,
+    "distances": _distances,
+    "hbonds": _hydrogen_bonds,
+    "msd": _msd,
+    "order": _order,
+    "selection": _selected,
+    "survival": _survival,
+}

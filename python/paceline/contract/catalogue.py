@@ -1,0 +1,23 @@
+"""Catalogue of analyses: `catalogue.json`, which `make catalogue` writes from their declarations.
+
+Commands, batteries and tables of the manual read it, and so import no analysis.
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+#: The file, beside the classes that it describes.
+FILE = Path(__file__).parents[1] / "analysis" / "catalogue.json"
+
+#: All that is known about one analysis, as `paceline.analysis.declared.entry_of` describes it.
+Entry = Mapping[str, Any]
+
+
+@functools.cache
+def catalogue() -> dict[str, Entry]:
+    """Read the declared analyses by name, in the order of the manual."""
+    import json  # not where no command is run
+
+    return {entry["name"]: entry for entry in json.loads(FILE.read_text(encoding="utf-8"))}
