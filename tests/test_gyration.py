@@ -28,7 +28,7 @@ def run(atoms, **options):
         return Gyration(atoms, **options).run(backend="serial").results
 
 
-def test_masses_that_nobody_knows_are_told_of():
+def test_unknown_masses_warn():
     """Those of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 

@@ -72,7 +72,7 @@ def test_long_files_are_looked_at_from_end_to_end(path, monkeypatch):
     assert cached_share(path) == 0.5
 
 
-def test_of_no_bytes_nothing_is_told(path):
+def test_no_bytes_report_nothing(path):
     assert cached_share(path, [(2 * HALF, 10)]) is None
     assert cached_share(path, []) is None
 

@@ -73,7 +73,7 @@ def test_nothing_is_shown_unasked():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes only when it is told to."""
+    """A clock that a test sets."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now

@@ -431,7 +431,7 @@ except OSError:
     assert found.unseen == 0
 
 
-def test_what_is_mapped_is_told(folder):
+def test_what_is_mapped_is_reported(folder):
     code = """
 import mmap, os, sys
 with open(sys.argv[1], "rb") as file:
@@ -460,7 +460,7 @@ def test_one_rank_is_slower(folder):
     assert seconds.pop(2) > 2 * max(seconds.values())
 
 
-def test_ranks_of_mpi_are_told_apart(folder):
+def test_ranks_of_mpi_are_distinguished(folder):
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = shutil.which(beside) or shutil.which("mpiexec")
     if mpiexec is None:

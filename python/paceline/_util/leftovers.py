@@ -1,4 +1,4 @@
-"""What a process that is killed leaves behind: found, and removed by the next one of the user's."""
+"""Remove the files that a killed process left behind, in the user's next process."""
 
 import contextlib
 import os

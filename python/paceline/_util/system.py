@@ -29,7 +29,7 @@ except ImportError:  # Windows
     fcntl = resource = None  # type: ignore[assignment]
 
 WINDOWS = os.name == "nt"
-#: Flags of every `os.open`: bytes as they are, and no file handed on to other programs.
+#: Flags of every `os.open`: bytes as they are, and files that other programs do not inherit.
 PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 #: The same, and a link is not followed, where the system can refuse one.
 NO_LINK = PLAIN | getattr(os, "O_NOFOLLOW", 0)
@@ -206,7 +206,7 @@ class SharedFile(NamedTuple):
 
 
 def memory_file(n_bytes: int) -> int | None:
-    """Open a nameless file in memory; None where the system has none, or too little of it."""
+    """Open an anonymous file in memory; None if the system has none, or too little memory."""
     if not hasattr(os, "memfd_create"):
         return None
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

@@ -354,11 +354,11 @@ def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
 class RecordLog:
     """Records of ranges of frames, in the order in which these come.
 
-    They are in memory up to `LARGE`, or while the run's limit has room for them, and beyond it in a
-    nameless file that grows with them. A range that comes before its turn waits for it, while such
-    take less than `AHEAD`; they are copied once more if ranges did not come in order even so.
-    `n_rows` is the number of all frames, by which there is soon room for all; None for a log of
-    some of them, which begin anywhere.
+    They are in memory up to `LARGE`, or up to the run's limit, and beyond it in an anonymous
+    temporary file that grows with them. A range that comes before its turn waits while all waiting
+    ones take less than `AHEAD`; records are copied once more if ranges came out of order even so.
+    `n_rows` is the number of all frames, from which the final size is estimated; None for a log of
+    some frames, which begin anywhere.
     """
 
     def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facilities:
-    """What the workers of a run allow."""
+    """Capabilities of the workers of a run."""
 
     #: Workers that share the blocks: a fraction of one that has other trajectories to do.
     n_workers: float

@@ -1,6 +1,6 @@
 """States in which blocks begin, where a transformation follows atoms from frame to frame.
 
-They are found by a pass before, or handed on from block to block (`Relay`).
+An earlier pass finds them, or each block passes its own to the next one (`Relay`).
 """
 
 import threading

@@ -130,8 +130,8 @@ class Reader(ReaderBase):
     AtomCountError
         A file has another number of atoms than `n_atoms`, or than the first.
     UnsupportedError
-        `convert_units` is False, or a file is of no format that we decode, or none has a whole
-        frame; or an option of MDAnalysis's reader of LAMMPS's dumps is given.
+        `convert_units` is False; the format of a file is not recognised; no file has a whole frame;
+        or an option of MDAnalysis's reader of LAMMPS's dumps is given.
     """
 
     filename: str

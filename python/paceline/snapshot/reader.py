@@ -170,7 +170,7 @@ class Reader:
     Raises
     ------
     UnsupportedError
-        The file is of no format that we decode; there are not so many ranks; or these disagree
+        The format of the file is not recognised; there are not so many ranks; or these disagree
         about the file or how to read it.
     DamagedFileError
         Its first frame or its header is damaged.

@@ -76,7 +76,7 @@ def open(
     FileNotFoundError
         A file is missing, or none matches a pattern.
     UnsupportedError
-        A file is of no format that we decode, or none has a whole frame; or an option is for HDF5
+        The format of a file is not recognised, no file has a whole frame, or an option is for HDF5
         files.
     AtomCountError
         A file has another number of atoms than the first, or than `n_atoms`.

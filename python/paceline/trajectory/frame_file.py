@@ -73,7 +73,7 @@ class BlockReceiver:
 
 
 class OrderedReceiver(BlockReceiver):
-    """Writes blocks in their order; those that are too many for memory wait in a nameless file."""
+    """Writes blocks in their order; an anonymous temporary file holds what memory does not."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         super().__init__(path, write)

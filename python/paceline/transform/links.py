@@ -110,7 +110,7 @@ def _concerned(
 
 
 def _frame_of(universe: Any, atoms: np.ndarray) -> tuple[bytes, bytes]:
-    """Get the cell of the present frame and positions of atoms, by which it is told from others."""
+    """Get the cell of the present frame and positions of atoms, which identify the frame."""
     positions = np.take(universe.trajectory.ts.positions, atoms, axis=0)
     return cell_of(universe.trajectory).tobytes(), positions.tobytes()
 

@@ -40,7 +40,7 @@ _Needs = list[tuple[str, np.ndarray]]
 
 
 class _Wants(NamedTuple):
-    """What a run needs: whole molecules, molecules side by side, a superposition."""
+    """Needs of a run: whole molecules, molecules side by side, a superposition."""
 
     whole: _Needs
     together: _Needs
