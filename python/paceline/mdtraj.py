@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.block import Block
+from paceline.contract.atoms import Atoms
 from paceline.contract.source import TimeAxis
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
@@ -100,7 +101,7 @@ def iterload(
     return (trajectory(block, chosen) for block in blocks)
 
 
-def topology(atomgroup: Any) -> "mdtraj.Topology":
+def topology(atomgroup: Atoms) -> "mdtraj.Topology":
     """Make MDTraj's topology of a group of atoms, in their order.
 
     Segments, divided by chain identifiers where there are any, are its chains. Names of residues
@@ -177,7 +178,7 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
 class WithTrajectory:
     """A function of MDTraj's trajectories as one of blocks, to be sent to workers."""
 
-    def __init__(self, function: Callable[..., Any], atomgroup: Any):
+    def __init__(self, function: Callable[..., Any], atomgroup: Atoms):
         self._function = function
         self._table = _AtomTable.of(atomgroup)
         self._topology: Any = None
@@ -206,7 +207,7 @@ class _AtomTable:
     bonds: list[tuple[int, int]] | None
 
     @classmethod
-    def of(cls, atoms: Any) -> "_AtomTable":
+    def of(cls, atoms: Atoms) -> "_AtomTable":
         """Describe an AtomGroup."""
         _import()
         chain_ids = _column(atoms, "chainIDs", "")
@@ -268,7 +269,7 @@ class _AtomTable:
         return made
 
 
-def _column(atoms: Any, name: str, default: Any) -> list[Any]:
+def _column(atoms: Atoms, name: str, default: Any) -> list[Any]:
     """List an attribute of each atom as plain values; a default where the topology has none."""
     try:
         return np.asarray(getattr(atoms, name)).tolist()
@@ -292,7 +293,7 @@ def _elements(names: list[str], elements: list[str]) -> list[str]:
     return [known[pair] for pair in zip(names, elements, strict=True)]
 
 
-def _bonds(atoms: Any) -> list[tuple[int, int]] | None:
+def _bonds(atoms: Atoms) -> list[tuple[int, int]] | None:
     """Find the bonds among atoms, by their rows."""
     try:
         pairs = atoms.universe.atoms.bonds.indices

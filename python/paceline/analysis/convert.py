@@ -14,6 +14,7 @@ from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
 from paceline.block import FIELDS, cell_of
+from paceline.contract.atoms import Atoms
 from paceline.contract import source
 from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.run import describe_atoms, describe_frames
@@ -121,7 +122,7 @@ class Write(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms,
         path: str | os.PathLike,
         *,
         precision: float | None = None,

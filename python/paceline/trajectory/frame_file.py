@@ -16,6 +16,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
+from paceline.contract.atoms import Atoms
 from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
@@ -133,7 +134,7 @@ class FramesToWrite:
     #: To be written; there will be fewer where some cannot be read and are left out.
     n_frames: int
     #: To be written.
-    atoms: Any
+    atoms: Atoms
     #: True if frames may be left out.
     skip_damaged: bool
     #: Provenance of the frames, and the options.
