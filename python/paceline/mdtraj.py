@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.block import Block
-from paceline.contract.atoms import Atoms
+from paceline.contract.atoms import Atoms, attribute_of
 from paceline.contract.source import TimeAxis
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
@@ -271,10 +271,8 @@ class _AtomTable:
 
 def _column(atoms: Atoms, name: str, default: Any) -> list[Any]:
     """List an attribute of each atom as plain values; a default where the topology has none."""
-    try:
-        return np.asarray(getattr(atoms, name)).tolist()
-    except AttributeError:
-        return [default] * len(atoms)
+    values = attribute_of(atoms, name)
+    return [default] * len(atoms) if values is None else np.asarray(values).tolist()
 
 
 def _elements(names: list[str], elements: list[str]) -> list[str]:

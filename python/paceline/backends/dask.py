@@ -454,6 +454,12 @@ class ThreadsByAddress:
         return f"{hosts[number]}:port {address.rpartition(':')[2]}:unknown"
 
 
+class _OfThread(threading.local):
+    """Worker of the calling thread, and its job."""
+
+    opened: tuple[Worker, AnyJob] | None = None
+
+
 class SharedJob:
     """A job that a Dask worker holds once, and each of its threads opens once.
 
@@ -463,14 +469,14 @@ class SharedJob:
     def __init__(self, pickled: PickledJob, version: str = __version__):
         self._pickled = pickled
         self._version = version
-        self._local = threading.local()
+        self._local = _OfThread()
 
     def __reduce__(self) -> tuple[type, tuple[PickledJob, str]]:
         return SharedJob, (self._pickled, self._version)
 
     def opened(self) -> tuple[Worker, AnyJob]:
         """Get the worker of the calling thread, and the job; `WorkerError` if it cannot open."""
-        if not hasattr(self._local, "opened"):
+        if self._local.opened is None:
             if self._version != __version__:
                 raise WorkerError(
                     f"a Dask worker has paceline {__version__}, the run was started by "

@@ -5,9 +5,12 @@ Atoms of files without a topology (`paceline.trajectory.frames`) have `atoms`, `
 """
 
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, Protocol, overload
 
 import numpy as np
+
+from paceline.block import FIELDS
 
 
 class Timestep(Protocol):
@@ -97,6 +100,10 @@ class Atoms(Protocol):
         """Indices in the system, int64, shape (n_atoms,)."""
 
     @property
+    def ix(self) -> np.ndarray:
+        """The same array as `indices`, in a fraction of the time."""
+
+    @property
     def resindices(self) -> np.ndarray:
         """Indices of the atoms' residues, int64, shape (n_atoms,)."""
 
@@ -135,6 +142,19 @@ class TopologyAttribute(Protocol):
 
     values: Any
     is_guessed: bool
+
+
+def fields_of(ts: Timestep) -> list[str]:
+    """List the fields that a frame holds: "positions", "velocities", "forces"."""
+    held = ts.has_positions, ts.has_velocities, ts.has_forces
+    return list(compress(FIELDS, held))
+
+
+def values_of(ts: Timestep, field: str) -> np.ndarray:
+    """Get the array of a field that a frame holds, shape (n_atoms, 3)."""
+    if field == "positions":
+        return ts.positions
+    return ts.velocities if field == "velocities" else ts.forces
 
 
 def attribute_of(atoms: object, name: str) -> Any:

@@ -19,6 +19,7 @@ from paceline.engine.reduce import TreeReduction
 from paceline.engine.result_arrays import (
     allocate,
     are_unread,
+    file_of,
     in_file,
     in_memory,
     memory_limit,
@@ -298,7 +299,7 @@ class _Rows:
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         """Make room for all rows; workers get places of what is in memory, as files are faster."""
         self.value = allocate((self._n_rows, *shape), dtype)
-        in_memory = getattr(self.value, "file", None) is None
+        in_memory = file_of(self.value) is None
         self._analysis.shared.replace(self.value if in_memory else None, self._done)
 
     @property
@@ -481,7 +482,7 @@ class RecordLog:
             begin, end = end, end + int(counts.sum())
             log[begin:end] = self._log[place : place + end - begin]
             ranges.append((first, begin, counts))
-        self._log, self._ranges, self._file = log, ranges, getattr(log, "file", None)
+        self._log, self._ranges, self._file = log, ranges, file_of(log)
 
     def counts(self) -> np.ndarray:
         """Get the counts of all rows that were taken, in the order of frames."""

@@ -20,7 +20,7 @@ from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import Leaves, Plan
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
-from paceline.engine.result_arrays import allocate
+from paceline.engine.result_arrays import allocate, file_of
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
@@ -217,7 +217,7 @@ class _SharedFile:
     @cached_property
     def _copy(self) -> np.ndarray | None:
         """The array in a file: itself, or a copy; None where the folder has no room for one."""
-        if hasattr(self._array, "file"):
+        if file_of(self._array) is not None:
             return self._array
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)

@@ -104,12 +104,17 @@ def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
     return array
 
 
+def file_of(array: np.ndarray) -> IO[bytes] | None:
+    """Get the file that an array is mapped to; None for an array in memory, or a part of one."""
+    return getattr(array, "file", None)
+
+
 def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
     """Write rows to an allocated array, from index `first` on.
 
     Rows of an array in a file are written to the file: touching its mapped pages takes longer.
     """
-    file = getattr(array, "file", None)
+    file = file_of(array)
     if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:
         array[first : first + len(rows)] = rows
         return

@@ -372,4 +372,4 @@ def _read_frame(
         slices=(index.of_block(np.array([frame])),),
     )
     reader.read(extents, block, required=field_bits([field]), skip=False)
-    return getattr(block, field)
+    return block.array_of(field)

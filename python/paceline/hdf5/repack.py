@@ -417,25 +417,32 @@ def _reader_of(array: Array) -> _Read:
     return through_core if same else through_hdf5
 
 
+class _OfThread(threading.local):
+    """Reader of the calling thread."""
+
+    reader: _core.ChunkReader | None = None
+
+
 class _CoreReader:
     """Reads frames of one dataset, whose chunks are decoded to their end."""
 
     def __init__(self, path: str, element: Element):
         self._path, self._element = path, element
         self._samples = _core.samples_of(path)
-        self._of_thread = threading.local()
+        self._of_thread = _OfThread()
 
     def __call__(self, first: int, stop: int) -> np.ndarray:
         n_atoms = self._element.dataset.shape[1]
-        if not hasattr(self._of_thread, "reader"):
+        reader = self._of_thread.reader
+        if reader is None:
             known = replace(self._element, dataset=replace(self._element.dataset, table=None))
-            self._of_thread.reader = _core.ChunkReader(
+            reader = self._of_thread.reader = _core.ChunkReader(
                 self._path, self._samples, [known, None, None], n_atoms=n_atoms
             )
         frames = np.arange(first, stop)
         block = FrameBuffer.allocate(frames, n_atoms, ["positions"])
         slices = [slice_of(self._element, frames), None, None]
-        self._of_thread.reader.read(slices, block, required=1, skip=False, whole=True)
+        reader.read(slices, block, required=1, skip=False, whole=True)
         assert block.positions is not None
         return block.positions
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import MDAnalysis
 import numpy as np
-from MDAnalysis.coordinates.base import WriterBase
+from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.units import get_conversion_factor
 
 from paceline import _core
@@ -22,6 +22,7 @@ from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
 from paceline.block import vectors_of
+from paceline.contract.atoms import Atoms, fields_of, values_of
 from paceline.contract.run import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
@@ -34,6 +35,7 @@ from paceline.hdf5.storage_layout import (
 )
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
 from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, naming_frame, new_hdf5
+from paceline.mdanalysis.reader import Reader
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
 _UNITS = {
@@ -447,7 +449,9 @@ class _Abandoned(Exception):
     """Ends an unfinished file, so that it is removed."""
 
 
-def _encode(encoder: Any, first: int, values: np.ndarray) -> tuple[bytes, np.ndarray]:
+def _encode(
+    encoder: _core.ChunkEncoder, first: int, values: np.ndarray
+) -> tuple[bytes, np.ndarray]:
     """Encode chunks of frames, the first of which errors name."""
     with naming_frame(first):
         return encoder.encode(values)
@@ -528,20 +532,20 @@ def _given(**attributes: str | None) -> dict[str, str]:
 class _FrameSource:
     """Atoms whose frames are written, and whether they are the same in all of them."""
 
-    def __init__(self, atoms: Any):
+    def __init__(self, atoms: Atoms):
         self._atoms = atoms
         self._is_one = True
         self._ix = np.empty(0, dtype=np.int64)
         self._columns: np.ndarray | slice = slice(0)
 
-    def columns(self, atoms: Any) -> np.ndarray | slice:
+    def columns(self, atoms: Atoms) -> np.ndarray | slice:
         """Columns of a frame that these atoms are: of all of them a slice, which is no copy."""
         if atoms.ix is not self._ix:
             self._ix = atoms.ix
             self._is_one &= atoms.universe is self._atoms.universe and np.array_equal(
                 atoms.ix, self._atoms.ix
             )
-            all_in_order = np.array_equal(atoms.ix, np.arange(atoms.universe.atoms.n_atoms))
+            all_in_order = np.array_equal(atoms.ix, np.arange(len(atoms.universe.atoms)))
             self._columns = slice(None) if all_in_order else atoms.ix
         return self._columns
 
@@ -567,21 +571,20 @@ class _FrameSource:
         return Description(AtomProperties.of(atoms), origin)
 
 
-def _fingerprint(trajectory: Any) -> str:
+def _fingerprint(trajectory: ProtoReader) -> str:
     """Fingerprints of the files, if we read them ourselves."""
-    chain = getattr(trajectory, "chain", None)
-    if chain is None:
+    if not isinstance(trajectory, Reader):
         return "none: read by MDAnalysis"
-    return ", ".join(core.fingerprint for core in chain.files)
+    return ", ".join(core.fingerprint for core in trajectory.chain.files)
 
 
-def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -> FrameData:
+def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list[str]) -> FrameData:
     """Take the present frame, in our units."""
     ts, factor = trajectory.ts, _factors(trajectory)
-    values = {}
+    held, values = fields_of(ts), {}
     for field in fields:
-        if getattr(ts, f"has_{field}"):
-            numbers = getattr(ts, field)[columns]
+        if field in held:
+            numbers = values_of(ts, field)[columns]
             values[field] = numbers * factor[_KINDS[field]] if factor else numbers
     dimensions = ts.dimensions
     if dimensions is not None and factor:
@@ -595,7 +598,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -
     )
 
 
-def _factors(trajectory: Any) -> dict[str, np.float32]:
+def _factors(trajectory: ProtoReader) -> dict[str, np.float32]:
     """Factors from a reader's units to ours, where it keeps its own."""
     if getattr(trajectory, "convert_units", True):
         return {}

@@ -20,6 +20,7 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
+from paceline.contract.atoms import Timestep, fields_of, values_of
 from paceline.contract.source import (
     FORMATS,
     FileSpec,
@@ -258,12 +259,14 @@ class Reader(ReaderBase):
     @property
     def observables(self) -> Mapping[str, Any]:
         """Energies and the like of the HDF5 file that the current frame is in, by name."""
-        return getattr(self._file_here, "observables", {})
+        file = self._file_here
+        return file.observables if isinstance(file, Hdf5File) else {}
 
     @property
     def properties(self) -> Mapping[str, Any]:
         """Masses, charges and other properties of its particles in that file, by name."""
-        return getattr(self._file_here, "properties", {})
+        file = self._file_here
+        return file.properties if isinstance(file, Hdf5File) else {}
 
     @property
     def _file_here(self) -> TrajectoryFile:
@@ -413,7 +416,7 @@ class Reader(ReaderBase):
         """Number of atoms of a file."""
         return open_file(filename, notes=False).n_atoms
 
-    def _read_frame(self, frame: int) -> Any:
+    def _read_frame(self, frame: int) -> Timestep:
         """Read a frame into the Timestep, of which there is one for all threads."""
         # By the same thread, as by a handler of a signal, it may be taken again.
         if not self._reading.acquire(blocking=False):
@@ -427,7 +430,7 @@ class Reader(ReaderBase):
         finally:
             self._reading.release()
 
-    def _read_into_timestep(self, frame: int) -> Any:
+    def _read_into_timestep(self, frame: int) -> Timestep:
         found = self._read_ahead.find(frame) if self._read_ahead is not None else None
         number, in_file = self.chain.locate(frame)
         decoded, row = (self._read_alone(frame), 0) if found is None else found
@@ -439,17 +442,17 @@ class Reader(ReaderBase):
             self.ts.data.update(before.data)
         ts = self.ts
         bits = int(decoded.fields[row])
-        of_files = ~0 if name in _CLEAR_FIELDS else self._held
+        held, of_files = fields_of(before), ~0 if name in _CLEAR_FIELDS else self._held
         for bit, field, has_field in self._fields:
             if bits & bit:
-                values = getattr(decoded, field)[row]
+                values = decoded.array_of(field)[row]
                 setattr(ts, field, values if self._columns is None else values[self._columns])
-            elif not getattr(before, has_field):
+            elif field not in held:
                 continue
             elif bit & of_files:
                 setattr(ts, has_field, False)
             elif ts is not before:
-                setattr(ts, field, getattr(before, field))
+                setattr(ts, field, values_of(before, field))
         self._held = bits
         #: As `FrameBuffer.cells` has it: lengths and angles alone do not say how it lies.
         self.cell = decoded.cells[row]

@@ -294,7 +294,7 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `AnalysisBase.run`."""
 
     @functools.wraps(original)
-    def run(analysis: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(analysis: AnalysisBase, *args: Any, **kwargs: Any) -> Any:
         if not _active:  # it ended in another thread
             return original(analysis, *args, **kwargs)
         registration = _active[-1]
@@ -329,7 +329,7 @@ def _wrapped_guess(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)
-    def guess_TopologyAttrs(universe: Any, *args: Any, **kwargs: Any) -> Any:
+    def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: Any, **kwargs: Any) -> Any:
         return topology_cache.guess(original, universe, *args, **kwargs)
 
     return guess_TopologyAttrs

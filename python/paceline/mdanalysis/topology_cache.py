@@ -117,7 +117,7 @@ def parse(
 
 def guess(
     original: Callable[..., None],
-    universe: Any,
+    universe: MDAnalysis.Universe,
     context: Any = None,
     to_guess: Any = None,
     force_guess: Any = None,
@@ -253,7 +253,7 @@ class _TopologyFile:
             parsed["warnings"] = _encode_warnings(given)
             self._head = {"key": self._key, "parsed": parsed, "guessed": None}
 
-    def add_guessed(self, universe: Any) -> bool:
+    def add_guessed(self, universe: MDAnalysis.Universe) -> bool:
         """Add the attributes that were guessed before; False where none are kept."""
         if self._guessed is None:
             return False

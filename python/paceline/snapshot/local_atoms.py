@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -226,7 +226,7 @@ class LocalAtoms:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the vectors that are given."""
-        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+        return tuple(name for name in FIELDS if self.array(name) is not None)
 
     @property
     def double(self) -> bool:
@@ -234,9 +234,25 @@ class LocalAtoms:
         return self.positions.dtype == np.float64
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        for field in fields(self)[1:]:
-            if getattr(self, field.name) is not None:
-                yield field.name, getattr(self, field.name)
+        for name, array in self._by_name.items():
+            if array is not None:
+                yield name, array
+
+    @property
+    def _by_name(self) -> dict[str, np.ndarray | None]:
+        return {
+            "ids": self.ids,
+            "positions": self.positions,
+            "velocities": self.velocities,
+            "forces": self.forces,
+            "names": self.names,
+            "masses": self.masses,
+            "charges": self.charges,
+        }
+
+    def array(self, name: str) -> np.ndarray | None:
+        """Array of this name; None if it was not given."""
+        return self._by_name[name]
 
     def copied(self) -> Self:
         """Copy all arrays."""
@@ -252,7 +268,7 @@ class LocalAtoms:
         """Convert vectors to 64 or 32 bits, as other ranks have: one without atoms has no say."""
         kind = np.float64 if double else np.float32
         vectors: dict[str, Any] = {
-            name: getattr(self, name).astype(kind, copy=False) for name in self.fields
+            name: array.astype(kind, copy=False) for name, array in self._arrays() if name in FIELDS
         }
         return replace(self, **vectors)
 
@@ -264,7 +280,7 @@ class LocalAtoms:
             "time": self.heading.time,
             "box": None if cell is None else cell.tolist(),
             "fields": self.fields,
-            **{name: getattr(self, name) is not None for name in ("names", "masses", "charges")},
+            **{name: self.array(name) is not None for name in ("names", "masses", "charges")},
             "type": str(self.positions.dtype) if len(self.ids) else None,
         }
 

@@ -182,7 +182,7 @@ class WriteSession:
         has_static = self._options.format.static_properties
         container = self._container
         if has_static:
-            given = {name: getattr(atoms, name) for name in STATIC_PROPERTIES}
+            given = {name: atoms.array(name) for name in STATIC_PROPERTIES}
             self._static.check_unchanged(atoms.ids, given)
         path, starts = errors.first(lambda: container.place(contents, atoms.heading))  # type: ignore[union-attr]
         if self.n_frames == 0 and has_static:
@@ -212,7 +212,7 @@ class WriteSession:
         """Check that atoms are those of a file that was there before."""
         container = self._container
         for name in STATIC_PROPERTIES:
-            values = getattr(atoms, name)
+            values = atoms.array(name)
             if name in self._to_compare and values is not None:
                 check_same_property(
                     self._errors,

@@ -568,12 +568,12 @@ class FileTrajectory(Trajectory):
             int(decoded.steps[row]),
             cell if cell.any() else None,
             decoded.cells[row],
-            {field: getattr(decoded, field)[row] for field in held},
+            {field: decoded.array_of(field)[row] for field in held},
         )
 
     def _array(self, field: str, frames: Frames, atoms: Atoms) -> np.ndarray:
         """Read a field of all chosen frames."""
-        return getattr(self._read(frames, atoms, (field,)), field)
+        return self._read(frames, atoms, (field,)).array_of(field)
 
     def _read(self, frames: Frames, atoms: Atoms, fields: Sequence[str]) -> FrameBuffer:
         """Read fields of all chosen frames, all of which hold them."""

@@ -336,7 +336,7 @@ class _Encode(PerBlock):
     def _arrays(self, block: Block) -> "_core._Arrays":
         held = fields_in(int(block.held[0]) & self.fields)
         positions, velocities, forces = (
-            getattr(block, field) if field in held else None for field in FIELDS
+            block.values_of(field) if field in held else None for field in FIELDS
         )
         moments = self._cells(block), block.times, block.steps, block.lambdas
         return positions, velocities, forces, *moments
