@@ -27,9 +27,9 @@ def iterload(
     filename: str | os.PathLike | Sequence[str | os.PathLike],
     chunk: int = 100,
     *,
-    top: Any = None,
+    top: object = None,
     stride: int | None = None,
-    atom_indices: Any = None,
+    atom_indices: object = None,
     skip: int = 0,
 ) -> "Iterator[mdtraj.Trajectory]":
     """Iterate over a trajectory in chunks, as `mdtraj.iterload` does.
@@ -183,7 +183,7 @@ class WithTrajectory:
         self._table = _AtomTable.of(atomgroup)
         self._topology: Any = None
 
-    def __call__(self, block: Block, *state: Any) -> Any:
+    def __call__(self, block: Block, *state: object) -> Any:
         """Call the function."""
         if self._topology is None:
             self._topology = self._table.build()
@@ -269,7 +269,7 @@ class _AtomTable:
         return made
 
 
-def _column(atoms: Atoms, name: str, default: Any) -> list[Any]:
+def _column(atoms: Atoms, name: str, default: object) -> list[Any]:
     """List an attribute of each atom as plain values; a default where the topology has none."""
     values = attribute_of(atoms, name)
     return [default] * len(atoms) if values is None else np.asarray(values).tolist()
@@ -319,7 +319,7 @@ def _topology_from(top: Any, name: str) -> Any:
     return md.load_topology(os.fspath(top))
 
 
-def _check_atoms(atom_indices: Any, n_atoms: int) -> np.ndarray:
+def _check_atoms(atom_indices: object, n_atoms: int) -> np.ndarray:
     """Check that indices of atoms increase, and are of atoms that there are."""
     atoms = np.asarray(atom_indices)
     if atoms.ndim != 1 or not len(atoms) or atoms.dtype.kind not in "iu":

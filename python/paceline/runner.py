@@ -51,7 +51,7 @@ MOST_IN_RELAY = 32
 def run(
     analyses: Analysis | Sequence[Analysis],
     *,
-    backend: Any = None,
+    backend: object = None,
     n_workers: int | None = None,
     start: int | None = None,
     stop: int | None = None,
@@ -221,7 +221,7 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: Any) -> None:
             check_distinct(checkpoint, *outputs, name)
 
 
-def _sort(given: Any) -> tuple[list[Any], list[Analysis]]:
+def _sort(given: object) -> tuple[list[Any], list[Analysis]]:
     """Sort analyses into those of MDAnalysis's classes, and ours, which are checked."""
     base: Any = getattr(sys.modules.get("MDAnalysis.analysis.base"), "AnalysisBase", ())
     every = list(given) if isinstance(given, Sequence) else [given]

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
 
 from paceline._util.arguments import whole_number
 from paceline._util.choices import BACKENDS, BackendName
@@ -39,7 +38,7 @@ _BY_NAME: dict[BackendName, Callable[[int | None], Backend]] = {
 }
 
 
-def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
+def make_backend(backend: object = None, n_workers: int | None = None) -> Backend:
     """Make a backend of the argument `backend` of a run.
 
     Parameters
@@ -101,7 +100,7 @@ def _serial(n_workers: int | None) -> Serial:
     return Serial()
 
 
-def is_client(backend: Any) -> bool:
+def is_client(backend: object) -> bool:
     """Check for a Client of Dask without importing Dask: its owner has imported it."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

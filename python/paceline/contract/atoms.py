@@ -65,7 +65,7 @@ class System(Protocol):
     def segments(self) -> Any:
         """All segments: a `SegmentGroup`."""
 
-    def select_atoms(self, *texts: str, **options: Any) -> "Atoms":
+    def select_atoms(self, *texts: str, **options: object) -> "Atoms":
         """Select atoms by texts."""
 
 
@@ -129,7 +129,7 @@ class Atoms(Protocol):
     def __getitem__(self, rows: int) -> Atom: ...
     @overload
     def __getitem__(self, rows: slice | np.ndarray | list[int]) -> "Atoms": ...
-    def select_atoms(self, *texts: str, **options: Any) -> "Atoms":
+    def select_atoms(self, *texts: str, **options: object) -> "Atoms":
         """Select some of these atoms by texts."""
 
 

@@ -577,7 +577,7 @@ class _Changes(_Merged):
         )
 
 
-def _size_of(value: Any) -> int:
+def _size_of(value: object) -> int:
     """Size of a state, bytes: of arrays as they are, and of all else when pickled."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.nbytes

@@ -175,7 +175,7 @@ class _Stack:
     def nbytes(self) -> int:
         return len(self._members) * self._parts.get(self._members[0])[self._number].nbytes
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
         return np.stack([self._parts.get(member)[self._number] for member in self._members])
 
 

@@ -114,20 +114,20 @@ class WorkerAnalysis:
         with self.naming_errors():
             return self._merged(left, right)
 
-    def merge_states(self, left: Any, right: Any) -> Any:
+    def merge_states(self, left: object, right: object) -> Any:
         """Merge two changes of state, or a state and the change after it; None is none."""
         if left is None or right is None:
             return right if left is None else left
         return self._merged(self.own_state(left), right)
 
-    def _merged(self, left: Any, right: Any) -> Any:
+    def _merged(self, left: object, right: object) -> Any:
         """Merge by the method; None, of one that returns nothing, would count as no frames."""
         found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):
             raise TypeError("merge returned None: it must return the merged result, also in place")
         return found
 
-    def own_state(self, state: Any) -> Any:
+    def own_state(self, state: object) -> Any:
         """Copy a state, which others have too, where a method of the user's may change it."""
         return state if self.declared.returns_new else copy.deepcopy(state)
 

@@ -308,7 +308,7 @@ def n_passes(
 
 
 def worker_part(
-    analysis: Analysis, computation: Any, columns: np.ndarray | None, stage: int
+    analysis: Analysis, computation: object, columns: np.ndarray | None, stage: int
 ) -> WorkerAnalysis:
     """Check the worker part of an analysis for a stage, and bind it to columns of atoms."""
     part = WorkerAnalysis(

@@ -66,7 +66,7 @@ def _reason_of(error: BaseException) -> str:
     return " ".join((inner[1] if inner else text).split()) or type(error).__name__
 
 
-def to_python(value: Any) -> Any:
+def to_python(value: object) -> Any:
     """Convert a value of h5py to str, int, float, bool, a list of str or an array of numbers.
 
     None stands for what is empty or none of these.
@@ -100,7 +100,7 @@ def check_mpi_build() -> None:
         )
 
 
-def mpi_options(comm: Any) -> dict[str, Any]:
+def mpi_options(comm: object) -> dict[str, Any]:
     """Make options of `File` for MPI-IO; without ranks that open it together, for this one."""
     from mpi4py import MPI
 
@@ -504,7 +504,7 @@ class File:
         *,
         collective: bool = False,
         external: bool = False,
-        **options: Any,
+        **options: object,
     ):
         self.path = os.fspath(path)
         self.collective = collective

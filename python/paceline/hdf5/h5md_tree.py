@@ -14,7 +14,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
-from paceline.contract.atoms import TopologyAttribute, attribute_of, topology_attribute_of
+from paceline.contract.atoms import Atoms, TopologyAttribute, attribute_of, topology_attribute_of
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: The version of H5MD, and that of its module of units.
@@ -72,7 +72,7 @@ class AtomProperties:
     bonds: np.ndarray = data_field(default_factory=lambda: np.empty((0, 2), dtype=np.int32))
 
     @classmethod
-    def of(cls, atomgroup: Any) -> Self:
+    def of(cls, atomgroup: Atoms) -> Self:
         """Take them from the topology of a group, in the order of its atoms."""
         numbers = {
             name: np.asarray(values, dtype=np.float64)
@@ -309,7 +309,9 @@ def _encoded(texts: np.ndarray) -> np.ndarray:
         return np.char.encode(texts, "utf-8")
 
 
-def _kinds(atomgroup: Any, labels: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray]:
+def _kinds(
+    atomgroup: Atoms, labels: Mapping[str, np.ndarray]
+) -> tuple[tuple[str, ...], np.ndarray]:
     """Names of the kinds of atoms, and the index among them of each atom."""
     elements = attribute_of(atomgroup, "elements")
     if elements is not None and all(elements):

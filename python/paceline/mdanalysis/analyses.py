@@ -166,14 +166,14 @@ def _is_changed(analysis: AnalysisBase) -> bool:
     )
 
 
-def _is_ours(backend: Any) -> bool:
+def _is_ours(backend: object) -> bool:
     """Check for a backend that is ours to make; "serial" and "dask" are MDAnalysis's names, too."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
 
 
-def _workers_for(analysis: AnalysisBase, backend: Any, n_workers: int | None) -> Any:
+def _workers_for(analysis: AnalysisBase, backend: object, n_workers: int | None) -> Any:
     """Make the workers for an analysis; None where it must see all frames in order."""
     trajectory = analysis._trajectory
     splits = (
@@ -205,7 +205,7 @@ def _forgets(trajectory: ProtoReader) -> bool:
     return all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
 
 
-def on_our_workers(found: Any, module: str) -> Any:
+def on_our_workers(found: object, module: str) -> Any:
     """Make a class of MDAnalysis's analyses run on our workers, as one of a module of ours."""
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
@@ -221,7 +221,7 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
     """Make the `run` of a class on our workers."""
 
     @functools.wraps(cls.run)
-    def run(self: AnalysisBase, *args: Any, **options: Any) -> Any:
+    def run(self: AnalysisBase, *args: object, **options: object) -> Any:
         run_on_workers(cls.run, self, args, options, native=False, n_workers=None)
         return self
 
@@ -231,7 +231,7 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
 def run_together(
     analyses: Sequence[AnalysisBase],
     chosen: dict[str, Any],
-    backend: Any,
+    backend: object,
     n_workers: int | None,
     show: bool | None,
 ) -> None:

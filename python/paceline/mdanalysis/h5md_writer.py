@@ -265,7 +265,7 @@ class H5MDWriter(WriterBase):
         if self._finish is not None:
             self._finish()
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Close the file, or, after an error, leave none."""
         if kind is None:
             self.close()
@@ -478,7 +478,7 @@ def _finish(
     file.close(replace(source.description(), author=author, creator=creator))
 
 
-def _check_one_process(driver: str | None, comm: Any) -> None:
+def _check_one_process(driver: str | None, comm: object) -> None:
     """Raise `UnsupportedError` for MPI, and for drivers that make another kind of file."""
     if driver == "mpio" or comm is not None:
         raise UnsupportedError(
@@ -494,7 +494,7 @@ def _check_one_process(driver: str | None, comm: Any) -> None:
 
 
 def _layout_words(
-    chunk: str, chunks: Any, compress: str, compression: Any, compression_opts: Any
+    chunk: str, chunks: object, compress: str, compression: object, compression_opts: object
 ) -> tuple[str, str]:
     """Return `chunk` and `compress`, which h5py's keywords may replace."""
     if chunks is not None:

@@ -356,8 +356,8 @@ class Reader(ReaderBase):
 
     def timeseries(
         self,
-        asel: Any = None,
-        atomgroup: Any = None,
+        asel: object = None,
+        atomgroup: object = None,
         start: int | None = None,
         stop: int | None = None,
         step: int | None = None,
@@ -494,7 +494,7 @@ class Reader(ReaderBase):
         for name in self._observed:
             data[name] = found[name]
 
-    def _read_next_timestep(self, ts: Any = None) -> Any:
+    def _read_next_timestep(self, ts: object = None) -> Any:
         if self._frame + 1 >= self.n_frames:
             raise EOFError
         return self._read_frame(self._frame + 1)
@@ -506,7 +506,7 @@ class Reader(ReaderBase):
     def close(self) -> None:
         """Nothing: a file closes with the last reference to it."""
 
-    def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
+    def Writer(self, filename: object, n_atoms: int | None = None, **kwargs: object) -> Any:
         """Make MDAnalysis's writer for this file's own format.
 
         Parameters
@@ -563,7 +563,7 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     return is_decoded(filename)
 
 
-def is_name(given: Any) -> bool:
+def is_name(given: object) -> bool:
     """Check for the name of a file, rather than a stream or arrays."""
     return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 

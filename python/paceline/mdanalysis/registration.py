@@ -200,7 +200,7 @@ def _uninstall() -> None:
             setattr(owner, name, ours.__wrapped__)
 
 
-def _make_reader(cls: type, *args: Any, **kwargs: Any) -> Any:
+def _make_reader(cls: type, *args: object, **kwargs: object) -> Any:
     """Make one of MDAnalysis's readers, or ours in its place."""
     registration = _active[-1] if _active else None
     if registration is not None:
@@ -260,7 +260,7 @@ def _open_chain(
     return _open(registration, list(names), given)
 
 
-def _open(registration: Registration, name: Any, options: dict[str, Any]) -> Reader | None:
+def _open(registration: Registration, name: object, options: dict[str, Any]) -> Reader | None:
     """Open files; None where we refuse them for their options or structure, not for safety."""
     try:
         return Reader(name, **options)
@@ -294,7 +294,7 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `AnalysisBase.run`."""
 
     @functools.wraps(original)
-    def run(analysis: AnalysisBase, *args: Any, **kwargs: Any) -> Any:
+    def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> Any:
         if not _active:  # it ended in another thread
             return original(analysis, *args, **kwargs)
         registration = _active[-1]
@@ -317,7 +317,7 @@ def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of the one that parses topologies."""
 
     @functools.wraps(original)
-    def parse(*args: Any, **kwargs: Any) -> Any:
+    def parse(*args: object, **kwargs: object) -> Any:
         if not _active:  # it ended in another thread
             return original(*args, **kwargs)
         return topology_cache.parse(original, *args, **kwargs)
@@ -329,7 +329,7 @@ def _wrapped_guess(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)
-    def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: Any, **kwargs: Any) -> Any:
+    def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: object, **kwargs: object) -> Any:
         return topology_cache.guess(original, universe, *args, **kwargs)
 
     return guess_TopologyAttrs

@@ -79,7 +79,7 @@ _OF_CONNECTIONS = _OF_ALL | {"_cache", "order", "types"}
 
 
 def resolve(
-    topology: Any, coordinates: tuple[Any, ...], options: dict[str, Any]
+    topology: object, coordinates: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[Topology, tuple[Any, ...], dict[str, Any]] | None:
     """Parse the topology of a Universe that is to be made, or load it.
 
@@ -106,7 +106,10 @@ def resolve(
 
 
 def parse(
-    original: Callable[..., Topology], file: Any, topology_format: Any = None, **options: Any
+    original: Callable[..., Topology],
+    file: object,
+    topology_format: object = None,
+    **options: object,
 ) -> Topology:
     """Parse a topology by MDAnalysis's function, or load what that found in it before."""
     known = _TopologyFile.of(file, topology_format, options)
@@ -150,7 +153,7 @@ def guess(
     original(universe, context, to_guess, force_guess, *args, **kwargs)
 
 
-def _is_theirs(found: Any, expected: type) -> bool:
+def _is_theirs(found: object, expected: type) -> bool:
     """Check that a guesser is MDAnalysis's own, and that no other package changed it."""
     names = ("guess_types", "guess_masses", "guess_attr", "guess_atom_element", "guess_atom_mass")
     return found is expected and all(
@@ -175,7 +178,9 @@ class _TopologyFile:
         self._loaded_from: Path | None = None
 
     @classmethod
-    def of(cls, file: Any, topology_format: Any, options: dict[str, Any]) -> "_TopologyFile | None":
+    def of(
+        cls, file: object, topology_format: object, options: dict[str, Any]
+    ) -> "_TopologyFile | None":
         """Recognise a file by its whole content; None for one that is not kept."""
         if not isinstance(file, str | Path):
             return None
@@ -349,7 +354,7 @@ def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.nda
     return head, arrays
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     """Compare plain data by what JSON writes: 1 is not True."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 

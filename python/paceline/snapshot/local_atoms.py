@@ -30,7 +30,7 @@ STATIC_PROPERTIES = ("names", "masses", "charges")
 _SORTING = 48
 
 
-def cell_of(box: Any) -> np.ndarray | None:
+def cell_of(box: object) -> np.ndarray | None:
     """Convert a user's box to vectors, shape (3, 3), Å; None where it says that there is no cell.
 
     `box` holds lengths (Å) and angles (degrees), shape (6,), as MDAnalysis's dimensions do, or
@@ -87,7 +87,7 @@ def angles_of(cosines: np.ndarray) -> np.ndarray:
     return 90 - np.degrees(np.arcsin(cosines.clip(-1, 1)))
 
 
-def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
+def names_as_bytes(names: object, ids: np.ndarray) -> np.ndarray:
     """Convert names of 1 to 8 printable ASCII characters to bytes, shape (n, 8), blank-padded.
 
     `names` are text, shape (n,), or such bytes; `ids` are for messages.
@@ -181,12 +181,12 @@ class LocalAtoms:
     @classmethod
     def from_user(
         cls,
-        ids: Any,
+        ids: object,
         vectors: Mapping[str, Any],
-        names: Any,
+        names: object,
         numbers: Mapping[str, Any],
         *,
-        box: Any,
+        box: object,
         step: int,
         time: float,
     ) -> Self:
@@ -334,7 +334,7 @@ def _time(time: Any) -> float:
     return found
 
 
-def _check_not_masked(name: str, values: Any) -> None:
+def _check_not_masked(name: str, values: object) -> None:
     """Raise where a user masks some numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = np.ma.count_masked(values)
@@ -344,7 +344,7 @@ def _check_not_masked(name: str, values: Any) -> None:
         )
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def _array(name: str, values: object) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -355,7 +355,7 @@ def _array(name: str, values: Any) -> np.ndarray:
         ) from None
 
 
-def _ids(ids: Any) -> np.ndarray:
+def _ids(ids: object) -> np.ndarray:
     found = _array("ids", ids)
     if found.ndim != 1:
         raise UnwritableError(f"expected ids of shape (n,), found {found.shape}")

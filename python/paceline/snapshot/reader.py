@@ -277,7 +277,7 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # Where only this rank has failed, the others do not wait for it.
         if error is None or self._errors.have_agreed(error):
             self.close()
@@ -349,7 +349,7 @@ def _settings(
     return local_path(path), n_readers, n_bytes
 
 
-def grid_shape(grid: Any, n_ranks: int) -> tuple[int, int, int]:
+def grid_shape(grid: object, n_ranks: int) -> tuple[int, int, int]:
     """Check a user's grid of domains, one for each rank.
 
     Examples

@@ -430,15 +430,15 @@ class Writer:
 
     def write(
         self,
-        ids: Any,
-        positions: Any,
-        velocities: Any = None,
-        forces: Any = None,
-        names: Any = None,
-        masses: Any = None,
-        charges: Any = None,
+        ids: object,
+        positions: object,
+        velocities: object = None,
+        forces: object = None,
+        names: object = None,
+        masses: object = None,
+        charges: object = None,
         *,
-        box: Any = None,
+        box: object = None,
         step: int = 0,
         time: float = 0.0,
     ) -> None:
@@ -534,7 +534,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the file; after an error that other ranks may not have, without them."""
         if error is None or self._errors.have_agreed(error):
             self.close()

@@ -360,7 +360,7 @@ class FileTrajectory(Trajectory):
         """The trajectory itself: analyses ask the Universe of their atoms for it."""
         return self
 
-    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+    def select_atoms(self, *selections: str, **groups: object) -> Any:
         """Raise `UnsupportedError`: a selection needs a topology."""
         raise UnsupportedError(
             f"{self.filename}: it was opened without a topology, which a selection needs: take "

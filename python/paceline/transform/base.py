@@ -357,7 +357,7 @@ def first_positions(
     return read(int(frames[-1 if skip_damaged else 0])).astype(np.float64)
 
 
-def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:
+def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
     """Find the selections of the atoms that move, and of the atoms to compare with."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
@@ -373,7 +373,7 @@ def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:
 
 
 def pair_of_groups(
-    select: Any, mobile: Atoms | System, reference: Atoms | System, what: str
+    select: object, mobile: Atoms | System, reference: Atoms | System, what: str
 ) -> tuple[Atoms, Atoms]:
     """Select the atoms that move, and the atoms to compare with."""
     of_mobile, of_reference = pair_of_selections(select, what)
@@ -424,7 +424,7 @@ def naming_lacks(what: str, *texts: str) -> Iterator[None]:
         ) from None
 
 
-def relative_weights(atoms: Atoms, weights: Any) -> np.ndarray | None:
+def relative_weights(atoms: Atoms, weights: object) -> np.ndarray | None:
     """Convert weights to numbers relative to their mean; None if all are equal."""
     if weights is None:
         return None
