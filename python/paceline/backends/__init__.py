@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import TYPE_CHECKING, TypeGuard
 
 from paceline._util.arguments import whole_number
 from paceline._util.choices import BACKENDS, BackendName
@@ -13,6 +14,9 @@ from paceline.backends.mpi import MPI, active_session
 from paceline.backends.processes import Adaptive, Pool, Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = [
     "MPI",
@@ -100,7 +104,7 @@ def _serial(n_workers: int | None) -> Serial:
     return Serial()
 
 
-def is_client(backend: object) -> bool:
+def is_client(backend: object) -> "TypeGuard[Client]":
     """Check for a Client of Dask without importing Dask: its owner has imported it."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

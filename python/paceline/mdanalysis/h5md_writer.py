@@ -34,7 +34,13 @@ from paceline.hdf5.storage_layout import (
     parse_compression,
 )
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
-from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, naming_frame, new_hdf5
+from paceline.hdf5.writer import (
+    AppendedDataset,
+    EncodeQueue,
+    H5MDFileWriter,
+    naming_frame,
+    new_hdf5,
+)
 from paceline.mdanalysis.reader import Reader
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
@@ -457,7 +463,9 @@ def _encode(
         return encoder.encode(values)
 
 
-def _put_chunks(dataset: Any, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]) -> None:
+def _put_chunks(
+    dataset: AppendedDataset, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]
+) -> None:
     """Append encoded chunks to a dataset."""
     dataset.put_chunks(first, n_frames, *encoded)
 

@@ -107,7 +107,7 @@ class RowCount(NamedTuple):
     limit_offset: int | None
 
     @classmethod
-    def of(cls, file: Any, path: str, dataset: Any) -> Self:
+    def of(cls, file: h5py.File, path: str, dataset: h5py.Dataset) -> Self:
         """Find them; raise where the dataset's header is not as HDF5 makes it by default."""
         head = h5py.h5o.get_info(dataset.id).addr
         file.seek(head)

@@ -94,7 +94,7 @@ class H5MD(Container):
         assert self._output is not None
         return Place(self._output.name, starts)
 
-    def _allocate(self, dataset: Any) -> int:
+    def _allocate(self, dataset: h5py.Dataset) -> int:
         """Allocate the next frame of a dataset; return its offset."""
         limit = dataset.maxshape[0]
         if dataset.chunks is None and self.n_frames == limit:
@@ -231,7 +231,7 @@ class _Existing(NamedTuple):
     double: bool
 
 
-def _create(h5: Any, settings: Settings, contents: Contents) -> None:
+def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
     """Create all that a file has before its first frame."""
     n_atoms, n_frames = settings.n_atoms, settings.n_frames
     kind, width = ("<f8", 8) if settings.double else ("<f4", 4)
@@ -252,7 +252,7 @@ def _create(h5: Any, settings: Settings, contents: Contents) -> None:
     create_tree(h5, contents.fields, description, has_cell=contents.has_cell)
 
 
-def _inspect(h5: Any, settings: Settings) -> _Existing:
+def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
     """Find what a file holds; raise where it is of another system or is not laid out as ours."""
     group = h5.get(f"particles/{GROUP}")
     if group is None or "position/value" not in group:
@@ -274,7 +274,7 @@ def _inspect(h5: Any, settings: Settings) -> _Existing:
     return _Existing(contents, n_frames, last_step, double)
 
 
-def _check_alike(group: Any, name: str, settings: Settings) -> None:
+def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
     """Raise where an element is not laid out as ours are."""
     element, n_atoms = group[name], settings.n_atoms
     values = element["value"]
