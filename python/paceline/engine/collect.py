@@ -130,7 +130,7 @@ class Collected:
         self._ranges: list[tuple[int, int]] = []
 
     def add(self, result: BlockResult) -> None:
-        """Put the results of one or several blocks in their places."""
+        """Store the results of one or several blocks by their rows."""
         begun = time.monotonic_ns()
         if result.values is not None:
             for collector, value in zip(self._collectors, result.values, strict=True):
@@ -263,7 +263,7 @@ class _Received:
 
 
 class _Rows:
-    """One row per frame, each written to its place: by workers of this process, if they can."""
+    """One row per frame, written to the output array: by workers of this process, if they can."""
 
     def __init__(self, n_rows: int, analysis: WorkerAnalysis):
         self._n_rows = n_rows
@@ -297,7 +297,7 @@ class _Rows:
         put_rows(self.value, first, rows)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Make room for all rows; workers get places of what is in memory, as files are faster."""
+        """Allocate all rows; workers get views of an array in memory, not of one in a file."""
         self.value = allocate((self._n_rows, *shape), dtype)
         in_memory = file_of(self.value) is None
         self._analysis.shared.replace(self.value if in_memory else None, self._done)
@@ -364,11 +364,11 @@ class RecordLog:
 
     def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):
         self._analysis, self._n_rows = analysis, n_rows
-        #: With room for more than there are.
+        #: Its capacity exceeds the number of records.
         self._log: np.ndarray | None = None
         self._n_records = 0
         self._file: IO[bytes] | None = None
-        #: First row, place of the first record in the log, and counts, in order.
+        #: First row, index of the first record in the log, and counts, in order.
         self._ranges: list[tuple[int, int, np.ndarray]] = []
         #: Row after those that came in order, and ranges after it by their first rows.
         self._next = 0
@@ -409,7 +409,7 @@ class RecordLog:
         log[begin : self._n_records] = records
 
     def _log_with_room(self, like: np.ndarray) -> np.ndarray:
-        """Get the log with room for all records, each like the given ones."""
+        """Get the log with the capacity for all records, each like the given ones."""
         old = self._log
         if old is not None and self._n_records <= len(old):
             return old

@@ -149,7 +149,7 @@ class CollectedParts(Collected):
 
 
 class _Placed:
-    """Puts results of parts in their places."""
+    """Gathers results of parts into the output arrays."""
 
     def __init__(self, parts: OverParts):
         self._parts = parts
@@ -163,7 +163,7 @@ def _stacked(parts: OverParts, first: int, stop: int) -> list[Any]:
 
 
 class _Stack:
-    """One array of the results of neighbouring parts; read from its places when it is needed."""
+    """One array of the results of neighbouring parts; gathered when it is needed."""
 
     def __init__(self, parts: OverParts, number: int, members: range):
         self._parts, self._number, self._members = parts, number, members
@@ -191,7 +191,7 @@ class _Call:
 
 
 class Part:
-    """A view of an array, pickled as its place in a file if it is in one, else as its numbers."""
+    """A view of an array, pickled as an offset in a file if it is mapped, else as its numbers."""
 
     def __init__(self, array: np.ndarray, file: "_SharedFile | None" = None):
         self.array, self._file = array, file
@@ -216,7 +216,7 @@ class _SharedFile:
 
     @cached_property
     def _copy(self) -> np.ndarray | None:
-        """The array in a file: itself, or a copy; None where the folder has no room for one."""
+        """The array in a file: itself, or a copy; None if the folder lacks the free space."""
         if file_of(self._array) is not None:
             return self._array
         try:

@@ -126,7 +126,7 @@ def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
 
 
 def check_room(sizes: Sequence[tuple[str, int]]) -> None:
-    """Raise `UnsupportedError` if results of these names and sizes (bytes) have no room.
+    """Raise `UnsupportedError` if results of these names and sizes (bytes) exceed the free space.
 
     Examples
     --------

@@ -34,9 +34,10 @@ class Records(NamedTuple):
 
 
 class SharedRows:
-    """All rows of an analysis, which workers of the collecting process write in their places.
+    """Output array of an analysis, to which workers of the collecting process write their rows.
 
-    Others send theirs: where it is pickled there are none, nor are there before the first came.
+    Other workers send their rows: a pickled one has no array, and none has one before the first
+    rows came.
     """
 
     def __init__(self) -> None:
@@ -46,17 +47,17 @@ class SharedRows:
         return SharedRows, ()
 
     def replace(self, rows: np.ndarray | None, done: Iterable[int] = ()) -> None:
-        """Give away places of another array from now on, but for blocks that are done."""
-        # Together: what was taken are places of the same array.
+        """Give views of another array from now on, but for blocks that are done."""
+        # Together: views that were taken are of the same array.
         self._state: tuple[np.ndarray | None, dict[int, object]] = rows, dict.fromkeys(done)
 
     @property
     def are_given(self) -> bool:
-        """True if workers get places."""
+        """True if workers get views of the output array."""
         return self._state[0] is not None
 
     def take(self, first: int, n_rows: int) -> np.ndarray | None:
-        """Get the place of a block, once: for another attempt at it there is none."""
+        """Get the view for a block, once: another attempt at it gets none."""
         rows, taken = self._state
         mine = object()
         if rows is None or taken.setdefault(first, mine) is not mine:

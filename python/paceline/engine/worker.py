@@ -433,7 +433,7 @@ def _rows_of_readable(
 
 
 def _array(found: object, where: str) -> np.ndarray:
-    """Convert to an array; numbers that are masked have no place in it."""
+    """Convert to an array; masked numbers are refused."""
     if np.ma.is_masked(found):
         raise _Unusable(
             f"{where}: expected an array, found one with masked numbers: fill them, as with "

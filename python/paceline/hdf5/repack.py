@@ -185,14 +185,14 @@ def _series(file: File) -> Iterator[str]:
 
 
 def _as_it_is(array: Array) -> Compression:
-    """Compression of a dataset, or gzip where it is none of ours."""
+    """Compression of a dataset, or gzip if paceline does not write its compression."""
     stages = {stage.number: stage.values for stage in array.filters}
     shuffle = SHUFFLE in stages
     if DEFLATE in stages:
         level = stages[DEFLATE][0]
         return Compression(shuffle, "gzip", level) if level else Compression()
     if ZSTD in stages:
-        # Other programs may have written levels that are negative, or above ours.
+        # Other programs may have written levels that are negative, or above paceline's.
         level = np.int32(np.uint32([*stages[ZSTD], 3][0])).item()
         return Compression(shuffle, "zstd", min(max(level, 1), 19))
     if LZ4 in stages:

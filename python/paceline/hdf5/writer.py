@@ -223,7 +223,7 @@ class AppendedDataset:
     ) -> None:
         """Take encoded chunks, one after another in C order, where no frame waits.
 
-        They hold as many frames as they have room for, unless they are the last.
+        All chunks but the last hold as many frames as fit.
         """
         assert first == self._n_written
         layout, put = self._layout, self._dataset.id.write_direct_chunk

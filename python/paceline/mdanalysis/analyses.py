@@ -66,8 +66,8 @@ def run_on_workers(
 ) -> str | None:
     """Run one of MDAnalysis's analyses on our workers; return how, or None if it ran as before.
 
-    `original` is its own `run`, with arguments `given` by their places and `named`. With `native`,
-    our class of the same name does the work, if there is one.
+    `original` is its own `run`, with positional arguments `given` and keywords `named`. With
+    `native`, paceline's class of the same name does the work, if there is one.
     """
     by_place = dict(zip(_BY_PLACE, given, strict=False))
     options = by_place | named
@@ -167,7 +167,7 @@ def _is_changed(analysis: AnalysisBase) -> bool:
 
 
 def _is_ours(backend: object) -> bool:
-    """Check for a backend that is ours to make; "serial" and "dask" are MDAnalysis's names, too."""
+    """Check for a backend of paceline; "serial" and "dask" are MDAnalysis's names, too."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
@@ -206,7 +206,7 @@ def _forgets(trajectory: ProtoReader) -> bool:
 
 
 def on_our_workers(found: object, module: str) -> Any:
-    """Make a class of MDAnalysis's analyses run on our workers, as one of a module of ours."""
+    """Make a subclass of an MDAnalysis analysis, of a module, that runs on paceline's workers."""
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
         is_like = package == "MDAnalysis" and rest
@@ -237,7 +237,7 @@ def run_together(
 ) -> None:
     """Run MDAnalysis's analyses, in one pass of those that can be split, and one of the others.
 
-    `chosen` are start, stop, step and frames; `backend` is one of ours, or None. Results are as if
+    `chosen` are start, stop, step and frames; `backend` is paceline's, or None. Results are as if
     each had been run by itself: each finds the frames unmoved, and at first the user's frame.
     """
     for analysis in analyses:
@@ -267,7 +267,7 @@ def run_together(
 
 
 def _runs_as_usual(kind: type) -> bool:
-    """Check that a class has the `run` of MDAnalysis's base class, or ours in its place."""
+    """Check that a class has the `run` of MDAnalysis's base class, or paceline's instead."""
     run: Any = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
     return run is inspect.unwrap(AnalysisBase.run)
 

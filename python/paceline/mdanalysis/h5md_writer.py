@@ -607,7 +607,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list
 
 
 def _factors(trajectory: ProtoReader) -> dict[str, np.float32]:
-    """Factors from a reader's units to ours, where it keeps its own."""
+    """Factors from a reader's units to paceline's, where it keeps the file's."""
     if getattr(trajectory, "convert_units", True):
         return {}
     factors = {}

@@ -48,7 +48,7 @@ from paceline.trajectory.read_ahead import ReadAhead
 #: Endings of compressed files, which MDAnalysis unpacks where they are text.
 _COMPRESSED = {".gz", ".bz2"}
 
-#: Options of MDAnalysis's reader of LAMMPS's dumps, which ours does not have.
+#: Options of MDAnalysis's reader of LAMMPS's dumps that paceline's lacks.
 _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.

@@ -214,7 +214,7 @@ class _TopologyFile:
         return cls(path, state, key)
 
     def _places(self) -> Iterator[Path]:
-        """Name the places of the cache: beside the file, and in the user's folder of caches."""
+        """List the paths of the cache: beside the file, and in the user's folder of caches."""
         real = Path(os.path.realpath(self.path))
         if real.parts[1:2] not in (("dev",), ("proc",)):
             yield self.path.with_name(f".{self.path.name}.paceline-topology")

@@ -365,7 +365,7 @@ def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
     if isinstance(trajectory, Reader):
         cell = trajectory.set_cell
     else:
-        # Of MDAnalysis's readers in whose place files are read, that of NetCDF alone keeps one.
+        # Of the MDAnalysis readers that paceline replaces, only NetCDF's keeps one.
         has_one = getattr(trajectory, "periodic", True)
         cell = None if has_one else trajectory.ts.dimensions
     return None if cell is None else cell.copy()

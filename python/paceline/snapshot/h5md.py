@@ -76,7 +76,7 @@ class H5MD(Container):
             check_output(settings.path, overwrite=settings.overwrite)
 
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Make room for the next frame."""
+        """Allocate the next frame."""
         path = self._settings.path
         if self._contents is not None:
             check_contents(path, contents, self._contents)
@@ -187,7 +187,7 @@ class H5MD(Container):
         self._output.cut(self._file_bytes.size)
 
     def close(self) -> None:
-        """Close the file; contiguous datasets have room for no more frames then."""
+        """Close the file; contiguous datasets cannot grow afterwards."""
         try:
             if self._output is not None and self._output.is_published:
                 self._forget()
@@ -253,7 +253,7 @@ def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
 
 
 def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
-    """Find what a file holds; raise where it is of another system or is not laid out as ours."""
+    """Find the contents of a file; raise for another system, or a layout unlike paceline's."""
     group = h5.get(f"particles/{GROUP}")
     if group is None or "position/value" not in group:
         raise _unlike(settings.path, f"has no particles/{GROUP}/position/value")
@@ -275,7 +275,7 @@ def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
 
 
 def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
-    """Raise where an element is not laid out as ours are."""
+    """Raise where an element is not laid out as paceline's are."""
     element, n_atoms = group[name], settings.n_atoms
     values = element["value"]
     properties = values.id.get_create_plist()

@@ -130,7 +130,7 @@ class AtomBatch(NamedTuple):
     charges: np.ndarray | None
 
     def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert numbers to ids, and leave out places without an atom."""
+        """Convert numbers to ids, and leave out slots without an atom."""
         assert self.ids is not None
         ids, there = numbering.ids_of(self.ids)
         if there.all():
@@ -232,7 +232,7 @@ class FrameInfo:
         return self.vectors
 
     def read(self, first: int, last: int) -> AtomBatch:
-        """Decode atoms at some places in the file; the last is not among them."""
+        """Decode a range of slots of the file, without its end."""
         atoms = np.arange(first, last)
         decoded = FrameBuffer.allocate(
             self.extents.frames.astype(np.int64), len(atoms), self.fields

@@ -291,7 +291,7 @@ class Writer:
         "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF" or "DCD", where the name does not tell.
     method : {"sorted", "serial", "direct", "mpiio"}
         "sorted": atoms travel to some of the ranks, are put in order there, and leave as few large
-        writes. "serial": each rank in turn sends to rank 0, which writes each record to its place.
+        writes. "serial": each rank in turn sends to rank 0, which writes each record at its offset.
         "direct": each rank writes its own records; "mpiio": the same through MPI-IO. All make the
         same bytes.
     writers : int or sequence of int, optional

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from paceline import _core
 from paceline._util.arguments import check_selection, one_of
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.analysis import Analysis
 from paceline.contract.atoms import (
     Atoms,
     Frames,
@@ -32,6 +31,9 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.performance.number_format import joined, many
+
+if TYPE_CHECKING:
+    from paceline.contract.analysis import Analysis
 
 #: Transforms the positions of one frame in place: positions, cells.
 _Step = Callable[[np.ndarray, np.ndarray], list[tuple[int, str]]]
@@ -59,16 +61,16 @@ def check_transforms(transforms: object) -> None:
 class TransformsOfEach:
     """Transformations of each analysis of a run, which need not have the same."""
 
-    def __init__(self, of_each: Sequence[tuple[Analysis, Sequence[Transform]]]):
+    def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
         self._of_each = {id(analysis): list(own) for analysis, own in of_each}
 
-    def of(self, analysis: Analysis) -> Sequence[Transform]:
+    def of(self, analysis: "Analysis") -> Sequence[Transform]:
         """Get those of an analysis."""
         return self._of_each[id(analysis)]
 
 
 def transforms_of(
-    transforms: "Sequence[Transform] | TransformsOfEach", analysis: Analysis
+    transforms: "Sequence[Transform] | TransformsOfEach", analysis: "Analysis"
 ) -> Sequence[Transform]:
     """Get the transformations of an analysis: those of the run, if it has none of its own."""
     return transforms.of(analysis) if isinstance(transforms, TransformsOfEach) else transforms

@@ -184,7 +184,7 @@ def advice_on_sites(universe: System) -> str:
 
 
 def fragindices_of(group: Atoms, name: str) -> np.ndarray:
-    """Number the molecule of each atom, as MDAnalysis's `fragindices`; sites are of theirs.
+    """Number the molecule of each atom, virtual sites too, as MDAnalysis's `fragindices`.
 
     Raises `UnsupportedError` if the topology has no bonds.
     """
@@ -331,8 +331,8 @@ class CompoundCenters:
     ) -> np.ndarray:
         """Compute centers of those compounds that some atoms of a group make up, Å.
 
-        Positions are those of `positions`; atoms are places in `indices` of the group, compound by
-        compound. One alone is where it is, in whichever image.
+        `positions` come from the method `positions`; `atoms` index `indices` of the group,
+        compound by compound. A single atom keeps its position, in whichever image.
         """
         alone, places = (columns[atoms] for columns in self._columns[group])
         columns = np.where(np.repeat(sizes, sizes) > 1, places, alone)

@@ -1,15 +1,17 @@
 """Look for atoms that stand in several alternate locations, of which each would count."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from paceline.contract.analysis import Analysis
 from paceline.contract.atoms import System, topology_attribute_of
 from paceline.errors import warn
 from paceline.performance.number_format import joined, many
 from paceline.transform.matching import described
+
+if TYPE_CHECKING:
+    from paceline.contract.analysis import Analysis
 
 
 class Repeated(NamedTuple):
@@ -48,7 +50,7 @@ def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
     return Repeated(int(again.sum()), int(located[firsts[one]]), of_one, others)
 
 
-def warn_of_locations(analyses: Sequence[Analysis]) -> None:
+def warn_of_locations(analyses: "Sequence[Analysis]") -> None:
     """Warn of atoms in several locations, where an analysis of one Universe counts each of them."""
     names, message = [], ""
     for analysis in analyses:
