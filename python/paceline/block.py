@@ -152,7 +152,7 @@ class Block:
         self._columns = columns
         self._attributes = attributes
 
-    #: Of a group that updates itself, columns of its atoms in each frame.
+    #: Columns, in each frame, of the atoms of a group that updates itself.
     selected: list[np.ndarray]
 
     @cached_property

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from paceline._util.system import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
-#: Where Linux tells the memory that is free, and its limits.
+#: Linux's files of free memory, and of its limits.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -33,7 +33,7 @@ class MemoryLimit:
     (True, False)
     """
 
-    #: Those of this process, by key.
+    #: Limits of this process, by key.
     _known: ClassVar[weakref.WeakValueDictionary[str, "MemoryLimit"]] = (
         weakref.WeakValueDictionary()
     )

@@ -82,9 +82,9 @@ class Record:
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
     #: Frames that were left out, and why.
     damaged: list[tuple[int, str]] = field(default_factory=list)
-    #: Of the blocks that were collected.
+    #: Timings of the blocks that were collected.
     timings: list[BlockTiming] = field(default_factory=list)
-    #: Of the blocks that have any.
+    #: Long bonds of the blocks that have any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 

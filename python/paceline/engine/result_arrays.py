@@ -26,9 +26,9 @@ _REMEDY = (
     "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
     "free space"
 )
-#: Type of rows of which no frame could be read: those of others decide their shape and type.
+#: Type of rows of which no frame could be read: other rows decide their shape and type.
 UNREAD = np.dtype([("unread", np.uint8)])
-#: What the present run may hold.
+#: Memory limit of the present run.
 _memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
 
 

@@ -29,7 +29,7 @@ class Records(NamedTuple):
 
     #: Number of records of each frame; 0 of those that were left out. Int64, shape (n_frames,).
     counts: np.ndarray
-    #: Those of all frames, one after another; None if no frame could be read.
+    #: Records of all frames, one after another; None if no frame could be read.
     records: np.ndarray | None
 
 
@@ -216,8 +216,8 @@ class Task:
     extents: Extents
     #: Byte ranges of the block that this worker is likely to do next.
     ahead: Extents | None
-    #: What a transformation that follows atoms from frame to frame begins with, or what hands it on
-    #: from the block before.
+    #: First state of a transformation that follows atoms from frame to frame, or the relay that
+    #: gives it when the block before is done.
     state: "np.ndarray | Relay | None" = None
     #: Frames of the window before and after those of the block.
     halo: tuple[int, int] = (0, 0)
@@ -225,8 +225,8 @@ class Task:
     #: the block to the next.
     lead: int = 0
     step: int = 1
-    #: Of each analysis that scans the state before the block, None before the first frame; None of
-    #: all others. Empty if no analysis has states.
+    #: State before the block of each analysis that scans, None before the first frame; None for
+    #: all other analyses. Empty if no analysis has states.
     states: Sequence[Any] = ()
 
     #: A single block is a subtree of level 0.
@@ -336,7 +336,7 @@ class LongBonds(NamedTuple):
     #: Frames that have any, and bonds of all these frames.
     n_frames: int
     n_bonds: int
-    #: Of the longest: Å, number of its frame, and columns of its atoms.
+    #: Longest bond: Å, number of its frame, and columns of its atoms.
     length: float
     frame: int
     atoms: tuple[int, int]
@@ -372,7 +372,7 @@ class BlockResult:
     #: Frame number and reason of each frame that was left out.
     damaged: list[tuple[int, str]]
     timings: list[BlockTiming]
-    #: Of each block that has any.
+    #: Long bonds of each block that has any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 

@@ -45,7 +45,7 @@ class Facilities:
     streamed: bool = False
     #: A block may wait for a state from the block before.
     pipelined: bool = False
-    #: Where decoded frames are kept, if there are several passes.
+    #: Store of decoded frames, if there are several passes.
     caching: FrameCaching | None = None
     #: Parts of what is collected are for other processes of this machine.
     parts_by_file: bool = False

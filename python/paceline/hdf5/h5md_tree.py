@@ -60,7 +60,7 @@ class AtomProperties:
     n_atoms: int
     #: "mass" (u) and "charge" (e): those that are known.
     numbers: Mapping[str, np.ndarray] = data_field(default_factory=dict)
-    #: Those of `numbers` that MDAnalysis guessed from the atoms' names.
+    #: Names in `numbers` that MDAnalysis guessed from the atoms' names.
     guessed: tuple[str, ...] = ()
     #: Chemical elements, or the topology's types where it names no elements.
     kinds: tuple[str, ...] = ()

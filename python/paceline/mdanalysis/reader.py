@@ -62,8 +62,8 @@ _UNITS = {
     "force": "kJ/(mol*Angstrom)",
 }
 
-#: What a script sets on the Timestep, and frames do not hold, stays there in MDAnalysis's readers
-#: of these formats (a cell), and of all but these (velocities, forces).
+#: Values that a script sets on the Timestep, and frames do not hold, stay there in MDAnalysis's
+#: readers of these formats (a cell), and of all but these (velocities, forces).
 _KEEP_CELL = ("NCDF", "HISTORY")
 _CLEAR_FIELDS = ("TRR",)
 

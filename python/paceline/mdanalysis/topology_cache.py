@@ -170,7 +170,7 @@ class _TopologyFile:
         self.path = path
         self._state = state
         self._key = key
-        #: What is to be saved, with its arrays; None where it is, and where it cannot be.
+        #: Description to be saved, with its arrays; None if it is saved, or cannot be.
         self._head: dict[str, Any] | None = None
         self._arrays: list[np.ndarray] = []
         #: Guessed attributes and their warnings, as they were saved.

@@ -201,7 +201,7 @@ class Reader:
         self._comm = Comm.duplicate(comm, busy=True)
         self._errors = RankErrors(self._comm)
         self.cost: ReadCost | None = None
-        #: Of rank 0 alone.
+        #: Open on rank 0 alone.
         self._file: SnapshotFile | None = None
         try:
             with self._errors.abort_on_lone_error():

@@ -160,7 +160,7 @@ class FrameInfo:
     text: TextFrame | None = None
     #: Out of `STATIC_PROPERTIES`: what it holds of its atoms.
     known: Sequence[str] = ()
-    #: Where these are in an HDF5 file, and "ids".
+    #: Rows of these properties, and of "ids", in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: With "ids": the numbers that are atoms'.
     numbering: AtomNumbering | None = None

@@ -89,7 +89,7 @@ class WriteSession:
     """Collective writing of one file; all that it does raises the same on all ranks."""
 
     def __init__(self, errors: "RankErrors", choose: Callable[[], WriterOptions]):
-        #: Of each frame, on this rank.
+        #: Cost of each frame, on this rank.
         self.costs: list[_core.SnapshotCost] = []
         #: Ranks that write, known from the first frame on.
         self.writers: list[int] = []

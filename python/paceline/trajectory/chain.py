@@ -289,7 +289,7 @@ class Overlap:
     #: First and last time of these frames, ps.
     begin: float
     end: float
-    #: Those of them at whose times no file has a frame that is kept.
+    #: Number of these frames at whose times no file has a frame that is kept.
     unmatched: int
 
     @property

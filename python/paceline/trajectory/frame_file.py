@@ -35,7 +35,7 @@ class EncodedBlock:
     data: bytes
     #: ps, float64, shape (n_frames,).
     times: np.ndarray
-    #: Of the simulation, int64, shape (n_frames,).
+    #: Step numbers of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
     #: λ of a free-energy run, else 0, float32, shape (n_frames,).
     lambdas: np.ndarray

@@ -120,7 +120,7 @@ class EncodeInPlace(Encode):
 
     temporary: Path
     host: str
-    #: Of each field; known when the file is there.
+    #: Offsets of each field's chunks; known when the file is there.
     offsets: dict[str, ChunkOffsets] = field(default_factory=dict)
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:

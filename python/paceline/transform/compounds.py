@@ -304,7 +304,7 @@ class CompoundCenters:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
             bonds = bonds[np.isin(bonds[:, 0], molecules)]
-        #: Of each group, columns of its atoms as they are, and in whole molecules.
+        #: Columns of each group's atoms: as they are, and in whole molecules.
         self._columns: list[tuple[np.ndarray, np.ndarray]] = []
         first = len(molecules)
         for one, some in zip(groups, several, strict=True):

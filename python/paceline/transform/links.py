@@ -30,7 +30,7 @@ USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
 #: Lengths of bonds (Å) with hydrogen and between other atoms: what is nearer is taken as bonded.
 #: Unbonded atoms are not, but for hydrogen bonds: these are longer than the first.
 HYDROGEN_BOND, OTHER_BOND = 1.3, 2.15
-#: Of neighbours in a chain of which atoms of one kind alone are decoded, the largest distances, Å.
+#: Largest distances between neighbours in a chain of which only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
