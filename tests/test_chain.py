@@ -281,7 +281,7 @@ def test_converting_a_pattern(parts, tmp_path):
 
 @pytest.fixture
 def opens(monkeypatch):
-    """Which worker opened which files, how often."""
+    """Number of times that each worker opened each file."""
     counts = defaultdict(int)
     original = source._core.Reader
 

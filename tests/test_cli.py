@@ -1257,7 +1257,7 @@ def test_arguments_are_named_as_options(command, message, shown):
 
 
 def completed(line, folder, **shell):
-    """What a shell is offered for the last word of a command line, in this folder."""
+    """Completions of the last word of a command line, in this folder."""
     pytest.importorskip("argcomplete")
     answer = folder / "answer"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}

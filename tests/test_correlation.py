@@ -38,7 +38,7 @@ def signs(block):
 
 
 def by_definition(series, counts=None):
-    """Of series of shape (n_frames, n_series, n_dimensions)."""
+    """Correlate series of shape (n_frames, n_series, n_dimensions)."""
     n = len(series)
     counts = np.ones(n, bool) if counts is None else counts
     found = np.full(series.shape[:2], np.nan)

@@ -143,7 +143,7 @@ def original(folder: Path, file: Trajectory) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fault:
-    """What an error says: byte (from the frame's first, or the file's), expected, found."""
+    """Facts in an error: byte (from the frame's first, or the file's), expected, found."""
 
     at: int
     expected: str

@@ -1,4 +1,4 @@
-"""What a user gets when something else goes wrong: one clear line, and nothing half done."""
+"""Other failures give the user one clear line, and nothing half done."""
 
 import contextlib
 import multiprocessing

@@ -29,7 +29,7 @@ def run(atoms, **options):
 
 
 def test_unknown_masses_warn():
-    """Those of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
+    """Masses of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     lipids = MDAnalysis.Universe(Martini_membrane_gro).select_atoms("resname DPPC")

@@ -257,7 +257,7 @@ class TestOtherPrograms:
 
 @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
 class TestFrames:
-    """What the reader makes of the index."""
+    """Index that the reader makes."""
 
     def assert_read(self, path, **kwargs):
         index, reader = opened(path, **kwargs), Reader(path, **kwargs)

@@ -336,7 +336,7 @@ class TestChunks:
 
 
 class TestStructures:
-    """What is said of a file as a whole."""
+    """Message about a file as a whole."""
 
     @pytest.fixture
     def edit(self, tmp_path):

@@ -150,7 +150,7 @@ def check_as_leaflet_finder(theirs, ours, select, cutoff, pbc):
 
 
 def test_leaflet_finder_itself(membrane_lipids):
-    """Which needs networkx; its components are in the order of ours."""
+    """MDAnalysis's leaflets, by networkx; the components have paceline's order."""
     pytest.importorskip("networkx")
     theirs, universe, _ = membrane_lipids
     found = LeafletSeries(universe, "name P", 9.0).run()

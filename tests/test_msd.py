@@ -62,7 +62,7 @@ def made(tmp_path, positions, dt=2.0, cells=None):
 
 @pytest.mark.parametrize("fft", [True, False])
 def test_uniform_motion(fft, tmp_path):
-    """Of a particle with velocity v, the MSD is v² τ²."""
+    """The MSD of a particle with velocity v is v² τ²."""
     velocities = np.array([[1.0, 2.0, -3.0], [0.0, 0.5, 0.0]])
     times = 2.0 * np.arange(20)
     universe = made(tmp_path, 50 + times[:, None, None] * velocities)
@@ -529,7 +529,7 @@ def test_steps_that_are_too_long_to_tell_images_warn(scheme, angles, tmp_path):
 
 
 def test_centers_that_were_unwrapped_before_warn(tmp_path):
-    """Of molecules that move by more than half the cell, which is no jump."""
+    """Molecules that move by more than half the cell do not jump."""
     steps = np.random.default_rng(3).normal(0, 12, (60, 6, 3))
     universe = made(tmp_path, steps.cumsum(axis=0), cells=[[30, 30, 30, 90, 90, 90]] * 60)
     words = r"particles? of 3 move by .* unwrapped before: then .* unwrap=None"

@@ -708,7 +708,7 @@ def test_steps_of_molecules_depend_on_nothing_but_frames(options, molecules):
 
 
 def test_some_molecules_are_followed(molecules):
-    """Those of the atoms that are given or analysed, with all of their atoms."""
+    """Molecules of the atoms that are given or analysed, with all of their atoms."""
     atoms, expected = molecules
     some = followed(atoms[[4, 30]], nojump(scheme="tor"), before=WHOLE)
     np.testing.assert_allclose(some, expected[:, [4, 30]], atol=1e-3)

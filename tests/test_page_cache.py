@@ -1,4 +1,4 @@
-"""What of files is in memory, and letting go of it, as far as this system tells and does it."""
+"""Parts of files in the page cache, and dropping them, where the system supports it."""
 
 import mmap
 import os

@@ -894,7 +894,7 @@ def test_distances_from_frames_that_are_nan():
 
 
 class TestComparison:
-    """What `make compare` says of differences, with cases whose numbers are given."""
+    """Report of `make compare` on differences, for cases whose numbers are given."""
 
     @pytest.fixture
     def compared(self, tmp_path):

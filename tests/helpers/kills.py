@@ -49,7 +49,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8,16}")
 
 
 class Killed(NamedTuple):
-    """What one killed process left, or what the next one made of it."""
+    """Outcome of one killed process, or of the next one in its folder."""
 
     kind: str
     outcome: str
@@ -57,7 +57,7 @@ class Killed(NamedTuple):
 
 
 class Wrong(Exception):
-    """What may not be: an outcome, and words about it."""
+    """Wrong outcome, described in words."""
 
 
 class Job(NamedTuple):
