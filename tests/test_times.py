@@ -226,7 +226,7 @@ def times_of(tmp_path, *arguments):
 
 
 def test_dt_of_commands_is_between_frames(tmp_path, top, capsys):
-    """Dumps, which count steps, too."""
+    """Commands take dt as the time between frames, also of dumps, which count steps."""
     files = {
         "dump": write_dump(tmp_path / "a.dump", walk(6)),
         "dcd": write_dcd(tmp_path / "a.dcd", walk(6), LAMMPS),

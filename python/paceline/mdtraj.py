@@ -189,7 +189,7 @@ class WithTrajectory:
             self._topology = self._table.build()
         return self._function(trajectory(block, self._topology), *state)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return vars(self) | {"_topology": None}
 
 

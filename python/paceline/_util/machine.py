@@ -12,7 +12,7 @@ import uuid
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from paceline._util.system import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
@@ -43,7 +43,7 @@ class MemoryLimit:
         self._held, self._lock = 0, threading.RLock()
         self._known[self._key] = self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return MemoryLimit.of_this_process, (self.limit, self._key)
 
     @classmethod

@@ -196,7 +196,7 @@ class Part:
     def __init__(self, array: np.ndarray, file: "_SharedFile | None" = None):
         self.array, self._file = array, file
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         place = self._file.place(self.array) if self._file else None
         if place is not None and self.array.nbytes >= LARGE_PART:
             return _read_part, place

@@ -43,7 +43,7 @@ class SharedRows:
     def __init__(self) -> None:
         self.replace(None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return SharedRows, ()
 
     def replace(self, rows: np.ndarray | None, done: Iterable[int] = ()) -> None:

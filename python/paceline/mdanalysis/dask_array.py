@@ -172,7 +172,7 @@ class _SharedSource:
         self._field = field
         self._here = _OfThread()
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+    def __reduce__(self) -> tuple[object, tuple[bytes]]:
         return _unpack, (pickle.dumps((self._source, self._columns, self._field)),)
 
     def read(self, frames: np.ndarray, extents: Extents) -> np.ndarray:

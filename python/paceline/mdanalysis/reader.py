@@ -537,7 +537,7 @@ class Reader(ReaderBase):
     def __repr__(self) -> str:
         return describe_trajectory(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
         for name in ("_frame_reader", "_read_ahead", "_reading", "_columns", "_decoded"):
             del state[name]

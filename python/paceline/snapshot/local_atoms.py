@@ -272,7 +272,7 @@ class LocalAtoms:
         }
         return replace(self, **vectors)
 
-    def agreement_key(self) -> dict[str, Any]:
+    def agreement_key(self) -> dict[str, object]:
         """Return what must be the same on all ranks."""
         cell = self.heading.cell
         return {

@@ -186,7 +186,7 @@ class WriterOptions:
     buffer: int
     wait: bool
 
-    def agreement_key(self) -> dict[str, Any]:
+    def agreement_key(self) -> dict[str, object]:
         """Return what must be the same on all ranks; only rank 0's path is used."""
         chosen = {name: getattr(self.settings, name) for name in (*_SETTINGS, *OPTIONS)}
         others = {name: getattr(self, name) for name in ("method", "writers", "buffer", "wait")}

@@ -1,7 +1,7 @@
 """Look at every frame of a run for molecules that are broken, in another image, or not fitted."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -154,7 +154,7 @@ class Look(Analysis):
         # A run needs an atom at least.
         self.indices = found if len(found) else self.atomgroup.indices[:1]
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Describe what is looked for, by which checkpoints tell runs."""
         return {"atoms": f"{len(self.indices)}"}
 
@@ -284,7 +284,7 @@ class _Looking(Ragged):
         self._indices, self._links, self._longest = indices, links, longest
         self._groups, self._contacts, self._references = groups, contacts, references
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         bound = ("_bound", "_whole", "_rmsds", "_of_column")
         return {name: value for name, value in vars(self).items() if name not in bound}
 
