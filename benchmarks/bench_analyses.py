@@ -362,7 +362,7 @@ CASES: dict[str, Case] = {
         goal=450,
         known={REFERENCE: 8270, GROMACS: 2900},
         data="water",
-        # MDAnalysis takes the product of its lengths for the volume of this oblique cell.
+        # MDAnalysis takes the product of its lengths for the volume of this triclinic cell.
         tolerance=1.0,
     ),
 }
@@ -604,7 +604,7 @@ def _together(asked: Options, data: Dataset) -> Table:
 
 
 class _Nothing:
-    """Worker's half that computes nothing."""
+    """Worker part that computes nothing."""
 
     def compute(self, block: Any) -> np.ndarray:
         return np.zeros(len(block))

@@ -8,7 +8,7 @@ One analysis of each shape of work, of atoms as dense as the oxygens of water, w
 cubic cell: XTC files of 1,000 to 27,000 atoms and of 250 to 2,000 frames, made where they are
 missing. Each run is a process of its own, on one core, after a short run that loads what is loaded
 once. Processor time includes decoding. Memory is anonymous, beyond that of the process before the
-run, and with it bytes of nameless files. The exponent of n is that of a straight line through the
+run, and with it bytes of anonymous files. The exponent of n is that of a straight line through the
 logarithms of the largest three sizes: 1 is in proportion to n. Rounds go in turn; the least time of
 a run counts, since others on the machine only add to it.
 """
@@ -234,7 +234,7 @@ def draw(path: Path) -> "Figure":
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8)
     panels[0][0].set_ylabel("processor time (s)")
-    panels[1][0].set_ylabel("memory and nameless files (MB)")
+    panels[1][0].set_ylabel("memory and anonymous files (MB)")
     return figure
 
 

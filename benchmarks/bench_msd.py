@@ -1,4 +1,4 @@
-"""Measure mean squared displacements by FFT: time, memory and nameless files.
+"""Measure mean squared displacements by FFT: time, memory and anonymous files.
 
     python -m benchmarks msd [folder] [--repeats 3] [--only MDAnalysis paceline] [--tsv] [--tiny]
 

@@ -45,7 +45,7 @@ def on_ranks(
     how : tuple of str
         `EVERY_RANK`, `FIRST_RANK` or `POOL`.
     *arguments : object
-        The program's name, and what it is told.
+        The program's name and arguments.
     apart : bool
         Whether ranks talk through the network, as on several hosts, and not through memory.
     programs : Path

@@ -35,7 +35,7 @@ class Growth:
 
 
 class Peak:
-    """Most anonymous memory beyond that of the beginning, and bytes of nameless files."""
+    """Most anonymous memory beyond that of the beginning, and bytes of anonymous files."""
 
     anonymous = in_files = 0
 
@@ -52,7 +52,7 @@ class Peak:
     def _look(self) -> None:
         while not self._done.wait(INTERVAL):
             self.anonymous = max(self.anonymous, _anonymous() - self._before)
-            self.in_files = max(self.in_files, _nameless())
+            self.in_files = max(self.in_files, _in_unnamed_files())
 
 
 def touch(n_bytes: int) -> None:
@@ -72,7 +72,7 @@ def _anonymous() -> int:
     return 1024 * int(words[words.index("RssAnon:") + 1])
 
 
-def _nameless() -> int:
+def _in_unnamed_files() -> int:
     """Bytes of the open files of this process that have no name."""
     sizes = {}
     for one in os.listdir(PROCESS / "fd"):

@@ -458,7 +458,7 @@ def test_the_range_follows_from_the_spread_of_measurements():
 
 
 def test_samples_from_memory_are_of_the_whole_run():
-    """Of each number other blocks, a chunk's frames together, and at last about all of them."""
+    """Samples have other blocks each time, a chunk's frames together, and at last most of them."""
     sample = SimpleNamespace(_frames=np.arange(3, 10_000), _borders=Borders(8, 8, 5), together=8)
     seen = np.zeros(10_000, dtype=bool)
     for number in range(12):
@@ -567,7 +567,7 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
 
 
 def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
-    """What is dropped and read again is read from memory at another rate than before."""
+    """Dropped bytes that are read again come from memory at another rate than before."""
     monkeypatch.setattr(advising, "_COLD_ROUNDS", 3)
     n_cold = advising._cold_frames(SimpleNamespace(frame_bytes=1e6))
     frames = np.arange(20 * n_cold)

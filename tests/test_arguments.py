@@ -51,13 +51,13 @@ def test_numbers_with_a_whole_value_are_integers(value):
         (lambda ca: Contacts(ca.universe, (ca, ca), (ca, ca), radius=0.35), "radius"),
     ],
 )
-def test_lengths_that_may_be_in_nm_are_told_of(make, keyword, universe):
+def test_lengths_that_may_be_in_nm_warn(make, keyword, universe):
     message = f"{keyword}=0.35 is in Å: 0.35 nm would be {keyword}=3.5"
     with pytest.warns(PacelineWarning, match=re.escape(message)):
         make(universe.select_atoms("name CA"))
 
 
-def test_sizes_of_bins_that_may_be_in_nm_are_told_of(adk_in_water):
+def test_sizes_of_bins_that_may_be_in_nm_warn(adk_in_water):
     water = paceline.Universe(*adk_in_water).select_atoms("name OW")
     water.universe.add_TopologyAttr("charges")
     with pytest.warns(PacelineWarning, match=r"binsize=0\.025 is in Å: .* would be binsize=0\.25"):
@@ -69,7 +69,7 @@ def test_sizes_of_bins_that_may_be_in_nm_are_told_of(adk_in_water):
 
 
 @pytest.mark.parametrize("kind", [InterRDF, InterRDF_s])
-def test_ranges_that_may_be_in_nm_are_told_of(kind, adk_in_water):
+def test_ranges_that_may_be_in_nm_warn(kind, adk_in_water):
     universe = paceline.Universe(*adk_in_water)
     water = universe.select_atoms("name OW")[:20]
     groups = (water, water) if kind is InterRDF else (universe, [(water, water)])
@@ -95,7 +95,7 @@ def test_ranges_that_may_be_in_nm_are_told_of(kind, adk_in_water):
         ("name around or name around 0", None),
     ],
 )
-def test_selections_that_may_be_in_nm_are_told_of(text, in_nm):
+def test_selections_that_may_be_in_nm_warn(text, in_nm):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_selection(text)
@@ -123,7 +123,7 @@ def test_selections_are_looked_at_wherever_they_are_given(universe):
             make()
 
 
-def test_a_range_without_pairs_is_told_of(tmp_path, adk_in_water):
+def test_a_range_without_pairs_warns(tmp_path, adk_in_water):
     water = paceline.Universe(*adk_in_water).select_atoms("name OW")[:200]
     with pytest.warns(PacelineWarning, match=r"InterRDF: no pair of atoms is from 0\.1 to 1\.2 Å"):
         InterRDF(water, water, range=(0.1, 1.2)).run(stop=2)

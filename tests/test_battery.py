@@ -225,7 +225,7 @@ def test_the_command_leaves_out_what_a_single_frame_has_no_answer_to(adk, tmp_pa
 
 
 def test_the_page_repeats_warnings(tmp_path):
-    """Of molecules that are broken, without which a page of RMSDs misleads."""
+    """Broken molecules warn: without that a page of RMSDs misleads."""
     described = {"gyration": {"select": "protein"}, "hbonds": {"select": "resid 1-9"}}
     battery = Battery(described, paceline.Universe(TPR, XTC)).run(stop=2, unwrap=False)
     charges, broken = battery.warnings

@@ -46,7 +46,7 @@ needs_mpi = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Of the data, made by the first benchmark."""
+    """Folder of the data that the first benchmark makes."""
     return tmp_path_factory.mktemp("bench-data")
 
 
@@ -210,7 +210,7 @@ def test_h5md_through_mpi_io_where_h5py_has_it(folder, tmp_path):
 
 
 def has_mpio():
-    """Whether there is an h5py that was built with MPI."""
+    """True if h5py was built with MPI."""
     import h5py
 
     return h5py.get_config().mpi or "PACELINE_MPIO_PYTHON" in os.environ

@@ -281,7 +281,7 @@ def test_converting_a_pattern(parts, tmp_path):
 
 @pytest.fixture
 def opens(monkeypatch):
-    """Which worker opened which files, how often."""
+    """Number of times that each worker opened each file."""
     counts = defaultdict(int)
     original = source._core.Reader
 
@@ -410,7 +410,7 @@ def test_one_frame_is_repeated(calpha, tmp_path):
     )
 
 
-def test_many_repeats_are_told_shortly(calpha, tmp_path):
+def test_many_repeats_are_reported_shortly(calpha, tmp_path):
     names = restarted(calpha, tmp_path, [[k, k + 1] for k in range(9)])
     with pytest.warns(PacelineWarning, match=r"^8 frames.*; and at 5 more places; continuous="):
         Reader(names)

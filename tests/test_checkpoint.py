@@ -846,7 +846,7 @@ def test_a_signal_waits_until_results_are_in_their_place():
             signal.raise_signal(signal.SIGTERM)
 
 
-def test_what_cannot_be_kept_is_told(atoms, tmp_path, monkeypatch):
+def test_what_cannot_be_kept_is_reported(atoms, tmp_path, monkeypatch):
     class Unkept(Count):
         def compute(self, block):
             if self.marker is not None and block.frames[0] == 32:

@@ -780,7 +780,7 @@ def test_batteries_of_a_structure(adk_in_water, tmp_path, run):
     assert (tmp_path / "own" / "rmsd.csv").exists()
 
 
-def test_swapped_files_are_known_by_their_content(adk, tmp_path, run):
+def test_swapped_files_are_recognised_by_their_content(adk, tmp_path, run):
     odd = shutil.copy(adk.trajectory, tmp_path / "trajectory.out")
     assert "which is a trajectory" in run("rmsd", odd, odd)[2]
     assert f"--fit takes {adk.topology} for its selection" in run("rmsd", "--fit", *adk)[2]
@@ -878,7 +878,7 @@ def test_info_as_json(adk, adk_in_water, tmp_path, run):
         *("time_between_frames_ps", "cell", "size_bytes", "fingerprint", "index"),
     }
     assert alone["cell"] is None
-    # What is known is told, though a file cannot be read.
+    # Known facts are printed, though a file cannot be read.
     bad = tmp_path / "bad.xtc"
     bad.write_bytes(b"no trajectory")
     status, out, err = run("info", "--json", bad, adk.trajectory)
@@ -1026,7 +1026,7 @@ BROKEN = "a molecule is broken across the cell in "
         (["contact-map", "--fit", "protein"], "fit (--fit) needs"),
     ],
 )
-def test_molecules_that_are_broken_are_told_of(command, names, drifting, run):
+def test_broken_molecules_warn(command, names, drifting, run):
     select = () if command[0] == "contact-map" else ("--select", "protein and name CA")
     err = run(command[0], *drifting, *select, *command[1:])[2]
     where = rf"{BROKEN}1 of 3 frames, first in frame 2: "
@@ -1059,7 +1059,7 @@ def test_nothing_is_said_of_molecules_that_need_not_be_whole(command, drifting, 
     assert BROKEN not in run(command[0], *drifting, *command[1:])[2]
 
 
-def test_each_replica_is_told_of_broken_molecules_once(drifting, tmp_path, run):
+def test_broken_molecules_warn_once_per_replica(drifting, tmp_path, run):
     topology, path = drifting
     battery = tmp_path / "battery.toml"
     battery.write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'protein'\n")
@@ -1257,7 +1257,7 @@ def test_arguments_are_named_as_options(command, message, shown):
 
 
 def completed(line, folder, **shell):
-    """What a shell is offered for the last word of a command line, in this folder."""
+    """Completions of the last word of a command line, in this folder."""
     pytest.importorskip("argcomplete")
     answer = folder / "answer"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}

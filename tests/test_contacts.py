@@ -23,7 +23,7 @@ CELLS = {
     "none": None,
     "rectangular": [30, 40, 50, 90, 90, 90],
     "dodecahedron": [40, 40, 40, 60, 60, 90],
-    "oblique": [50, 40, 45, 80, 100, 115],
+    "triclinic": [50, 40, 45, 80, 100, 115],
 }
 
 

@@ -38,7 +38,7 @@ def signs(block):
 
 
 def by_definition(series, counts=None):
-    """Of series of shape (n_frames, n_series, n_dimensions)."""
+    """Correlate series of shape (n_frames, n_series, n_dimensions)."""
     n = len(series)
     counts = np.ones(n, bool) if counts is None else counts
     found = np.full(series.shape[:2], np.nan)
@@ -258,7 +258,7 @@ def test_independent_ions_conduct_as_they_diffuse(tmp_path):
 
 
 @pytest.mark.parametrize("analysis", [CurrentAutocorrelation, VelocityAutocorrelation])
-def test_frames_that_are_far_apart_are_told_of(analysis, tmp_path, recwarn):
+def test_frames_that_are_far_apart_warn(analysis, tmp_path, recwarn):
     random = np.random.default_rng(6)
     slow = np.cumsum(random.standard_normal((60, 2, 3)), axis=0)
     analysis(ions(tmp_path, slow, 0.1)).run()

@@ -143,7 +143,7 @@ def original(folder: Path, file: Trajectory) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fault:
-    """What an error says: byte (from the frame's first, or the file's), expected, found."""
+    """Facts in an error: byte (from the frame's first, or the file's), expected, found."""
 
     at: int
     expected: str
@@ -165,7 +165,7 @@ class Row:
     faults : dict of int to Fault
         What is said of frames that are refused, where it is worth to be held.
     note : str
-        Expression that what is told at opening matches; empty where nothing is.
+        Regular expression for the warning at opening; empty if there is none.
     refused : Fault or str
         Where not even opening is possible; words where that is no matter of a byte.
     """
@@ -466,7 +466,7 @@ ROWS = [
 
 
 def universe_of(path: Path, n_atoms: int) -> tuple[paceline.Universe, list[str]]:
-    """A Universe of nameless atoms, and the warnings that opening it gave."""
+    """A Universe of atoms without names, and the warnings that opening it gave."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         universe = paceline.Universe(Topology(n_atoms), str(path))

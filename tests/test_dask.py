@@ -88,7 +88,7 @@ def test_clients_that_cannot_be_used_are_refused(atoms):
     assert dask_backend.Dask(empty, 7).n_workers == 7
 
 
-def test_without_dask_it_is_told_what_to_install(universe, monkeypatch):
+def test_missing_dask_names_the_package_to_install(universe, monkeypatch):
     monkeypatch.setattr(dask_backend, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match=r"pip install 'paceline\[dask\]'"):
         make_backend("dask")
@@ -218,7 +218,7 @@ def test_what_cannot_be_sent_is_refused(dask_client, atoms):
         paceline.TimeSeries(locked, atoms).run(backend=dask_client)
 
 
-def test_what_cannot_be_sent_back_is_told(dask_client, atoms):
+def test_what_cannot_be_sent_back_is_reported(dask_client, atoms):
     class Locks:
         def compute(self, block):
             return threading.Lock()
@@ -454,7 +454,7 @@ def test_a_dask_worker_that_never_returned_a_block_is_one_straggler(dask_client,
     assert port in {address.rpartition(":")[2] for address in dask_client.nthreads()}
 
 
-def test_threads_of_a_dask_worker_are_told_apart_by_their_last_blocks():
+def test_threads_of_a_dask_worker_are_distinguished_by_their_last_blocks():
     def timing(worker, start, end):
         return BlockTiming(0, 0, 0, 16, worker, start, end, *[0] * 9)
 
@@ -482,7 +482,7 @@ def test_threads_of_a_dask_worker_are_told_apart_by_their_last_blocks():
     assert renamed("tcp://10.0.0.2:40", 50, 900)[0] == "tcp://10.0.0.2:40"
 
 
-def test_a_client_that_is_closed_midway_is_told(mortal, atoms, tmp_path):
+def test_a_client_that_is_closed_midway_is_reported(mortal, atoms, tmp_path):
     client = distributed.Client(mortal.scheduler.address, set_as_default=False)
     client.wait_for_workers(1, timeout=PATIENCE)
 

@@ -189,7 +189,7 @@ def test_what_has_no_density_is_refused(universe):
             DensityAnalysis(universe.atoms, xdim=3)
 
 
-def test_the_share_of_atoms_outside_the_grid_is_told(tmp_path):
+def test_the_share_of_atoms_outside_the_grid_is_reported(tmp_path):
     made, path = MDAnalysis.Universe.empty(10, trajectory=True), tmp_path / "leaves.trr"
     rng = np.random.default_rng(1)
     made.dimensions = [20, 20, 20, 90, 90, 90]

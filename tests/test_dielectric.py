@@ -56,7 +56,7 @@ def test_a_dipole_that_turns_over(tmp_path):
 
 
 def test_the_variance_of_a_large_moment(tmp_path):
-    """Of moments of 10⁶ e Å that differ by 0.5, squares have no digits left for the variance."""
+    """Squares of moments of 10⁶ e Å that differ by 0.5 have no digits left for the variance."""
     charges = 2.0**20 * np.array([1, -1])
     steps = np.arange(40) % 2 / 2**21
     frames = [[[2 + step, 1, 1], [1, 1, 1]] for step in steps]
@@ -238,7 +238,7 @@ def test_what_has_none_is_refused(tmp_path, universe):
 
 
 def test_a_dipole_that_turns_has_a_closed_form(tmp_path):
-    """Of 2 e Å, by 7.5° a frame: C is 4 cos ωτ between any two frames, and falls to 0 at 90°."""
+    """Turn a moment of 2 e Å by 7.5° a frame: C is 4 cos ωτ, and falls to 0 at 90°."""
     omega = np.pi / 24
     angles = omega * np.arange(40)
     frames = [[[5, 5, 5], [5 - 2 * np.cos(angle), 5 - 2 * np.sin(angle), 5]] for angle in angles]

@@ -65,7 +65,7 @@ def in_memory(tmp_path, positions):
 
 
 def test_sizes_of_a_cross_that_turns(tmp_path):
-    """Of two crosses of sizes a and b, superposed, each atom is |a - b| from its place."""
+    """Each atom of two superposed crosses of sizes a and b is |a - b| from its counterpart."""
     cross = np.vstack([np.eye(3), -np.eye(3)])
     sizes = np.array([1.0, 2.5, 1.0, 4.0, 3.0])
     turns = Rotation.random(len(sizes), random_state=4)

@@ -17,12 +17,12 @@ matplotlib.use("Agg")
 
 # MDAnalysis computes bonds in single precision, and their images with large numbers.
 DEGREES, DEGREES_IN_CELL = 1e-4, 2e-3
-# Not periodic, rectangular, and oblique.
+# Not periodic, rectangular, and triclinic.
 CELLS = {
     "none": None,
     "rectangular": [30, 40, 50, 90, 90, 90],
     "dodecahedron": [40, 40, 40, 60, 60, 90],
-    "oblique": [50, 40, 45, 80, 100, 115],
+    "triclinic": [50, 40, 45, 80, 100, 115],
 }
 # Warnings about residues at the ends of chains, or without side chains.
 pytestmark = pytest.mark.filterwarnings("ignore:Cannot determine phi", "ignore:All residues sel")

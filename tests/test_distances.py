@@ -30,7 +30,7 @@ CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
     "dodecahedron": (32, 32, 32, 60, 60, 90),
     "octahedron": (30, 30, 30, 70.53, 109.47, 70.53),
-    "oblique": (40, 25, 30, 80, 100, 115),
+    "triclinic": (40, 25, 30, 80, 100, 115),
     "none": None,
 }
 N_ATOMS = 120
@@ -61,7 +61,7 @@ def both(request, box):
 
 
 def assert_close(found, wanted):
-    """Equal, but for the single precision in which MDAnalysis moves atoms into oblique cells."""
+    """Equal, but for the single precision in which MDAnalysis moves atoms into triclinic cells."""
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-5)
 

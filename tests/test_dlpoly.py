@@ -230,7 +230,7 @@ def test_a_number_twice_is_damage(tmp_path, path):
 
 
 @pytest.mark.parametrize("width", [72, 0])
-def test_cut_and_edited_files_are_told_of(tmp_path, path, width):
+def test_cut_and_edited_files_warn(tmp_path, path, width):
     lines = [*history()]
     file = write(tmp_path / "edited", lines[:-3], width)
     with pytest.warns(PacelineWarning, match="frame 5 .* is cut: .*; the 5 frames before it"):
@@ -245,7 +245,7 @@ def test_cut_and_edited_files_are_told_of(tmp_path, path, width):
         u.trajectory[1]
 
 
-def test_odd_boundaries_are_told_of(tmp_path):
+def test_odd_boundaries_warn(tmp_path):
     lines = [*history(n_frames=2)]
     lines[1] = lines[1][:10] + f"{4:10}" + lines[1][20:]
     with pytest.warns(PacelineWarning, match="truncated octahedron"):

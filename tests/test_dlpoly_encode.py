@@ -39,7 +39,7 @@ def fields_of(atoms, fields):
 
 
 def check(timestep, atoms, fields):
-    """What MDAnalysis read is what was written."""
+    """MDAnalysis reads the values that were written."""
     expected = {1: ("positions", atoms[1]), 2: ("velocities", atoms[2]), 4: ("forces", atoms[3])}
     for bit, (name, values) in expected.items():
         if fields & bit:

@@ -23,7 +23,7 @@ def ensemble(adk, adk_xtc, adk_in_water):
 
 
 def alone(universes, **options):
-    """What each analysis gives when it is run by itself."""
+    """Results of each analysis run by itself."""
     rmsds = [RMSD(universe, select="name CA").run(**options).results for universe in universes]
     rmsfs = [
         RMSF(universe.select_atoms("name CA")).run(**options).results for universe in universes

@@ -1,4 +1,4 @@
-"""What a user gets when something else goes wrong: one clear line, and nothing half done."""
+"""Other failures give the user one clear line, and nothing half done."""
 
 import contextlib
 import multiprocessing
@@ -84,7 +84,7 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_arguments_are_told_in_one_line(more, status, line, adk, tmp_path, capsys):
+def test_wrong_arguments_are_reported_in_one_line(more, status, line, adk, tmp_path, capsys):
     (tmp_path / "there.csv").write_text("mine")
     gro = datafiles.two_water_gro
     more = [word.replace("FOLDER", str(tmp_path)).replace("GRO", str(gro)) for word in more]
@@ -106,7 +106,7 @@ def damaged_copy(adk, folder: Path) -> Path:
     return path
 
 
-def test_damaged_data_are_told_in_one_line(adk, tmp_path, capsys):
+def test_damaged_data_are_reported_in_one_line(adk, tmp_path, capsys):
     path = damaged_copy(adk, tmp_path)
     output = tmp_path / "rmsd.csv"
     argv = ["rmsd", adk.topology, str(path), "-o", str(output)]
@@ -788,8 +788,8 @@ def compute(self, block, *more):
 Worker.{method} = compute
 sys.exit(cli.main({argv!r}))
 """
-#: Has children that index files again and again, and kills each after as long as it is told, in
-#: units of the time that the work takes.
+#: Has children that index files again and again, and kills each after a given time, in units of
+#: the time that the work takes.
 INDEXING = """
 import os, signal, sys, time
 from paceline.trajectory.open import open_file
@@ -1006,7 +1006,7 @@ def test_a_command_whose_worker_is_killed_says_so(adk, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_standard_output_is_told(adk):
+def test_a_full_standard_output_is_reported(adk):
     program = f"import sys; from paceline import cli; sys.exit(cli.main({['rmsd', *adk]!r}))"
     with open("/dev/full", "w") as full:
         done = subprocess.run(

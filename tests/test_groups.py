@@ -36,7 +36,7 @@ CELLS = {
     "slab": (40, 40, 9, 90, 90, 90),
     "dodecahedron": (32, 32, 32, 60, 60, 90),
     "octahedron": (30, 30, 30, 70.53, 109.47, 70.53),
-    "oblique": (35, 28, 30, 80, 100, 115),
+    "triclinic": (35, 28, 30, 80, 100, 115),
     "none": None,
 }
 #: Selections of all atoms; distances are such that many atoms are just at them.
@@ -134,7 +134,7 @@ def make_water(folder, cell):
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=() if name == "oblique" else pytest.mark.full) for name in CELLS
+        pytest.param(name, marks=() if name == "triclinic" else pytest.mark.full) for name in CELLS
     ],
 )
 def pair(request, tmp_path_factory):
@@ -250,8 +250,8 @@ def test_waters_around_a_protein():
 
 @pytest.fixture(scope="module")
 def wet(tmp_path_factory):
-    """Universes of water in an oblique cell, of MDAnalysis and ours."""
-    return two_of(*make_water(tmp_path_factory.mktemp("wet"), CELLS["oblique"]))
+    """Universes of water in a triclinic cell, of MDAnalysis and ours."""
+    return two_of(*make_water(tmp_path_factory.mktemp("wet"), CELLS["triclinic"]))
 
 
 class Uphill(PointSelection):

@@ -28,8 +28,8 @@ def run(atoms, **options):
         return Gyration(atoms, **options).run(backend="serial").results
 
 
-def test_masses_that_nobody_knows_are_told_of():
-    """Those of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
+def test_unknown_masses_warn():
+    """Masses of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     lipids = MDAnalysis.Universe(Martini_membrane_gro).select_atoms("resname DPPC")

@@ -257,7 +257,7 @@ class TestOtherPrograms:
 
 @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
 class TestFrames:
-    """What the reader makes of the index."""
+    """Index that the reader makes."""
 
     def assert_read(self, path, **kwargs):
         index, reader = opened(path, **kwargs), Reader(path, **kwargs)
@@ -369,7 +369,7 @@ class TestJoin:
         assert index.elements["positions"].rows is None
         assert len(index.notes) == 1
 
-    def test_samples_between_frames_are_told(self, tmp_path):
+    def test_samples_between_frames_are_reported(self, tmp_path):
         path = write_simple(tmp_path / "dense.h5", velocity=None)
         twice = np.zeros((2 * N_FRAMES, N_ATOMS, 3))
 
@@ -425,7 +425,7 @@ class TestJoin:
         assert (index.cells.dimensions == triclinic_box(*held.edges[0])).all()
         assert not index.notes
 
-    def test_a_repeated_step_is_told(self, tmp_path):
+    def test_a_repeated_step_is_reported(self, tmp_path):
         step = [0, 10, 20, 20, 30, 40]
         index = opened(write_simple(tmp_path / "again.h5", step=step))
         assert index.steps.tolist() == step
@@ -552,7 +552,7 @@ class TestBoxes:
         path = write_simple(tmp_path / "vacuum.h5", boundary=["none"] * 3)
         assert (opened(path).cells.dimensions == np.zeros((1, 6))).all()
 
-    def test_a_slab_is_told(self, tmp_path):
+    def test_a_slab_is_reported(self, tmp_path):
         path = write_simple(tmp_path / "slab.h5", boundary=["periodic", "periodic", "none"])
         index = opened(path)
         assert "periodic along x, y only" in index.notes[0]
@@ -634,7 +634,7 @@ class TestBoxes:
         both = (vectors > 0).all()
         assert any("could be three lengths" in note for note in index.notes) == both
 
-    def test_a_cell_without_a_volume_is_told(self, tmp_path):
+    def test_a_cell_without_a_volume_is_reported(self, tmp_path):
         edges = numbers().edges
         edges[2, 1] = edges[2, 0]
         index = opened(write_simple(tmp_path / "flat.h5", edges=edges))
@@ -719,7 +719,7 @@ class TestUnits:
         path = write_simple(tmp_path / "wrong.h5", units={**OUR_UNITS, "velocity": "nm"})
         assert "'nm' is no unit of velocity" in refused(path)
 
-    def test_a_user_s_word_counts_and_is_told(self, tmp_path):
+    def test_a_user_s_unit_counts_and_is_reported(self, tmp_path):
         index = opened(write_simple(tmp_path / "said.h5"), units={"length": "nm"})
         assert index.elements["positions"].factor == 10
         assert "in nm, as units= (--units) says, and not in Angstrom" in index.notes[0]

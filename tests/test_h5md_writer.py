@@ -208,7 +208,7 @@ def test_frames_that_do_not_come_leave_no_room(moving, tmp_path):
     assert os.listdir(tmp_path) == ["out.h5md"]
 
 
-def test_names_of_changing_groups_are_not_told(universe, tmp_path):
+def test_names_of_changing_groups_are_not_written(universe, tmp_path):
     first, other = universe.atoms[:50], universe.atoms[50:100]
     with paceline.H5MDWriter(tmp_path / "out.h5md", 50) as writer:
         for k, _ in enumerate(universe.trajectory[:4]):

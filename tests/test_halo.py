@@ -104,7 +104,7 @@ def test_groups_that_change_are_found_in_the_halo(universe, theirs):
 
 
 def near(block):
-    """Whether an atom is near in this frame or the two before: numbers, whatever is missing."""
+    """Numbers of atoms near in this frame or the two before, whatever is missing."""
     heights = np.concatenate([np.full(2, np.inf), block.positions[:, 0, 2]])
     return np.lib.stride_tricks.sliding_window_view(heights < 0, 3).any(axis=1).astype(int)
 

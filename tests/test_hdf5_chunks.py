@@ -16,7 +16,7 @@ DTYPES = ("<f4", "<f4", ">f4", "<f8", ">f8", "|i1", ">i2", "<i4", ">i8", "|u1", 
 
 
 def draw_storage(draw, shape):
-    """What to ask of h5py."""
+    """Options of h5py."""
     kind = draw.choice(("contiguous", "any", "automatic", "frame"))
     if kind == "contiguous":
         return {}

@@ -297,7 +297,7 @@ class TestChunks:
         assert all(", byte" not in message.partition("expected")[0] for message in said.values())
         assert len(found) == N_FRAMES - len(said)
 
-    def test_chunks_that_were_never_written_are_told_of(self, tmp_path):
+    def test_chunks_that_were_never_written_warn(self, tmp_path):
         path = write(tmp_path / "a.h5md", maxshape=(None, N_ATOMS, 3), **CHUNKED)
         with h5py.File(path, "a") as file:
             file[VALUE].resize(6, axis=0)
@@ -336,7 +336,7 @@ class TestChunks:
 
 
 class TestStructures:
-    """What is said of a file as a whole."""
+    """Message about a file as a whole."""
 
     @pytest.fixture
     def edit(self, tmp_path):
@@ -479,7 +479,7 @@ class TestCutFiles:
         # What comes last are the numbers, or, of the oldest format, the table of chunks.
         assert max(n_read) > 0
 
-    def test_what_is_told_of_one_without_its_tables(self, tmp_path):
+    def test_report_of_one_without_its_tables(self, tmp_path):
         path = write(tmp_path / "a.h5md")
         with h5py.File(path, "a") as file:
             file.move("h5md", "about")

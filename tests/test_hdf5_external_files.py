@@ -154,7 +154,7 @@ def test_what_is_asked_for_and_is_no_regular_file(way, fifo, tmp_path, monkeypat
         Reader(path, external=True)
 
 
-def test_what_is_looked_through_is_told_of(fifo, tmp_path):
+def test_searched_files_are_reported(fifo, tmp_path):
     path = tmp_path / "a.h5md"
     write(path, lambda file, _: file.__setitem__(VALUE, POSITIONS), fifo)
     with h5py.File(path, "a") as file:

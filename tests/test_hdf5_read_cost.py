@@ -1,4 +1,4 @@
-"""What reading costs by the layout, beside a count of every byte."""
+"""Cost of reading predicted from the layout, against a count of every byte."""
 
 import h5py
 import MDAnalysis

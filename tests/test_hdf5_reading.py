@@ -88,7 +88,7 @@ def written(path, layout, **changes):
 
 
 def stored(path, name="position"):
-    """What h5py reads, as float32."""
+    """Values that h5py reads, as float32."""
     with h5py.File(path) as file:
         return file[f"particles/atoms/{name}/value"][:].astype(np.float32)
 

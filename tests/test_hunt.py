@@ -54,7 +54,7 @@ def test_files_of_other_packages():
 
 
 class TestJudges:
-    """What would be found."""
+    """Expected findings."""
 
     @pytest.fixture
     def trial(self, tmp_path):

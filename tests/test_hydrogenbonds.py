@@ -25,7 +25,7 @@ CELLS = {
     "slab": (40, 40, 7, 90, 90, 90),
     "dodecahedron": (32, 32, 32, 60, 60, 90),
     "octahedron": (30, 30, 30, 70.53, 109.47, 70.53),
-    "oblique": (35, 28, 30, 80, 100, 115),
+    "triclinic": (35, 28, 30, 80, 100, 115),
     "none": None,
 }
 #: Options; of few atoms, MDAnalysis compares all pairs.
@@ -556,7 +556,7 @@ def test_selections_that_change_and_find_nothing(universe, theirs_too):
         HydrogenBondAnalysis(universe, acceptors_sel="bonded around 8 resid 3")
 
 
-def test_an_angle_as_of_gromacs_is_told_of(universe):
+def test_an_angle_as_of_gromacs_warns(universe):
     with pytest.warns(PacelineWarning, match=r"d_h_a_angle_cutoff=30 is the smallest angle at the"):
         HydrogenBondAnalysis(universe, d_h_a_angle_cutoff=30).run(stop=1)
 

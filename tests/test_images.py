@@ -1,4 +1,4 @@
-"""Distances to nearest images that are not those that are meant are told of."""
+"""Distances to unintended nearest images warn."""
 
 import re
 import warnings
@@ -40,7 +40,7 @@ def crystal(tmp_path):
 
 
 @pytest.fixture
-def rod(tmp_path):
+def chain(tmp_path):
     """Atoms of a straight protein of 12 residues, 3.8 Å apart, in a cell of 30 Å, wrapped."""
     made = MDAnalysis.Universe.empty(
         12, 12, atom_resindex=np.arange(12), residue_segindex=[0] * 12, trajectory=True
@@ -50,7 +50,7 @@ def rod(tmp_path):
     made.add_TopologyAttr("resids", range(1, 13))
     made.atoms.positions = np.outer(3.8 * np.arange(12), [1, 0, 0]) % 30 + [0, 5, 5]
     made.dimensions = [30, 30, 30, 90, 90, 90]
-    path = tmp_path / "rod.dcd"
+    path = tmp_path / "chain.dcd"
     with MDAnalysis.Writer(str(path), 12) as writer:
         writer.write(made.atoms)
     return paceline.Universe(made._topology, path)
@@ -66,7 +66,7 @@ def rod(tmp_path):
         lambda u: InterRDF_s(u, [(u.atoms[:1], u.atoms)], nbins=30, range=(0, 3)),
     ],
 )
-def test_pairs_beyond_half_the_cell_are_told_of(make, crystal):
+def test_pairs_beyond_half_the_cell_warn(make, crystal):
     with pytest.warns(PacelineWarning, match=r"half the least height of the cell, 1\.805 Å"):
         found = make(crystal).run()
     assert "1.805" in found.results.provenance["warnings"]
@@ -101,7 +101,7 @@ def test_the_smallest_cell_of_all_frames_counts(tmp_path):
     assert "warnings" not in found.results.provenance
 
 
-def test_heights_of_oblique_cells():
+def test_heights_of_triclinic_cells():
     cells = np.array([[30, 40, 50, 60, 70, 80], [30, 40, 50, 90, 90, 90], [0] * 6], np.float32)
     a, b, c = triclinic_vectors(cells[0]).astype(float)
     pairs = (a, b, c), (b, c, a), (c, a, b)
@@ -117,32 +117,32 @@ def test_heights_of_oblique_cells():
 
 
 @pytest.mark.parametrize("bonds", [True, False])
-def test_distances_within_a_molecule_longer_than_half_the_cell(bonds, rod):
+def test_distances_within_a_molecule_longer_than_half_the_cell(bonds, chain):
     if bonds:
-        rod.add_TopologyAttr("bonds", [(k, k + 1) for k in range(11)])
-    ends = rod.atoms[:1], rod.atoms[-1:]
+        chain.add_TopologyAttr("bonds", [(k, k + 1) for k in range(11)])
+    ends = chain.atoms[:1], chain.atoms[-1:]
     for analysis in (
-        DistanceMap(rod.atoms),
+        DistanceMap(chain.atoms),
         DistanceMap(*ends),
-        DistanceMatrixSeries(rod.atoms),
+        DistanceMatrixSeries(chain.atoms),
         AtomicDistances(*ends),
-        CenterDistance(rod.atoms[:3], rod.atoms[-3:], weights=None),
+        CenterDistance(chain.atoms[:3], chain.atoms[-3:], weights=None),
     ):
         text = r"in frame 0: \d+\.\d Å within the molecule, and \d+\.\d Å to the image"
         with pytest.warns(PacelineWarning, match=text):
             analysis.run()
-    # Of the rod that the cell splits, another warning has numbers, too.
+    # Another warning, about the molecule that the cell splits, has numbers, too.
     within, to_image = re.findall(r"(\d+\.\d) Å", analysis.results.provenance["warnings"])[-2:]
     assert (float(within), float(to_image)) == pytest.approx((34.2, 4.2))
 
 
-def test_distances_that_are_right_are_silent(rod):
+def test_distances_that_are_right_are_silent(chain):
     water = paceline.Universe(datafiles.TPR, datafiles.XTC)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
-        DistanceMap(rod.atoms[:4]).run()
-        DistanceMap(rod.atoms, pbc=False).run()
-        AtomicDistances(rod.atoms[:3], rod.atoms[3:6]).run()
+        DistanceMap(chain.atoms[:4]).run()
+        DistanceMap(chain.atoms, pbc=False).run()
+        AtomicDistances(chain.atoms[:3], chain.atoms[3:6]).run()
         # Molecules of their own may be anywhere.
         DistanceMap(water.select_atoms("name OW")[::400]).run(stop=2)
         DistanceMap(paceline.Universe(datafiles.GRO).select_atoms("name OW")[::400]).run()

@@ -92,8 +92,8 @@ def test_residues_of_the_same_name_have_columns_of_their_own():
         "B GLY 2–4 B SER 3 near",
         "4 B SER 3–5 B SER 3 near",
     ]
-    nameless = MDAnalysis.Universe.empty(2, 2, atom_resindex=[0, 1], trajectory=True)
-    results = interaction_fingerprint({"near": NeighborList(nameless.atoms, cutoff=2).run()})
+    unnamed = MDAnalysis.Universe.empty(2, 2, atom_resindex=[0, 1], trajectory=True)
+    results = interaction_fingerprint({"near": NeighborList(unnamed.atoms, cutoff=2).run()})
     assert list(results.table.columns)[2:] == ["0–1 near"]
 
 

@@ -454,7 +454,7 @@ def test_a_damaged_id_of_the_first_frame_does_not_condemn_the_others(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 2, 4])
-def test_a_missing_line_feed_is_told(tmp_path, cut):
+def test_a_missing_line_feed_is_reported(tmp_path, cut):
     text = dump().rstrip() + "\n"
     whole = Reader(str(write(tmp_path / "a.dump", text)))
     with pytest.warns(PacelineWarning, match="no line feed: its last number may be cut"):
@@ -464,7 +464,7 @@ def test_a_missing_line_feed_is_told(tmp_path, cut):
 
 
 @pytest.mark.parametrize("cut", [20, 900])
-def test_a_cut_last_frame_is_told(tmp_path, cut):
+def test_a_cut_last_frame_is_reported(tmp_path, cut):
     path = write(tmp_path / "a.dump", dump()[:-cut])
     with pytest.warns(PacelineWarning, match=r"frame 4 .byte \d+. is cut.*4 frames before it"):
         assert Reader(str(path)).n_frames == 4

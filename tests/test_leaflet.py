@@ -150,7 +150,7 @@ def check_as_leaflet_finder(theirs, ours, select, cutoff, pbc):
 
 
 def test_leaflet_finder_itself(membrane_lipids):
-    """Which needs networkx; its components are in the order of ours."""
+    """MDAnalysis's leaflets, by networkx; the components have paceline's order."""
     pytest.importorskip("networkx")
     theirs, universe, _ = membrane_lipids
     found = LeafletSeries(universe, "name P", 9.0).run()
@@ -177,14 +177,14 @@ def test_frames_that_were_left_out(damaged):
     np.testing.assert_array_equal(np.isnan(found.to_dataframe()["components"]), left_out)
 
 
-def test_frames_without_two_leaflets_are_told_of(tmp_path):
+def test_frames_without_two_leaflets_warn(tmp_path):
     universe = made(tmp_path, [bilayer(2)])
     with pytest.warns(PacelineWarning, match="in no frame are there two leaflets: within 55 Å all"):
         found = LeafletSeries(universe, "name P", 55).run().results
     assert (found.leaflets == -1).all()
 
 
-def test_leaflets_of_few_headgroups_are_told_of(tmp_path):
+def test_leaflets_of_few_headgroups_warn(tmp_path):
     universe = made(tmp_path, [bilayer(4)])
     message = r"both leaflets have at most 2 of 32 headgroups: few are within 1.5 Å of another"
     with pytest.warns(PacelineWarning, match=message):

@@ -1,4 +1,4 @@
-"""What a killed process leaves is removed by the next one, and nothing of one that runs."""
+"""The next process removes files of a killed process, and none of a running one."""
 
 import os
 import signal

@@ -20,7 +20,7 @@ ENERGY, TIME = 4.184, 0.001
 
 
 class Theirs:
-    """What LAMMPS wrote of the same steps, in our units: (frames, atoms, 3) float64 each."""
+    """Values of LAMMPS at the same steps, in our units: (frames, atoms, 3) float64 each."""
 
     def __init__(self, folder: Path, n_atoms: int):
         text = (folder / "lammps.txt").read_text().splitlines()

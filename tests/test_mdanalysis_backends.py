@@ -80,7 +80,7 @@ def part(system):
 
 @pytest.fixture(scope="module")
 def expected(part):
-    """What MDAnalysis alone makes of each class, beginning from frame 11."""
+    """Results of MDAnalysis alone for each class, beginning from frame 11."""
 
     @functools.cache
     def of(name):

@@ -167,7 +167,7 @@ def exact_queue(alone, service, n_workers):
 
 
 class Clock:
-    """What the scheduler takes for the time."""
+    """Clock of the scheduler."""
 
     now = 0.0
 

@@ -1,4 +1,4 @@
-"""Bytes lost or inserted in the middle of a file: told of at once, and never read as frames."""
+"""Bytes lost or inserted in the middle of a file: reported at once, and never read as frames."""
 
 import re
 import warnings

@@ -293,7 +293,7 @@ def test_steps_of_slurm_whose_ranks_are_alone_are_refused():
 
 
 def refusal(told):
-    """What a command says that a launcher of another MPI started in three copies."""
+    """Message of a command that a launcher of another MPI started in three copies."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "info", "x.xtc"],
         env=environment() | told,
@@ -306,7 +306,7 @@ def refusal(told):
 
 
 def library():
-    """What the MPI under test calls itself."""
+    """Name of the MPI under test."""
     code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
     code += "print(MPI.Get_library_version())"
     done = subprocess.run(

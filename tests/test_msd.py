@@ -62,7 +62,7 @@ def made(tmp_path, positions, dt=2.0, cells=None):
 
 @pytest.mark.parametrize("fft", [True, False])
 def test_uniform_motion(fft, tmp_path):
-    """Of a particle with velocity v, the MSD is v² τ²."""
+    """The MSD of a particle with velocity v is v² τ²."""
     velocities = np.array([[1.0, 2.0, -3.0], [0.0, 0.5, 0.0]])
     times = 2.0 * np.arange(20)
     universe = made(tmp_path, 50 + times[:, None, None] * velocities)
@@ -125,7 +125,7 @@ def test_centers_of_water_with_virtual_sites(tmp_path):
         EinsteinMSD(universe, "name MW", compound="fragments")
 
 
-def test_masses_that_nobody_knows_are_told_of():
+def test_unknown_masses_warn():
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     universe = paceline.Universe(Martini_membrane_gro)
@@ -355,7 +355,7 @@ def test_shortest_steps_add_up_where_the_cell_varies(tmp_path):
     np.testing.assert_allclose(lattice, moved, rtol=1e-4, atol=1e-3)
 
 
-def test_shortest_steps_in_an_oblique_cell(adk_in_water):
+def test_shortest_steps_in_an_triclinic_cell(adk_in_water):
     """In a rhombic dodecahedron, images by rounding vector by vector are not the nearest ones."""
     universe = paceline.Universe(*adk_in_water)
     found = EinsteinMSD(universe, "name OW", unwrap="tor").run(stop=2).results.timeseries[1]
@@ -396,7 +396,7 @@ def test_cells_that_change_by_more_than_half_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("cell", [[30, 40, 50, 90, 90, 90], [40, 40, 40, 60, 60, 90]])
-def test_particles_that_jump_are_told_of(cell, tmp_path):
+def test_particles_that_jump_warn(cell, tmp_path):
     """Once across a face of the cell; not if they move that far step by step, or are followed."""
     positions = np.cumsum(np.full((40, 3, 3), 0.4), axis=0)
     free = made(tmp_path, positions, cells=[cell] * 40)
@@ -515,7 +515,7 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["tor", "lattice"])
 @pytest.mark.parametrize("angles", [(90, 90, 90), (60, 60, 90)])
-def test_steps_that_are_too_long_to_tell_images_are_told_of(scheme, angles, tmp_path):
+def test_steps_that_are_too_long_to_tell_images_warn(scheme, angles, tmp_path):
     edge, steps = 30, np.random.default_rng(7).normal(0, 1, (40, 50, 3))
     for size, wrong in ((1 / 16, False), (1 / 6, True)):  # of the edge
         positions = (steps * edge * size).cumsum(axis=0)
@@ -528,8 +528,8 @@ def test_steps_that_are_too_long_to_tell_images_are_told_of(scheme, angles, tmp_
         assert len(told) == wrong
 
 
-def test_centers_that_were_unwrapped_before_are_told_of(tmp_path):
-    """Of molecules that move by more than half the cell, which is no jump."""
+def test_centers_that_were_unwrapped_before_warn(tmp_path):
+    """Molecules that move by more than half the cell do not jump."""
     steps = np.random.default_rng(3).normal(0, 12, (60, 6, 3))
     universe = made(tmp_path, steps.cumsum(axis=0), cells=[[30, 30, 30, 90, 90, 90]] * 60)
     words = r"particles? of 3 move by .* unwrapped before: then .* unwrap=None"

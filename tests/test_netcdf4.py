@@ -131,7 +131,7 @@ def test_restart_files(tmp_path):
 
 
 def write_integers(path, *, factor=1000.0, names=("compressedpos",), power=None, **attributes):
-    """What cpptraj writes where it is asked to store integers; its numbers are returned."""
+    """Write a file of integers as cpptraj does; return its numbers."""
     numbers = np.random.default_rng(1).integers(-(10**6), 10**6, (N_FRAMES, N_ATOMS, 3))
     with netCDF4.Dataset(path, "w") as file:
         file.Conventions, file.ConventionVersion = "AMBER", "1.0"

@@ -290,7 +290,7 @@ def test_several_stages_and_analyses(walk, atoms):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_scan_may_follow(kept, walk, atoms, tmp_path):
-    """In two passes, or in three where images are not handed on."""
+    """In two passes, or in three where blocks do not pass images on."""
     one = PathLength(atoms)
     checkpoint = {"checkpoint": tmp_path / "file"} if kept else {}
     one.run(transforms=[nojump()], backend="serial", block_frames=16, **checkpoint)
@@ -568,7 +568,7 @@ def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch, tm
         followed(atoms, step=2, **checkpoint)
     with pytest.raises(UnsupportedError, match="in 75 frames"):
         followed(atoms, frames=[*range(0, 147, 2), 149], **checkpoint)
-    # Images that are handed on once are not kept.
+    # Images that blocks pass on once are not kept.
     followed(atoms)
     followed(atoms, step=2)
 
@@ -663,7 +663,7 @@ WHOLE = (unwrap(), wrap(compound="fragments"))
 
 
 @pytest.mark.parametrize("angles", [[60, 60, 90], [70.53, 109.47, 70.53]])
-def test_steps_are_the_shortest_in_oblique_cells(angles):
+def test_steps_are_the_shortest_in_triclinic_cells(angles):
     vectors = triclinic_vectors([80.1, 80.1, 80.1, *angles]).astype(float)
     steps = np.random.default_rng(5).uniform(-0.5, 0.5, (400, 30, 3)) @ vectors
     shifts = np.stack(np.meshgrid(*[range(-2, 3)] * 3), axis=-1).reshape(-1, 3) @ vectors
@@ -708,7 +708,7 @@ def test_steps_of_molecules_depend_on_nothing_but_frames(options, molecules):
 
 
 def test_some_molecules_are_followed(molecules):
-    """Those of the atoms that are given or analysed, with all of their atoms."""
+    """Molecules of the atoms that are given or analysed, with all of their atoms."""
     atoms, expected = molecules
     some = followed(atoms[[4, 30]], nojump(scheme="tor"), before=WHOLE)
     np.testing.assert_allclose(some, expected[:, [4, 30]], atol=1e-3)

@@ -104,7 +104,7 @@ def kernel():
     manager.shutdown_kernel(now=True)
 
 
-#: A run that ends when it is told to, and what there is of threads, processes and signals.
+#: A run that ends on request, and what there is of threads, processes and signals.
 SETUP = """
 import os, signal, threading, time, warnings
 warnings.simplefilter("ignore")  # MDAnalysis's bars want ipywidgets

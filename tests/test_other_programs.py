@@ -130,7 +130,7 @@ def test_cells_of_charmms_own_files(version, tmp_path):
         (36, (900, 75, 900, 90, 80, 900), "version, 36, .* shape matrix, .* angles it is"),
     ],
 )
-def test_cells_that_could_be_meant_otherwise_are_told_of(version, cell, words, tmp_path):
+def test_cells_that_could_be_meant_otherwise_warn(version, cell, words, tmp_path):
     path = write_dcd(tmp_path / "charmm.dcd", version, [cell] * 3)
     with pytest.warns(PacelineWarning, match=rf"charmm\.dcd: .*{words}"):
         Reader(path)

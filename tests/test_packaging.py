@@ -1,4 +1,4 @@
-"""What is published beside the code: licences, metadata, templates, workflows."""
+"""Files published beside the code: licences, metadata, templates, workflows."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""What of files is in memory, and letting go of it, as far as this system tells and does it."""
+"""Parts of files in the page cache, and dropping them, where the system supports it."""
 
 import mmap
 import os
@@ -72,7 +72,7 @@ def test_long_files_are_looked_at_from_end_to_end(path, monkeypatch):
     assert cached_share(path) == 0.5
 
 
-def test_of_no_bytes_nothing_is_told(path):
+def test_no_bytes_report_nothing(path):
     assert cached_share(path, [(2 * HALF, 10)]) is None
     assert cached_share(path, []) is None
 

@@ -32,7 +32,7 @@ with progress.Progress(1000, show={"None": None, "False": False}[sys.argv[2]]) a
 
 
 def on_terminal(patience, show):
-    """What a terminal shows of that."""
+    """Text that a terminal shows."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (24, 80))
     command = [sys.executable, "-c", WORK, str(patience), str(show)]
@@ -73,7 +73,7 @@ def test_nothing_is_shown_unasked():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes only when it is told to."""
+    """A clock that a test sets."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
@@ -100,7 +100,7 @@ def test_work_may_show_its_size_on_the_way(clock, capsys):
 
 
 def test_each_pass_has_its_own_time_left(clock, capsys):
-    """What comes next may be slower: nobody knows how long it takes."""
+    """The time left is unknown, as the next pass may be slower."""
     with Progress(1000) as bar:
         for number, seconds in ((1, 0.1), (2, 10)):
             bar.begin_pass(number, 2, 1000)

@@ -18,7 +18,7 @@ CELLS = {
     "rectangular": (45, 50, 55, 90, 90, 90),
     "dodecahedron": (52, 52, 52, 60, 60, 90),
     "octahedron": (50, 50, 50, 70.53, 109.47, 70.53),
-    "oblique": (60, 45, 50, 80, 100, 115),
+    "triclinic": (60, 45, 50, 80, 100, 115),
     "none": None,
 }
 
@@ -71,7 +71,7 @@ def box(request, tmp_path_factory):
 
 
 def with_norm(options, universe):
-    """Where there is no cell, MDAnalysis divides by its volume, which is 0; we refuse it."""
+    """Frames without a cell are refused; MDAnalysis divides by a volume of 0."""
     return options if universe.dimensions is not None else {**options, "norm": "none"}
 
 
@@ -466,7 +466,7 @@ def test_centers_of_compounds_are_those_of_mdanalysis(selections, compounds, cen
 
 
 def test_whole_molecules_need_no_bonds(broken):
-    """Where a transformation makes them whole, or they are one atom each."""
+    """Molecules that a transformation makes whole, or that are one atom each."""
     universe = paceline.Universe(*broken)
     water = universe.select_atoms("resname SOL and resid 300-900")
     options = {"compound": "residues", "range": (0.5, 12.0)}

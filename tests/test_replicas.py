@@ -141,7 +141,7 @@ def test_one_replica_has_no_interval(systems, tmp_path):
 
 
 def test_atoms_of_other_systems_are_not_compared_by_their_indices(systems):
-    """Of one residue there are but indices; a map of CA has numbers of residues."""
+    """One residue is labelled by indices, a map of CA by numbers of residues."""
     asked = {
         "atoms": {"analysis": "rmsf", "select": "resid 120"},
         "map": {"analysis": "distance-map", "select": "name CA and resid 95-105"},

@@ -274,7 +274,7 @@ def test_advice_names_a_slow_host():
     assert "mostly by reading" in advice.text
 
 
-def test_advice_is_told_with_the_run_s_own_numbers():
+def test_advice_has_the_run_s_own_numbers():
     made = run_of(n_workers=3, t_comm=0.24)
     balance, computing = advice_of(report_of(made))
     assert balance.text == (

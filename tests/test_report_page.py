@@ -346,7 +346,7 @@ def test_a_report_has_a_name_of_its_own(adk, tmp_path, run):
     assert not list(tmp_path.iterdir())
 
 
-def test_another_ending_of_report_is_told_of_timings(adk, tmp_path, run):
+def test_unknown_ending_of_report_is_refused_for_timings(adk, tmp_path, run):
     assert "timings as .csv, not '.txt'" in run("rmsd", *adk, "--report", tmp_path / "a.txt")[2]
     assert "timings" not in run("report", tmp_path / "a.csv", "-o", tmp_path / "a.txt")[2]
 

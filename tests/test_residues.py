@@ -50,7 +50,7 @@ def inserted():
         lambda atoms: CenterDistance(atoms[:500], atoms[500:]),
     ],
 )
-def test_atoms_in_several_locations_are_told_of(make, located):
+def test_atoms_in_several_locations_warn(make, located):
     repeated = np.count_nonzero(located.altLocs == "B")
     with pytest.warns(PacelineWarning, match=r"are there again in another .* 'not altLoc B'"):
         found = make(located).run()
@@ -99,7 +99,7 @@ def test_residues_with_insertion_codes_have_their_own_neighbours(inserted):
     ]
 
 
-def test_residues_that_have_no_angles_are_told_of(located):
+def test_residues_that_have_no_angles_warn(located):
     with pytest.warns(PacelineWarning, match=r"(\d+) of 204 residues have no angles \(") as caught:
         found = Ramachandran(located)
     assert len(found.run().results.resindices) == found.results.angles.shape[1]

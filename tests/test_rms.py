@@ -80,7 +80,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def expected(theirs):
-    """What MDAnalysis says of each case; each computed once."""
+    """Results of MDAnalysis for each case; each computed once."""
     other, known = theirs.copy(), {}
 
     def compute(case):

@@ -175,7 +175,7 @@ def test_what_is_wrong_is_named(universe, adk, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["lipids", "CA", "given", "all atoms", "ions"])
-def test_beads_with_radii_of_atoms_are_told_of(kind, tmp_path):
+def test_beads_with_radii_of_atoms_warn(kind, tmp_path):
     lipids = paceline.Universe(datafiles.Martini_membrane_gro).select_atoms("not name GL1 GL2")
     protein = paceline.Universe(datafiles.PSF, datafiles.PDB_small)
     atoms, options = {

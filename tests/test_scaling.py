@@ -355,7 +355,7 @@ def test_what_cannot_be_done_is_refused(arguments, words, adk, run):
     assert "Traceback" not in err
 
 
-def test_errors_of_the_analysis_are_told(adk, run):
+def test_errors_of_the_analysis_are_reported(adk, run):
     status, out, err = run("rmsd", *adk, "--workers", "1", "--select", "name XYZ")
     assert (status, out) == (2, "")
     assert err.endswith("paceline: error: --select: no atoms match 'name XYZ'\n")

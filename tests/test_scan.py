@@ -110,7 +110,7 @@ def test_functions_may_fill_the_same_array_again(block_frames, atoms, positions)
 
 @pytest.mark.parametrize("n", range(1, 20))
 def test_states_are_those_of_the_tree(n):
-    """Of any block, as of all values at once; joined as in a loop, whatever the brackets."""
+    """States before blocks equal those before the same values joined in a loop."""
 
     def join(left, right):
         return f"({left}{right})" if left else right
@@ -331,7 +331,7 @@ def test_a_killed_run_resumes(adk_xtc, alone, tmp_path):
 
 
 def test_states_without_room_are_refused(atoms, monkeypatch):
-    """Where they come, before all have come, and what is advised has room for them."""
+    """The error comes before all states have come, and its advice suffices."""
     one = seen_so_far(atoms)
     monkeypatch.setattr(collect, "STATES_BYTES", 4 * len(atoms))
     words = (

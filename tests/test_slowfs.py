@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 def quietest(measure, is_quiet):
-    """What is measured, and how many times as slow the file system was.
+    """Measurement, and the factor by which the file system was slowed.
 
     As a busy machine delays anything, it is measured again where that did, and every second time
     with twice as much to wait for, beside which such delays are smaller. Time that must pass is
@@ -56,7 +56,7 @@ def quietest(measure, is_quiet):
 
 
 def run(slow, code, *arguments, **more):
-    """What a Python program prints."""
+    """Output of a Python program."""
     command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
     environment = os.environ | slow.environment() | {"PYTHONPATH": str(ROOT / "python")} | more
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def run(slow, code, *arguments, **more):
 
 
 def counted(folder, code, *arguments, **settings):
-    """What a program does with files of a folder that is as slow as that."""
+    """Calls of a program on files of a folder of this slowness."""
     with SlowFileSystem(folder, **settings) as slow:
         run(slow, code, *arguments)
         (found,) = slow.counts()
@@ -431,7 +431,7 @@ except OSError:
     assert found.unseen == 0
 
 
-def test_what_is_mapped_is_told(folder):
+def test_what_is_mapped_is_reported(folder):
     code = """
 import mmap, os, sys
 with open(sys.argv[1], "rb") as file:
@@ -460,7 +460,7 @@ def test_one_rank_is_slower(folder):
     assert seconds.pop(2) > 2 * max(seconds.values())
 
 
-def test_ranks_of_mpi_are_told_apart(folder):
+def test_ranks_of_mpi_are_distinguished(folder):
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = shutil.which(beside) or shutil.which("mpiexec")
     if mpiexec is None:

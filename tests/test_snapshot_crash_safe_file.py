@@ -36,7 +36,7 @@ def values_of(frame, field):
 
 
 def add(file, contents, frame, note=lambda piece: None):
-    """What the writer and all its ranks do."""
+    """Calls of the writer and all its ranks."""
     cell = CELL if contents.has_cell else None
     path, starts = file.place(contents, Heading(frame, float(frame), cell))
     with open(path, "r+b") as atoms:

@@ -1,4 +1,4 @@
-"""What a rank needs to write or read a snapshot: its buffer and little more, at any size."""
+"""Memory of a rank that writes or reads a snapshot: its buffer and little more, at any size."""
 
 import subprocess
 import sys
@@ -79,7 +79,7 @@ def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order, cells,
 
 
 def found_by(program, *told):
-    """What a program prints that runs on two ranks."""
+    """Output of a program that runs on two ranks."""
     try:
         return on_ranks(2, EVERY_RANK, *told, programs=SCRIPTS / program)
     except Unavailable as reason:

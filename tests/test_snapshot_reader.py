@@ -24,7 +24,7 @@ def keep(path, frame, **whole):
 
 
 def keep_timestep(path, universe, frame, step=None):
-    """What MDAnalysis reads."""
+    """Values that MDAnalysis reads."""
     ts = universe.trajectory[frame]
     fields = {name: getattr(ts, name) for name in FIELDS if getattr(ts, f"has_{name}")}
     keep(
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_refused_on_every_rank(n_ranks, unreadable):
 
 
 def keep_text(path, frame, lines, n_atoms, n_vectors, *, cell, time, step):
-    """What Python reads of a frame's lines, in double precision, in the order of the ids."""
+    """Values of a frame's lines as Python reads them, double precision, ordered by id."""
     has_masses = len(lines[0].split()) > 2
     atoms = [
         lines[k : k + 1 + n_vectors] for k in range(0, n_atoms * (1 + n_vectors), 1 + n_vectors)

@@ -28,7 +28,7 @@ N_FRAMES = 3
 
 @pytest.fixture(scope="module")
 def system():
-    """What the ranks of the scripts write."""
+    """Values that the ranks of the scripts write."""
     sys.path.insert(0, str(SCRIPTS))
     try:
         import snapshot_system

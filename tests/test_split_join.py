@@ -341,7 +341,7 @@ def test_different_files_are_not_joined(water, tmp_path):
     assert str(error.value) == f"{plain} and {other} cannot be joined: {expected}"
 
 
-def test_overlapping_restarts_are_told_of_and_kept(water, tmp_path):
+def test_overlapping_restarts_warn_and_are_kept(water, tmp_path):
     first, second = tmp_path / "one.xtc", tmp_path / "two.xtc"
     file = xtc(water.read_bytes())
     first.write_bytes(file.cut(file.borders[6]))
@@ -371,7 +371,7 @@ def test_a_pattern_is_joined_as_people_count(water):
     assert whole.read_bytes() == water.read_bytes()
 
 
-def test_times_that_a_dcd_file_cannot_keep_are_told_of(tmp_path):
+def test_times_that_a_dcd_file_cannot_keep_warn(tmp_path):
     one = dcd_file(tmp_path / "one.dcd", 4, istart=10)
     two = dcd_file(tmp_path / "two.dcd", 3, istart=100, seed=1)
     with pytest.warns(PacelineWarning) as told:
@@ -561,8 +561,8 @@ def test_copying_takes_one_worker_at_least(n_workers, water):
 
 
 #: Prints how many calls that copy some bytes the work takes. Then has children that do it again and
-#: again, and kills each when it has come to a call of which it is told: "copy 3", or "name 1", the
-#: first that gives a file its final name.
+#: again, and kills each at a given call: "copy 3", or "name 1", the first that gives a
+#: file its final name.
 NURSERY = """
 import collections, os, signal, sys, threading, time
 from paceline.trajectory import split_join

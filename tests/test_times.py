@@ -48,7 +48,7 @@ def sounds(path, **options):
 
 
 def said_of(path, **options):
-    """What a reader warns of."""
+    """Warnings of a reader."""
     with pytest.warns(PacelineWarning) as caught:
         Reader(path, **options)
     return [str(one.message) for one in caught]
@@ -226,7 +226,7 @@ def times_of(tmp_path, *arguments):
 
 
 def test_dt_of_commands_is_between_frames(tmp_path, top, capsys):
-    """Of dumps, too, which count steps."""
+    """Commands take dt as the time between frames, also of dumps, which count steps."""
     files = {
         "dump": write_dump(tmp_path / "a.dump", walk(6)),
         "dcd": write_dcd(tmp_path / "a.dcd", walk(6), LAMMPS),
@@ -275,7 +275,7 @@ def test_commands_say_that_times_are_not_known(tmp_path, top, capsys):
 
 
 def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
-    """Those of velocities give no diffusion coefficient and no conductivity."""
+    """Unknown times give no diffusion coefficient and no conductivity of velocities."""
     from helpers.netcdf_files import values, write_scipy
 
     arrays = {name: array for name, array in values().items() if name != "time"}

@@ -59,7 +59,7 @@ def test_no_worker_sends_for_longer_than_the_run_takes(where, universe):
 
 
 def test_results_that_are_on_their_way_together_are_counted_once():
-    """Of the first worker 5 to 9 s and 12 to 13 s, of the other one 7 to 11 s."""
+    """Blocks of the first worker at 5 to 9 s and 12 to 13 s, of the other one at 7 to 11 s."""
     second = 10**9
     times = {"a": [(0, 5, 4), (5, 6, 1), (6, 8, 0), (8, 12, 1)], "b": [(0, 7, 3), (7, 9, 2)]}
     blocks = [
@@ -221,7 +221,7 @@ def test_an_executor_on_another_host_has_times_of_this_one(universe):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """What `to_csv` writes of two blocks and an attempt."""
+    """Text that `to_csv` writes of two blocks and an attempt."""
     path = tmp_path_factory.mktemp("saved") / "blocks.csv"
     blocks = [block(k, "node1:1:1", k, 1) for k in range(2)]
     attempt = hung(1, "node2:1:1", 1, 1)

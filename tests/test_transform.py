@@ -252,7 +252,7 @@ def test_unwrap_puts_molecules_of_a_complex_side_by_side(chains):
     assert np.array_equal(together.atoms(np.array([9]), chains), [9])
 
 
-def test_chains_that_are_apart_are_told_of(chains):
+def test_chains_that_are_apart_warn(chains):
     one = paceline.TimeSeries(lambda block: block.positions, chains.atoms)
     words = r"in different images in \d+ of 20 frames, first in frame 0: .* with together= "
     with pytest.warns(PacelineWarning, match=words):
@@ -265,7 +265,7 @@ def test_chains_that_are_apart_are_told_of(chains):
         one.run(transforms=[transform.unwrap("index 0"), transform.unwrap("resname LIG")])
 
 
-def test_a_molecule_without_neighbours_is_told_of():
+def test_a_molecule_without_neighbours_warns():
     universe = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
     universe.add_TopologyAttr("bonds", [(0, 1), (2, 3)])
     universe.atoms.positions = [[0, 0, 0], [1, 0, 0], [15, 15, 15], [16, 15, 15]]
@@ -338,7 +338,7 @@ def test_contacts_that_cannot_be_found_are_refused():
         ([(0, 0, 0), (364, 0, 0), (364, 36, 0)], True),
     ],
 )
-def test_only_chains_in_contact_across_faces_are_told_of(corners, apart):
+def test_only_chains_in_contact_across_faces_warn(corners, apart):
     universe = lattices(*corners)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -603,12 +603,12 @@ def long_bonds_of(rings, atoms="all", transforms=(), **options):
     return told, series.results.timeseries
 
 
-def test_bonds_that_stay_long_are_told_once(rings, where):
+def test_bonds_that_stay_long_are_reported_once(rings, where):
     (told,), _ = long_bonds_of(rings, block_frames=16, **where)
     assert re.search(LONG_BONDS, told)
 
 
-def test_only_frames_and_molecules_of_the_run_are_told_of(rings):
+def test_only_frames_and_molecules_of_the_run_warn(rings):
     assert long_bonds_of(rings, start=1, step=2)[0] == []
     told, positions = long_bonds_of(rings, "index 4 5")
     assert told == []
@@ -617,7 +617,7 @@ def test_only_frames_and_molecules_of_the_run_are_told_of(rings):
 
 @pytest.mark.parametrize("steps", ["unwrap nojump", "nojump unwrap"])
 @pytest.mark.parametrize("backend", ["threads", "processes"])
-def test_long_bonds_are_told_of_whatever_a_pass_before_sees(steps, backend, rings):
+def test_long_bonds_warn_whatever_an_earlier_pass_sees(steps, backend, rings):
     """Threads follow atoms in the only pass, processes in one before it."""
     steps = [getattr(transform, name)() for name in steps.split()]
     (told,), _ = long_bonds_of(rings, transforms=steps, backend=backend, block_frames=16)

@@ -248,7 +248,7 @@ def test_a_damaged_header_is_named_and_the_other_frames_are_read(name, frames, t
 
 
 @pytest.mark.parametrize("left", [1, 83, 84, 119, 500, -1])
-def test_a_cut_frame_is_told_and_the_whole_ones_are_read(left, frames, tmp_path):
+def test_a_cut_frame_is_reported_and_whole_ones_are_read(left, frames, tmp_path):
     path = trr(tmp_path / "md.trr", [*frames[:5], frames[5][:left]])
     with pytest.warns(match=r"frame 5 \(byte \d+\) is cut"):
         assert len(Reader(path)) == 5

@@ -129,7 +129,7 @@ def test_many_files_of_several_readers(adk):
     ]
 
 
-def test_files_are_known_by_content_or_name(adk, tmp_path):
+def test_files_are_recognised_by_content_or_name(adk, tmp_path):
     unnamed = tmp_path / "unnamed"
     shutil.copy(adk.trajectory, unnamed)
     assert is_ours(unnamed)

@@ -74,7 +74,7 @@ def findings(path, **options):
 
 
 def judged(times=None, **columns):
-    """What is said of frames of which workers found this."""
+    """Message about frames of which workers found this."""
     n = len(times) if times is not None else len(next(iter(columns.values())))
     rows = np.zeros(n, dtype=ROW)
     rows["step"], rows["cell"], rows["broken"] = np.arange(n), CELL, -1

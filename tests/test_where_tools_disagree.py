@@ -261,10 +261,10 @@ def test_linear_density_in_a_varying_cell(growing):
 
 @pytest.mark.filterwarnings("ignore:frames are read by MDAnalysis")
 def test_asphericity_of_three_compounds():
-    rods = [[[0, 5 * k, 0], [2 + k, 5 * k, 0]] for k in range(3)]
+    pairs = [[[0, 5 * k, 0], [2 + k, 5 * k, 0]] for k in range(3)]
     made = MDAnalysis.Universe.empty(6, n_residues=3, atom_resindex=[0, 0, 1, 1, 2, 2])
     made.add_TopologyAttr("masses", np.ones(6))
-    made.load_new(np.array(rods, dtype=np.float32).reshape(1, 6, 3))
+    made.load_new(np.array(pairs, dtype=np.float32).reshape(1, 6, 3))
     ours = Gyration(made.atoms, compound="residues").run(backend="serial")
     theirs = made.atoms.asphericity(compound="residues")
     found = [", ".join(f"{x:.2f}" for x in one) for one in (theirs, ours.results.asphericity[0])]
@@ -894,7 +894,7 @@ def test_distances_from_frames_that_are_nan():
 
 
 class TestComparison:
-    """What `make compare` says of differences, with cases whose numbers are given."""
+    """Report of `make compare` on differences, for cases whose numbers are given."""
 
     @pytest.fixture
     def compared(self, tmp_path):

@@ -20,12 +20,12 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import PacelineWarning
 
 CELL = [80.0, 84.0, 90.0, 90.0, 90.0, 90.0]
-OBLIQUE = [95.0, 95.0, 95.0, 60.0, 60.0, 90.0]
+TRICLINIC = [95.0, 95.0, 95.0, 60.0, 60.0, 90.0]
 #: Frames in which the protein crosses a face of the cell: not the first, the middle or the last.
 CROSSING = [3, 4, 7, 9]
 
 
-@pytest.fixture(scope="module", params=[CELL, OBLIQUE], ids=["right angles", "oblique"])
+@pytest.fixture(scope="module", params=[CELL, TRICLINIC], ids=["right angles", "triclinic"])
 def crossing(request, tmp_path_factory):
     """Adenylate kinase, 31 frames; its topology, the file, and the same frames whole."""
     folder = tmp_path_factory.mktemp("crossing")
@@ -122,7 +122,7 @@ def test_water_is_not_broken_by_guesses():
     assert told(Gyration(water).run, "broken") == []
 
 
-def test_wrap_after_unwrap_is_told_of(crossing):
+def test_wrap_after_unwrap_warns(crossing):
     topology, path, _ = crossing
     rmsd = RMSD(paceline.Universe(topology, path), select="name CA")
     steps = [transform.unwrap(), transform.center("protein", point=[0, 0, 0])]
@@ -161,7 +161,7 @@ def turning(crossing, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", [RMSF, PCA], ids=["rmsf", "pca"])
-def test_atoms_that_turn_are_told_of(turning, kind, where):
+def test_atoms_that_turn_warn(turning, kind, where):
     ca = paceline.Universe(*turning).select_atoms("name CA")
     words = "move or turn as a whole in "
     (text,) = told(lambda: kind(ca).run(**where), words)
@@ -270,7 +270,7 @@ def test_bits_of_what_needs_no_whole_molecules_are_kept():
     assert np.array_equal(battery.analyses["rdf"].results.rdf, alone.results.rdf)
 
 
-def test_the_command_unwraps_unless_told(crossing, tmp_path, run):
+def test_the_command_unwraps_by_default(crossing, tmp_path, run):
     topology, path, _ = crossing
     (tmp_path / "some.toml").write_text('[rmsd]\nselect = "name CA"\n', encoding="utf-8")
     given = "run", tmp_path / "some.toml", "-s", topology, "-f", path
@@ -323,6 +323,6 @@ def test_cells_that_stand_for_none_are_left_out(tmp_path):
     assert "transforms" not in battery.analyses["rmsd"].provenance
 
 
-def test_a_density_of_what_turns_is_told_of(turning):
+def test_a_density_of_what_turns_warns(turning):
     ca = paceline.Universe(*turning).select_atoms("name CA")
     assert len(told(DensityAnalysis(ca, delta=5.0).run, "move or turn as a whole")) == 1

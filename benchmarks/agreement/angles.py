@@ -29,7 +29,7 @@ from benchmarks.bench_analyses import group
 from benchmarks.programs import DIGITS as ALL_DIGITS
 
 NO_IMAGES = "bonds have no images: molecules must be whole and together"
-BY_IMAGES = "paceline: dihedral angles in an oblique cell"
+BY_IMAGES = "paceline: dihedral angles in a triclinic cell"
 
 #: Of a `Peer`, all but its numbers.
 Limits = tuple[Any, ...]
@@ -131,7 +131,7 @@ def _dihedrals() -> Iterator[Case]:
                     flat(theirs("dihedrals", "Ramachandran", get, group(PROTEIN))),
                     3e-3,
                     "images of bonds in single precision",
-                    "paceline: dihedral angles in an oblique cell",
+                    "paceline: dihedral angles in a triclinic cell",
                 ),
                 MDTRAJ: Peer(mdtraj_s, 3e-3, SINGLE),
                 GROMACS: Peer(partial(gromacs, indices), 3e-3, DIGITS),
@@ -149,7 +149,7 @@ def _dihedrals() -> Iterator[Case]:
                 theirs("dihedrals", "Janin", get, group(PROTEIN)),
                 3e-3,
                 "images of bonds in single precision",
-                "paceline: dihedral angles in an oblique cell",
+                "paceline: dihedral angles in a triclinic cell",
             )
         },
         period=360,

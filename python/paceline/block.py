@@ -152,7 +152,7 @@ class Block:
         self._columns = columns
         self._attributes = attributes
 
-    #: Of a group that updates itself, columns of its atoms in each frame.
+    #: Columns, in each frame, of the atoms of a group that updates itself.
     selected: list[np.ndarray]
 
     @cached_property
@@ -171,10 +171,17 @@ class Block:
         return self._of_atoms("forces")
 
     def _decoded_field(self, field: str) -> np.ndarray:
-        values = getattr(self._decoded, field)
+        decoded = self._decoded
+        values = decoded.validity if field == "validity" else decoded.values_of(field)
         if values is None:
             raise AttributeError(field)  # `__getattr__` is called next, and has the message
         return values
+
+    def values_of(self, field: str) -> np.ndarray:
+        """Array of a field, as its property gives it."""
+        if field == "positions":
+            return self.positions
+        return self.velocities if field == "velocities" else self.forces
 
     def _of_atoms(self, field: str) -> np.ndarray:
         values = self._decoded_field(field)
@@ -369,10 +376,24 @@ class FrameBuffer:
             fields=np.zeros(n, dtype=np.uint8),
         )
 
+    def values_of(self, field: str) -> np.ndarray | None:
+        """Array of a field; None if no analysis needs it."""
+        return {
+            "positions": self.positions,
+            "velocities": self.velocities,
+            "forces": self.forces,
+        }[field]
+
+    def array_of(self, field: str) -> np.ndarray:
+        """Array of a field that was allocated."""
+        values = self.values_of(field)
+        assert values is not None, field
+        return values
+
     def put(self, field: str, rows: slice, values: np.ndarray, held: np.ndarray) -> None:
         """Keep values of a field, in frames that hold it or not; or check them, and forget them."""
         if self.validity is None:
-            getattr(self, field)[rows] = values
+            self.array_of(field)[rows] = values
             return
         found = self.validity[rows]
         wrong = ~np.isfinite(values).all(axis=2)
@@ -399,7 +420,7 @@ class FrameBuffer:
 
     def seal(self) -> None:
         """Make all arrays read-only: all analyses of a run share them."""
-        for array in self._arrays():
+        for array in self.arrays():
             if array is not None:
                 array.flags.writeable = False
 
@@ -411,11 +432,16 @@ class FrameBuffer:
     @property
     def nbytes(self) -> int:
         """Memory that the arrays take, bytes."""
-        return sum(array.nbytes for array in self._arrays() if array is not None)
+        return sum(array.nbytes for array in self.arrays() if array is not None)
 
     def __getitem__(self, rows: slice | np.ndarray) -> "FrameBuffer":
-        rows_of = [None if array is None else array[rows] for array in self._arrays()]
+        rows_of = [None if array is None else array[rows] for array in self.arrays()]
         return FrameBuffer(*rows_of)  # type: ignore[arg-type]
 
-    def _arrays(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
+    def arrays(self) -> tuple[np.ndarray | None, ...]:
+        """All arrays, in the order in which they are declared."""
+        return (
+            self.frames,
+            *(self.positions, self.velocities, self.forces, self.validity),
+            *(self.cells, self.times, self.steps, self.lambdas, self.fields),
+        )

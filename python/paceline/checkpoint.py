@@ -106,7 +106,7 @@ class Checkpoint:
         self._stopping.__enter__()
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is not None and not self._finished:
                 with self._stopping.held():
@@ -334,7 +334,7 @@ def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
     return pickle.dumps(plain, 5)
 
 
-def _plain(rows: Any) -> Any:
+def _plain(rows: object) -> Any:
     """Rows as an array; records as a tuple of their counts and themselves."""
     return tuple(rows.load()) if isinstance(rows, RecordRange) else np.asarray(rows)
 
@@ -366,7 +366,7 @@ def with_pickled_nodes(record: Record) -> Record:
     return replace(record, nodes=nodes)
 
 
-def _pickle(value: Any) -> bytes:
+def _pickle(value: object) -> bytes:
     """Pickle by reference where possible: a class must be the same one afterwards."""
     try:
         return pickle.dumps(value, 5)
@@ -436,7 +436,7 @@ def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | No
     return None
 
 
-def _fact(what: str, shown: str, *compared: Any) -> Fact:
+def _fact(what: str, shown: str, *compared: object) -> Fact:
     """Make a fact; its text is compared unless other things are given."""
     return what, shown, digest(*(compared or (shown,)))
 

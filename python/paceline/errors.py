@@ -152,7 +152,7 @@ class NotRunError(PacelineError, ValueError, AttributeError):
         return super().__new__(_with_theirs(cls, NotRunError, "NoDataError"), *args)
 
 
-def _with_theirs(cls: Any, ours: type[PacelineError], name: str) -> Any:
+def _with_theirs(cls: object, ours: type[PacelineError], name: str) -> Any:
     """Make a class of an error of ours that is one of MDAnalysis's, too, where that is imported."""
     theirs = getattr(sys.modules.get("MDAnalysis.exceptions"), name, None)
     if cls is not ours or theirs is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.block import Block
+from paceline.contract.atoms import Atoms, attribute_of
 from paceline.contract.source import TimeAxis
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
@@ -26,9 +27,9 @@ def iterload(
     filename: str | os.PathLike | Sequence[str | os.PathLike],
     chunk: int = 100,
     *,
-    top: Any = None,
+    top: object = None,
     stride: int | None = None,
-    atom_indices: Any = None,
+    atom_indices: object = None,
     skip: int = 0,
 ) -> "Iterator[mdtraj.Trajectory]":
     """Iterate over a trajectory in chunks, as `mdtraj.iterload` does.
@@ -100,7 +101,7 @@ def iterload(
     return (trajectory(block, chosen) for block in blocks)
 
 
-def topology(atomgroup: Any) -> "mdtraj.Topology":
+def topology(atomgroup: Atoms) -> "mdtraj.Topology":
     """Make MDTraj's topology of a group of atoms, in their order.
 
     Segments, divided by chain identifiers where there are any, are its chains. Names of residues
@@ -177,18 +178,18 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
 class WithTrajectory:
     """A function of MDTraj's trajectories as one of blocks, to be sent to workers."""
 
-    def __init__(self, function: Callable[..., Any], atomgroup: Any):
+    def __init__(self, function: Callable[..., Any], atomgroup: Atoms):
         self._function = function
         self._table = _AtomTable.of(atomgroup)
         self._topology: Any = None
 
-    def __call__(self, block: Block, *state: Any) -> Any:
+    def __call__(self, block: Block, *state: object) -> Any:
         """Call the function."""
         if self._topology is None:
             self._topology = self._table.build()
         return self._function(trajectory(block, self._topology), *state)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return vars(self) | {"_topology": None}
 
 
@@ -206,7 +207,7 @@ class _AtomTable:
     bonds: list[tuple[int, int]] | None
 
     @classmethod
-    def of(cls, atoms: Any) -> "_AtomTable":
+    def of(cls, atoms: Atoms) -> "_AtomTable":
         """Describe an AtomGroup."""
         _import()
         chain_ids = _column(atoms, "chainIDs", "")
@@ -268,12 +269,10 @@ class _AtomTable:
         return made
 
 
-def _column(atoms: Any, name: str, default: Any) -> list[Any]:
+def _column(atoms: Atoms, name: str, default: object) -> list[Any]:
     """List an attribute of each atom as plain values; a default where the topology has none."""
-    try:
-        return np.asarray(getattr(atoms, name)).tolist()
-    except AttributeError:
-        return [default] * len(atoms)
+    values = attribute_of(atoms, name)
+    return [default] * len(atoms) if values is None else np.asarray(values).tolist()
 
 
 def _elements(names: list[str], elements: list[str]) -> list[str]:
@@ -292,7 +291,7 @@ def _elements(names: list[str], elements: list[str]) -> list[str]:
     return [known[pair] for pair in zip(names, elements, strict=True)]
 
 
-def _bonds(atoms: Any) -> list[tuple[int, int]] | None:
+def _bonds(atoms: Atoms) -> list[tuple[int, int]] | None:
     """Find the bonds among atoms, by their rows."""
     try:
         pairs = atoms.universe.atoms.bonds.indices
@@ -320,7 +319,7 @@ def _topology_from(top: Any, name: str) -> Any:
     return md.load_topology(os.fspath(top))
 
 
-def _check_atoms(atom_indices: Any, n_atoms: int) -> np.ndarray:
+def _check_atoms(atom_indices: object, n_atoms: int) -> np.ndarray:
     """Check that indices of atoms increase, and are of atoms that there are."""
     atoms = np.asarray(atom_indices)
     if atoms.ndim != 1 or not len(atoms) or atoms.dtype.kind not in "iu":

@@ -51,7 +51,7 @@ MOST_IN_RELAY = 32
 def run(
     analyses: Analysis | Sequence[Analysis],
     *,
-    backend: Any = None,
+    backend: object = None,
     n_workers: int | None = None,
     start: int | None = None,
     stop: int | None = None,
@@ -71,8 +71,9 @@ def run(
     analyses : analysis or sequence of analyses
         Analyses of one Universe share its frames: the union of their atoms is decoded once. With
         several Universes, the workers go from one to the next without a pause. MDAnalysis's own
-        analyses, and subclasses of its `AnalysisBase`, have passes of theirs: one for all that can
-        be split, on the workers, and one for all that need the frames in order, in this process.
+        analyses, and subclasses of its `AnalysisBase`, take two passes of their own: one on the
+        workers, for all that can be split, and one in this process, for all that need the frames in
+        order.
         Each finds the frames unmoved by the others.
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
         Workers that compute blocks of frames; "threads" by default, and "mpi" in a script that
@@ -101,7 +102,7 @@ def run(
     max_memory : int or str, optional
         Memory that each process may use for what the run holds: rows, records, series and
         matrices, and decoded frames that are kept for analyses which pass over them again. Bytes,
-        or "2 GiB"; results beyond it are in nameless files of the temporary folder (TMPDIR), which
+        or "2 GiB"; results beyond it are in anonymous files of the temporary folder (TMPDIR), which
         vanish with them, and frames are decoded again. Arrays of up to 1 MiB, blocks that are being
         computed, and results of one value do not count. By default arrays of more than 1 GiB, and
         matrices of more than 256 MiB, are in files, and frames are kept while half of the memory is
@@ -220,7 +221,7 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: Any) -> None:
             check_distinct(checkpoint, *outputs, name)
 
 
-def _sort(given: Any) -> tuple[list[Any], list[Analysis]]:
+def _sort(given: object) -> tuple[list[Any], list[Analysis]]:
     """Sort analyses into those of MDAnalysis's classes, and ours, which are checked."""
     base: Any = getattr(sys.modules.get("MDAnalysis.analysis.base"), "AnalysisBase", ())
     every = list(given) if isinstance(given, Sequence) else [given]

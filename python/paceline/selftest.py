@@ -114,7 +114,7 @@ def _run_all(folder: Path) -> tuple[int, int]:
     """Run the tests in an empty folder; count those that passed and that failed."""
     counts = {True: 0, False: 0}
 
-    def test(name: str, function: Callable[..., str], *arguments: Any) -> None:
+    def test(name: str, function: Callable[..., str], *arguments: object) -> None:
         begun = time.perf_counter()
         with warnings.catch_warnings():
             # MDAnalysis's, on masses that it guesses and fields that a format lacks.
@@ -148,7 +148,7 @@ def _run_all(folder: Path) -> tuple[int, int]:
     return counts[True], counts[False]
 
 
-def _outcome(function: Callable[..., str], *arguments: Any) -> tuple[bool, str]:
+def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, str]:
     """Call a test: whether it passed, and its sentence."""
     try:
         return True, function(*arguments)
@@ -166,7 +166,7 @@ def _installed(package: str, name: str) -> bool:
     return False
 
 
-def open_chain(topology: Any, trajectory: Any) -> Any:
+def open_chain(topology: object, trajectory: object) -> Any:
     """Open files as a Universe on paceline's reader."""
     import paceline
 

@@ -107,7 +107,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         opening = getattr(self._trajectory, "t_init", 0.0)
         self.t_init_top = time.perf_counter() - begun - opening
 
-    def load_new(self, filename: Any, format: Any = None, *args: Any, **kwargs: Any) -> "Universe":
+    def load_new(
+        self, filename: object, format: object = None, *args: object, **kwargs: object
+    ) -> "Universe":
         """Replace the trajectory; see `MDAnalysis.Universe.load_new`."""
         files = _one_by_one(filename)
         ours = [is_ours(*_name_and_format(file, format)) for file in files]
@@ -150,7 +152,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 warn(f"{name}: {found[0]}")
                 return
 
-    def guess_TopologyAttrs(self, *args: Any, **kwargs: Any) -> None:
+    def guess_TopologyAttrs(self, *args: object, **kwargs: object) -> None:
         """Guess attributes; see `MDAnalysis.Universe.guess_TopologyAttrs`."""
         theirs = super(Universe, type(self)).guess_TopologyAttrs
         topology_cache.guess(theirs, self, *args, **kwargs)
@@ -249,7 +251,7 @@ def _check_uncompressed(history: str | os.PathLike) -> None:
         )
 
 
-def _one_by_one(filename: Any) -> list[Any]:
+def _one_by_one(filename: object) -> list[Any]:
     """List the given trajectories, with patterns replaced by the files that match them."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
         filename = filename[0]
@@ -265,6 +267,6 @@ def _one_by_one(filename: Any) -> list[Any]:
     return files
 
 
-def _name_and_format(given: Any, format: Any) -> tuple[Any, Any]:
+def _name_and_format(given: object, format: object) -> tuple[Any, Any]:
     """A trajectory and its format, where one is named with it, else that of all."""
     return given if isinstance(given, tuple) and len(given) == 2 else (given, format)

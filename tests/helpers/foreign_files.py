@@ -30,7 +30,7 @@ DL_POLY = ("HISTORY", "CONFIG")
 
 
 class Read(NamedTuple):
-    """What came of one file."""
+    """Outcome of one file."""
 
     package: str
     name: str
@@ -39,7 +39,7 @@ class Read(NamedTuple):
 
 
 def _differences(ours: Reader, theirs) -> Iterator[str]:
-    """Where the numbers of two readers differ."""
+    """Difference between the numbers of two readers."""
     if ours.n_frames != theirs.n_frames:
         yield f"{ours.n_frames} frames, and {theirs.n_frames}"
     if ours.n_atoms != theirs.n_atoms:

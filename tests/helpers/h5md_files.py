@@ -17,7 +17,7 @@ OUR_UNITS = {
 
 
 class Numbers(NamedTuple):
-    """What a trajectory holds, in the units of its file."""
+    """Contents of a trajectory, in the units of its file."""
 
     position: np.ndarray
     velocity: np.ndarray

@@ -52,7 +52,7 @@ class Interrupt:
 
 
 def _deletes(frame: FrameType | None) -> bool:
-    """Whether an object is being deleted: Python ignores what is raised then."""
+    """True while an object is being deleted: Python then ignores exceptions."""
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None

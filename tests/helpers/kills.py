@@ -49,7 +49,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8,16}")
 
 
 class Killed(NamedTuple):
-    """What one killed process left, or what the next one made of it."""
+    """Outcome of one killed process, or of the next one in its folder."""
 
     kind: str
     outcome: str
@@ -57,7 +57,7 @@ class Killed(NamedTuple):
 
 
 class Wrong(Exception):
-    """What may not be: an outcome, and words about it."""
+    """Wrong outcome, described in words."""
 
 
 class Job(NamedTuple):
@@ -292,8 +292,8 @@ class SnapshotJobs:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(ranks[random.integers(2)], signal.SIGKILL)
             said, _ = process.communicate(timeout=PATIENCE)
-            told = [int(number) for number in re.findall(r"^frame (\d+)$", said, re.MULTILINE)]
-            n = self._n_whole(path, max(told, default=-1) + 1)
+            announced = [int(number) for number in re.findall(r"^frame (\d+)$", said, re.MULTILINE)]
+            n = self._n_whole(path, max(announced, default=-1) + 1)
             yield {0: "nothing", N_SNAPSHOTS: "whole"}.get(n, "some")
         process, _ = self._start(path)
         _, said = process.communicate(timeout=PATIENCE)
@@ -307,8 +307,8 @@ class SnapshotJobs:
         if any(not _TEMPORARY.fullmatch(one) for one in left):
             raise Wrong(f"left: {left}")
 
-    def _n_whole(self, path: Path, n_told: int) -> int:
-        """Number of frames that can be read: each whole, and none missing that was told of."""
+    def _n_whole(self, path: Path, n_announced: int) -> int:
+        """Number of frames that can be read: each whole, and all that were announced."""
         if not path.exists():
             found: list[bytes] = []
         elif self.kind == "CONFIG":
@@ -319,11 +319,11 @@ class SnapshotJobs:
             try:
                 found = _read_snapshots(path)
             except PacelineError as error:
-                if n_told:
-                    raise Wrong(f"{n_told} frames were written: {error}") from error
+                if n_announced:
+                    raise Wrong(f"{n_announced} frames were written: {error}") from error
                 found = []
-        if len(found) < min(n_told, 1 if self.kind == "CONFIG" else n_told):
-            raise Wrong(f"{n_told} frames were written, {len(found)} can be read")
+        if len(found) < min(n_announced, 1 if self.kind == "CONFIG" else n_announced):
+            raise Wrong(f"{n_announced} frames were written, {len(found)} can be read")
         if found != self.whole[: len(found)]:
             raise Wrong("a killed file has other frames")
         return len(found)

@@ -42,7 +42,7 @@ KINDS = tuple(TRIALS)
 
 
 class Found(NamedTuple):
-    """What came of one changed file."""
+    """Outcome of one changed file."""
 
     kind: str
     number: int
@@ -175,7 +175,7 @@ def survey(seed: int, n: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Found]
 
 
 def _followed(pipe: Connection, process, kind: str, first: int) -> Iterator[Found]:
-    """What a child finds, up to its end; the last one is its end's, where that came early."""
+    """Findings of a child, up to its end; the last one tells an early end."""
     number, begun = None, time.monotonic()
     try:
         while True:

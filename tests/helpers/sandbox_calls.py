@@ -1,4 +1,4 @@
-"""What the process that opens HDF5 files is asked to do in tests."""
+"""Functions that tests call in the process that opens HDF5 files."""
 
 import os
 import signal

@@ -43,7 +43,7 @@ _Work = Callable[[Path], Path]
 
 
 class Killed(NamedTuple):
-    """What came of one run."""
+    """Outcome of one run."""
 
     kind: str
     outcome: str

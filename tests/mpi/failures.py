@@ -69,8 +69,8 @@ for at in (16, 48, 96):  # records that come before their turn are compared late
     assert "as from the other blocks" in str(error)
 
 
-def nameless():
-    """Files of this rank that have no name."""
+def unnamed_files():
+    """Number of files of this rank that have no name."""
     folder = "/proc/self/fd"
     names = [f"{folder}/{name}" for name in os.listdir(folder)] if os.path.exists(folder) else []
     return sum("(deleted)" in os.readlink(name) for name in names if os.path.islink(name))
@@ -86,7 +86,7 @@ def full(*arguments):
     raise OSError(errno.ENOSPC, "no space left")
 
 
-before, reserve = nameless(), result_arrays.reserve
+before, reserve = unnamed_files(), result_arrays.reserve
 result_arrays.reserve = full
 gc.disable()
 error = raised(many, kind=paceline.RaggedTimeSeries, max_memory=0)
@@ -94,7 +94,7 @@ result_arrays.reserve = reserve
 assert isinstance(error, OSError), error
 assert "results take" in str(error)
 error = None
-assert nameless() == before
+assert unnamed_files() == before
 gc.enable()
 error = raised(lambda block: block.times[1:])
 assert isinstance(error, AnalysisError), error

@@ -1,11 +1,11 @@
-"""What `lone_world` calls: it names mpi4py, which the script does not."""
+"""Functions that `lone_world` calls: they name mpi4py, which the script does not."""
 
 import numpy as np
 from mpi4py import MPI
 
 
 def place():
-    """What a rank knows by itself."""
+    """Facts that a rank knows by itself."""
     comm = MPI.COMM_WORLD
     assert comm == MPI.COMM_WORLD
     assert comm != MPI.COMM_SELF

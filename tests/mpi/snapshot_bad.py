@@ -1,4 +1,4 @@
-"""What cannot be written: the same error on every rank, and a file that keeps what it had."""
+"""Unwritable frames raise the same error on every rank, and the file keeps its contents."""
 
 import os
 import sys
@@ -72,7 +72,7 @@ def on_one(**changes):
 
 
 class Broken:
-    """What looks like an array, and raises something of its own."""
+    """Object like an array that raises an error of its own."""
 
     def __array__(self, *_, **__):
         raise RuntimeError("no numbers today")

@@ -15,7 +15,7 @@ FIELDS = ("positions", "velocities", "forces")
 
 
 def domains(positions, vectors, centred):
-    """Whose domain holds each position, by the inverse of the cell."""
+    """Ranks whose domains hold the positions, by the inverse of the cell."""
     parts = positions.astype(float) @ np.linalg.inv(vectors)
     parts = (parts + 0.5 if centred else parts) % 1.0
     cells = np.minimum((parts * GRIDS[size]).astype(int), np.array(GRIDS[size]) - 1)
@@ -24,7 +24,7 @@ def domains(positions, vectors, centred):
 
 
 def stripes(positions):
-    """Whose stripe, 3 Å wide, holds each position."""
+    """Ranks whose stripes, 3 Å wide, hold the positions."""
     return np.floor(positions[:, 0] / 3.0).astype(np.int64) % size
 
 

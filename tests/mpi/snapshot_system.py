@@ -58,7 +58,7 @@ def own_ids(comm, frame, n_atoms=N_ATOMS):
 
 
 def own_frame(comm, frame, fields, n_atoms=N_ATOMS, **changed):
-    """What a rank gives to `write`."""
+    """Arguments of a rank for `write`."""
     ids = own_ids(comm, frame, n_atoms)
     everything = {name: frame_of(frame, n_atoms)[name] for name in fields} | facts_of(n_atoms)
     own = {name: values[ids - 1] for name, values in everything.items()}

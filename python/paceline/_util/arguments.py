@@ -87,7 +87,7 @@ def check_selection(text: str, shortest: float = 0.9) -> None:
             warn(f"{given!r} in {text!r} is in Å: the same in nm would be {in_nm!r}")
 
 
-def one_of(name: str, value: Any, *choices: Any) -> None:
+def one_of(name: str, value: object, *choices: object) -> None:
     """Check that the argument `name` is one of some values. Raises `ValueError`.
 
     Examples

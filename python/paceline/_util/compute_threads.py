@@ -20,7 +20,7 @@ _started: WeakSet[threading.Thread] = WeakSet()
 
 
 def start_thread(
-    target: Callable[..., Any], *args: Any, name: str | None = None
+    target: Callable[..., Any], *args: object, name: str | None = None
 ) -> threading.Thread:
     """Start a thread, for which the end of the process waits for a while."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)

@@ -24,7 +24,7 @@ _PLAIN = {type(None), bool, int, float, complex, str, bytes}
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
-def digest(*things: Any) -> str:
+def digest(*things: object) -> str:
     """Digest values, arrays, the user's own functions and classes, and objects: 32 hex digits.
 
     Functions and classes of the user's own enter by their code and all of their own code that they
@@ -44,7 +44,7 @@ def digest(*things: Any) -> str:
     return sha.hexdigest()[:32]
 
 
-def members_used(thing: Any, method: str) -> dict[str, Any]:
+def members_used(thing: object, method: str) -> dict[str, Any]:
     """Collect what a method of an object, and methods that it calls, use of the object.
 
     Attributes and methods by name, those of its class as a list with those of the bases. What they
@@ -164,7 +164,7 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield from _parts_of_object(thing)
 
 
-def _parts_of_object(thing: Any) -> Iterator[Any]:
+def _parts_of_object(thing: object) -> Iterator[Any]:
     """Yield all that would be pickled."""
     yield type(thing)
     try:
@@ -213,7 +213,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
             yield from _names_of(const)
 
 
-def _used(thing: Any, names: set[str]) -> Any:
+def _used(thing: object, names: set[str]) -> Any:
     """Reduce a module of the user's own to its members among the names that code uses."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing

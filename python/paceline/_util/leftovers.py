@@ -1,4 +1,4 @@
-"""What a process that is killed leaves behind: found, and removed by the next one of the user's."""
+"""Remove the files that a killed process left behind, in the user's next process."""
 
 import contextlib
 import os
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from paceline._util.system import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
-#: What folders are for; their names are paceline-KIND-…
+#: Purposes of temporary folders, which are named paceline-KIND-…
 KINDS = ("attempts", "dask", "advice", "selftest")
 #: File in each of them that its process has locked.
 _LOCK = ".lock"
-#: Where Linux keeps named semaphores, and the names of those of loky's and multiprocessing's.
+#: Folder of Linux's named semaphores, and the prefixes of loky's and multiprocessing's.
 _SEMAPHORES, _PREFIXES = Path("/dev/shm"), ("sem.loky-", "sem.mp-")
 #: loky's have the number of the process that made them.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")

@@ -12,11 +12,11 @@ import uuid
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from paceline._util.system import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
-#: Where Linux tells the memory that is free, and its limits.
+#: Linux's files of free memory, and of its limits.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -33,7 +33,7 @@ class MemoryLimit:
     (True, False)
     """
 
-    #: Those of this process, by key.
+    #: Limits of this process, by key.
     _known: ClassVar[weakref.WeakValueDictionary[str, "MemoryLimit"]] = (
         weakref.WeakValueDictionary()
     )
@@ -43,7 +43,7 @@ class MemoryLimit:
         self._held, self._lock = 0, threading.RLock()
         self._known[self._key] = self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return MemoryLimit.of_this_process, (self.limit, self._key)
 
     @classmethod

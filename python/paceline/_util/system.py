@@ -29,7 +29,7 @@ except ImportError:  # Windows
     fcntl = resource = None  # type: ignore[assignment]
 
 WINDOWS = os.name == "nt"
-#: Flags of every `os.open`: bytes as they are, and no file handed on to other programs.
+#: Flags of every `os.open`: bytes as they are, and files that other programs do not inherit.
 PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 #: The same, and a link is not followed, where the system can refuse one.
 NO_LINK = PLAIN | getattr(os, "O_NOFOLLOW", 0)
@@ -37,7 +37,7 @@ NO_LINK = PLAIN | getattr(os, "O_NOFOLLOW", 0)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 #: Byte that Windows locks: behind what others read, since they could not read it.
 _LOCKED_BYTE = 2**31 - 2
-#: Of macOS's fcntl: reserve space from the end of the file on, all of it or none.
+#: Arguments of macOS's fcntl that reserve space from the end of the file on, all or none of it.
 _F_PREALLOCATE, _ALLOCATE_ALL, _FROM_END = 42, 4, 3
 #: Seconds between looks at whether another process still runs.
 _INTERVAL = 0.5
@@ -67,7 +67,7 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
         return os.read(descriptor, size)
 
 
-#: Whether bytes that are written to a file are seen where it is mapped.
+#: True if bytes that are written to a file are seen where it is mapped.
 CAN_WRITE_MAPPED = hasattr(os, "pwrite")
 
 
@@ -177,7 +177,7 @@ def sync_folder(path: str | os.PathLike) -> None:
             os.close(folder)
 
 
-#: Whether a process can open what another one has open.
+#: True if a process can open a file that another process has open.
 CAN_SHARE = os.path.isdir("/proc/self/fd")
 
 
@@ -206,7 +206,7 @@ class SharedFile(NamedTuple):
 
 
 def memory_file(n_bytes: int) -> int | None:
-    """Open a nameless file in memory; None where the system has none, or too little of it."""
+    """Open an anonymous file in memory; None if the system has none, or too little memory."""
     if not hasattr(os, "memfd_create"):
         return None
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -335,7 +335,7 @@ def kill_session() -> None:
 
 # Limits of a process that runs code which may hang or crash.
 
-#: Whether a process can be given such limits.
+#: True if the system limits the memory of a process.
 CAN_LIMIT = resource is not None
 
 

@@ -80,7 +80,7 @@ class Clustering(AnalysisBase):
         The same as frame numbers.
     results.universe : MDAnalysis.Universe
         The atoms compared, with a frame for each center: positions as in the run, and the cell of
-        the frame. More than 256 MiB are in a nameless file of the temporary folder.
+        the frame. More than 256 MiB are in a file of the temporary folder.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)

@@ -13,13 +13,15 @@ from paceline._util.files import check_output, local_path
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
-from paceline.block import FIELDS, cell_of
+from paceline.block import cell_of
 from paceline.contract import source
+from paceline.contract.atoms import Atoms, Frames, Timestep, attribute_of, fields_of
 from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.run import describe_atoms, describe_frames
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory.frame_file import FrameFile, FramesToWrite, Target
+from paceline.trajectory.frames import Frame
 from paceline.trajectory.h5md_file import H5MDFile
 
 
@@ -121,7 +123,7 @@ class Write(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms,
         path: str | os.PathLike,
         *,
         precision: float | None = None,
@@ -223,12 +225,12 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
     return kind
 
 
-def _held_by_first(trajectory: Any) -> dict[str, Any]:
+def _held_by_first(trajectory: Frames) -> dict[str, Any]:
     """Tell if the first frame that can be read has a cell, and which fields it holds.
 
     The trajectory stays where it was.
     """
-    current = getattr(trajectory, "frame", None)  # files without a topology are nowhere
+    current = attribute_of(trajectory, "frame")  # files without a topology have no present frame
     try:
         for number in range(trajectory.n_frames):
             try:
@@ -241,8 +243,7 @@ def _held_by_first(trajectory: Any) -> dict[str, Any]:
             trajectory[current]
 
 
-def _held_by(trajectory: Any, frame: Any) -> dict[str, Any]:
-    fields = tuple(field for field in FIELDS if getattr(frame, f"has_{field}"))
-    cell = getattr(frame, "cell", None)  # of files without a topology
-    cells = cell_of(trajectory) if cell is None else cell[np.newaxis]
-    return {"cells": cells, "fields": fields}
+def _held_by(trajectory: Frames, frame: Timestep) -> dict[str, Any]:
+    # Files without a topology yield frames of their own.
+    cells = frame.cell[np.newaxis] if isinstance(frame, Frame) else cell_of(trajectory)
+    return {"cells": cells, "fields": tuple(fields_of(frame))}

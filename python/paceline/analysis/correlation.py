@@ -247,7 +247,7 @@ class Correlation(TimeSeries):
         Mean over the series. Frames that were left out as damaged count in no pair; where there is
         no other pair, it is NaN.
     results.by_series : numpy.ndarray of float64, shape (n_frames, n_series)
-        That of each series; in a nameless file if it takes more than 256 MiB.
+        That of each series; in a temporary file if it takes more than 256 MiB.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
         Times between frames, ps.
 
@@ -363,7 +363,7 @@ class VelocityAutocorrelation(AnalysisBase):
         Mean over the atoms, Å²/ps². Frames that were left out as damaged count in no pair; where
         there is no other pair, it is NaN. A velocity that is NaN makes its atom NaN, and the mean.
     results.by_atom : numpy.ndarray of float64, shape (n_frames, n_atoms)
-        That of each atom; in a nameless file if it takes more than 256 MiB.
+        That of each atom; in a temporary file if it takes more than 256 MiB.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
         Times between frames, ps.
     results.integral : numpy.ndarray of float64, shape (n_frames,)

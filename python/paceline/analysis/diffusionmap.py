@@ -61,7 +61,7 @@ class DistanceMatrix(AnalysisBase):
     results.dist_matrix : numpy.ndarray, shape (n_frames, n_frames)
         Distances, Å; or, condensed, of shape (n_frames · (n_frames - 1) / 2,). Damaged frames that
         were left out, and frames with a position that is NaN, have NaN for all distances. More than
-        256 MiB are kept in a nameless file of the temporary folder, which vanishes with the array.
+        256 MiB are kept in a file of the temporary folder, which vanishes with the array.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)

@@ -432,8 +432,8 @@ class Reduce(_FunctionAnalysis):
 class RaggedTimeSeries(_FunctionAnalysis):
     """Apply a function that gives any number of records per frame, such as pairs of atoms.
 
-    Up to 1 GiB of records, or as `max_memory` has room, are in memory, more in a nameless file in
-    the folder of temporary files (TMPDIR), which needs room for them twice.
+    Up to 1 GiB of records, or `max_memory`, are in memory, more in an anonymous file in the folder
+    of temporary files (TMPDIR), which needs free space for twice their size.
 
     Parameters
     ----------

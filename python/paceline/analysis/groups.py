@@ -53,7 +53,7 @@ class SelectedAtoms(AnalysisBase):
     Attributes
     ----------
     results.atoms : numpy.ndarray of int64, shape (n_selected,)
-        Indices of the atoms of all frames, one after another. More than 1 GiB are in a nameless
+        Indices of the atoms of all frames, one after another. More than 1 GiB are in a temporary
         file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of atoms in each frame. If damaged frames were left out it is of float64, and NaN for

@@ -63,9 +63,9 @@ class Gyration(AnalysisBase):
     results.gyration_moments : numpy.ndarray of float64, shape (..., 3)
         Eigenvalues of the gyration tensor, ascending, Å².
     results.asphericity : numpy.ndarray of float64, shape (n_frames,) or (n_frames, n_compounds)
-        From 0 (a sphere) to 1 (a rod).
+        From 0 (a sphere) to 1 (a straight line).
     results.shape_parameter : numpy.ndarray of float64, the same shape
-        From -1/4 (oblate) over 0 (a sphere) to 2 (a rod).
+        From -1/4 (oblate) over 0 (a sphere) to 2 (a straight line).
     results.compounds : numpy.ndarray of int64, shape (n_compounds,)
         Indices of the residues, segments or fragments in the Universe; of compounds alone.
     results.counts : numpy.ndarray of int64, shape (n_frames,) or (n_frames, n_compounds)

@@ -107,7 +107,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     ----------
     results.hbonds : numpy.ndarray of float64, shape (n_bonds, 6)
         Of each bond the frame, the indices of donor, hydrogen and acceptor, the distance D–A (Å)
-        and the angle D–H–A (degrees). More than 1 GiB are in a nameless file.
+        and the angle D–H–A (degrees). More than 1 GiB are in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of bonds in each frame. If damaged frames were left out it is of float64, and NaN
         for these, which have no bonds.
@@ -621,8 +621,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         donors, acceptors = (self.u.atoms[column] for column in ends.T)
         columns = []
         for atoms in (donors, acceptors):
-            nameless = len(atoms) * ["None"]
-            columns += [getattr(atoms, "resnames", nameless), atoms.types]
+            unnamed = len(atoms) * ["None"]
+            columns += [getattr(atoms, "resnames", unnamed), atoms.types]
         names = np.array(columns, dtype=str).T
         rows = zip(*_summed(names, counts), strict=True)
         counted = [[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows]

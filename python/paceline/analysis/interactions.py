@@ -33,7 +33,7 @@ def interaction_fingerprint(
     Results
         A column for each pair and kind that is there in any frame, in the order of residues, then
         of `analyses`: `fingerprint`, ndarray of bool, shape (n_frames, n_columns), of float64 and
-        NaN for damaged frames if any were left out, in a nameless file if larger than 1 GiB;
+        NaN for damaged frames if any were left out, in a temporary file if larger than 1 GiB;
         `residues`, int64, shape (n_columns, 2), indices of both (`resindices`), the lower first;
         `kinds`, str, shape (n_columns,); `fractions` of frames, float64, shape (n_columns,);
         `frames`, int64, and `times` (ps), float64. The table has a column of 0 and 1 for each; its

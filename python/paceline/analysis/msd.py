@@ -108,7 +108,7 @@ class EinsteinMSD(AnalysisBase):
         Mean over the particles, Å². Frames that were left out as damaged count in no pair; where
         there is no other pair, it is NaN.
     results.msds_by_particle : numpy.ndarray of float64, shape (n_frames, n_particles)
-        That of each particle, Å². More than 256 MiB are kept in a nameless file of the temporary
+        That of each particle, Å². More than 256 MiB are kept in a file of the temporary
         folder, which vanishes with the array. A position that is NaN makes its particle NaN.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
         Times between frames, ps; numbers of frames where times are not known, with a warning.

@@ -84,7 +84,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     results.pairs : numpy.ndarray of records, shape (n_pairs,)
         Of each pair the fields `first` and `second`, indices of the atoms, int32, and `distance`,
         float64, Å; in the order of frames, and in each frame in that of the groups. More than
-        1 GiB are in a nameless file.
+        1 GiB are in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of pairs in each frame. If damaged frames were left out it is of float64, and NaN
         for these, which have no pairs.

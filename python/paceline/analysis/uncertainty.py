@@ -152,8 +152,8 @@ class ReplicaMean:
     def interval(self) -> np.ndarray:
         """Half of the width of the 95 % interval, by Student's t of n - 1 degrees of freedom.
 
-        NaN for less than two replicas, and where all have one value: that of no variation that was
-        seen is not known.
+        NaN for less than two replicas, and where all have the same value, which gives no estimate
+        of the variation.
         """
         return np.where(self.deviation > 0, students_t(self.n_replicas - 1) * self.error, np.nan)[
             ()

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from paceline._util.arguments import whole_number
 from paceline._util.choices import BACKENDS, BackendName
@@ -14,6 +14,9 @@ from paceline.backends.mpi import MPI, active_session
 from paceline.backends.processes import Adaptive, Pool, Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = [
     "MPI",
@@ -39,7 +42,7 @@ _BY_NAME: dict[BackendName, Callable[[int | None], Backend]] = {
 }
 
 
-def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
+def make_backend(backend: object = None, n_workers: int | None = None) -> Backend:
     """Make a backend of the argument `backend` of a run.
 
     Parameters
@@ -101,7 +104,7 @@ def _serial(n_workers: int | None) -> Serial:
     return Serial()
 
 
-def is_client(backend: Any) -> bool:
+def is_client(backend: object) -> "TypeGuard[Client]":
     """Check for a Client of Dask without importing Dask: its owner has imported it."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
@@ -34,6 +34,10 @@ from paceline.engine.worker import Worker, run_batch
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
 from paceline.transform.whole import LOOK_NAME
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed import Future as DaskFuture
 
 #: Batches submitted to the cluster at a time, for each of its threads: none waits for the next one.
 AHEAD = 2
@@ -66,7 +70,7 @@ class Dask(ForMDAnalysis):
 
     name = "dask"
 
-    def __init__(self, client: Any, n_workers: int | None = None):
+    def __init__(self, client: "Client | None", n_workers: int | None = None):
         self._client = client
         if client is not None:
             _check_client(client)
@@ -126,7 +130,7 @@ class Dask(ForMDAnalysis):
             keep_cluster(cluster)
 
 
-def _check_client(client: Any) -> None:
+def _check_client(client: "Client") -> None:
     if client.asynchronous:
         raise UnsupportedError(
             "the Dask client is asynchronous; give one made without asynchronous=True, "
@@ -139,7 +143,7 @@ def _check_client(client: Any) -> None:
 class DaskRun:
     """One run on a cluster, of `n_workers` batches at a time; of more where it grows."""
 
-    def __init__(self, client: Any, n_workers: int, jobs: Sequence[AnyJob]):
+    def __init__(self, client: "Client", n_workers: int, jobs: Sequence[AnyJob]):
         self._client = client
         self._jobs = jobs
         self._n_asked = self._n_workers = n_workers
@@ -326,7 +330,7 @@ class DaskRun:
             if not keys and (batch := self._scheduler.assign_overdue()) is not None:
                 self._submit(batch, [address])
 
-    def _cancel(self, futures: Sequence[Any]) -> None:
+    def _cancel(self, futures: "Sequence[DaskFuture]") -> None:
         """Cancel tasks on the cluster; those that run already run on to their end."""
         if futures and self._client.status == "running":
             try:
@@ -386,7 +390,7 @@ def _name(job: AnyJob) -> str:
     return "-".join(["paceline", *words])
 
 
-def _fetch(future: Any) -> tuple[str, BlockResult] | None:
+def _fetch(future: "DaskFuture") -> tuple[str, BlockResult] | None:
     """Fetch the address of a task's worker, and the result; None if it was lost."""
     if future.status == "cancelled":
         return None
@@ -454,6 +458,12 @@ class ThreadsByAddress:
         return f"{hosts[number]}:port {address.rpartition(':')[2]}:unknown"
 
 
+class _OfThread(threading.local):
+    """Worker of the calling thread, and its job."""
+
+    opened: tuple[Worker, AnyJob] | None = None
+
+
 class SharedJob:
     """A job that a Dask worker holds once, and each of its threads opens once.
 
@@ -463,14 +473,14 @@ class SharedJob:
     def __init__(self, pickled: PickledJob, version: str = __version__):
         self._pickled = pickled
         self._version = version
-        self._local = threading.local()
+        self._local = _OfThread()
 
     def __reduce__(self) -> tuple[type, tuple[PickledJob, str]]:
         return SharedJob, (self._pickled, self._version)
 
     def opened(self) -> tuple[Worker, AnyJob]:
         """Get the worker of the calling thread, and the job; `WorkerError` if it cannot open."""
-        if not hasattr(self._local, "opened"):
+        if self._local.opened is None:
             if self._version != __version__:
                 raise WorkerError(
                     f"a Dask worker has paceline {__version__}, the run was started by "

@@ -77,7 +77,7 @@ class RemoteCall:
             if isinstance(reader, ProtoReader)
         ]
 
-    def __call__(self, item: Any) -> bytes:
+    def __call__(self, item: object) -> bytes:
         """Call the function with an item; pickle the result, for `receive`."""
         _parse_one_at_a_time()
         # Each call finds the frames as they were, with what the user changed in them, and a copy of
@@ -125,7 +125,7 @@ class _Unpickler(pickle.Unpickler):
         return self._large[number]
 
 
-def state_of(analysis: Any) -> bytes | None:
+def state_of(analysis: object) -> bytes | None:
     """Pickle the function of an `AnalysisFromFunction`, its arguments and what it keeps.
 
     Universes are left out. None of other analyses, and of what cannot be pickled.
@@ -143,7 +143,7 @@ def state_of(analysis: Any) -> bytes | None:
         return None
 
 
-def _dumps(thing: Any, large: dict[int, Any], kinds: tuple[type, ...]) -> bytes:
+def _dumps(thing: object, large: dict[int, Any], kinds: tuple[type, ...]) -> bytes:
     file = io.BytesIO()
     _Pickler(file, large, kinds).dump(thing)
     return file.getvalue()
@@ -318,7 +318,7 @@ def _parse_one_at_a_time() -> None:
         if parse.__module__ == __name__:
             return
 
-        def parse_alone(*args: Any, **options: Any) -> Any:
+        def parse_alone(*args: object, **options: object) -> Any:
             with _parsing:
                 return parse(*args, **options)
 
@@ -403,7 +403,7 @@ def part_of(analysis: Any, state: bytes | None) -> SimpleNamespace:
     )
 
 
-def keep_state(found: Any) -> bool:
+def keep_state(found: object) -> bool:
     """True if one of the analyses of a part has changed what its function keeps."""
     of_parts = found if isinstance(found, list) else []
     return any(getattr(one, "keeps_state", False) for one in of_parts)

@@ -24,7 +24,7 @@ class HalfResults:
     def __init__(self, executor: Executor):
         self._executor: Any = executor
         self._dead_since: float | None = None
-        #: Whether the pool was held up: what it says then is not why.
+        #: True if the pool hung: the error that it then raises is not the cause.
         self.found = False
 
     def look(self) -> None:

@@ -125,7 +125,9 @@ class _Uninterrupted(Executor):
     def __init__(self, executor: Executor):
         self._executor = executor
 
-    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+    def submit(
+        self, function: Callable[..., Any], /, *args: object, **options: object
+    ) -> Future[Any]:
         """Submit to the executor."""
         with interrupts_blocked():
             return self._executor.submit(function, *args, **options)
@@ -168,7 +170,9 @@ class Adaptive(ForMDAnalysis):
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)
 
-    def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
+    def _analyse(
+        self, analysis: object, compute: partial, parts: Sequence[np.ndarray]
+    ) -> list[Any]:
         try:
             return super()._analyse(analysis, compute, parts)
         except (NotPicklableError, OrderedError) as error:

@@ -488,9 +488,9 @@ def add_convert(commands: Any) -> CommandParser:
         "convert",
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
-        "workers. The format is told by the ending: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5, "
+        "workers. The ending names the format: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5, "
         ".hdf5. TRR, NetCDF and H5MD keep velocities and forces; H5MD also keeps what the topology "
-        "(-s) knows of the atoms. What was written is told on standard error.",
+        "(-s) knows of the atoms. A summary goes to standard error.",
         epilog=CONVERT_EXAMPLES,
     )
     form = FileForm(topology="optional", output="required", alone=True)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from paceline.contract.atoms import Atoms
 from paceline.contract.kinds import Receiver
 from paceline.contract.run import RunContext, RunInfo
 
@@ -17,7 +18,7 @@ class Analysis:
     copies back what these have set (`publish`).
     """
 
-    atomgroup: Any
+    atomgroup: Atoms
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
     stages: int = 1

@@ -200,7 +200,7 @@ class Receiver(Protocol):
         """Take the result of block `number`."""
 
 
-def declaration_of(part: Any) -> WorkerDeclaration:
+def declaration_of(part: object) -> WorkerDeclaration:
     """Return the declaration of a worker part; that of a user's class follows from its methods."""
     if isinstance(part, WorkerPart):
         return WorkerDeclaration(part.kind, part.returns_new, part.fills_rows, part.checks_validity)
@@ -208,7 +208,7 @@ def declaration_of(part: Any) -> WorkerDeclaration:
     return WorkerDeclaration(next(found, Kind.ROWS))
 
 
-def check_methods_of_scan(name: str, part: Any) -> None:
+def check_methods_of_scan(name: str, part: object) -> None:
     """Raise `UnsupportedError` where a user's worker part with `scan` lacks a method, or has more.
 
     `name` is that of the analysis.

@@ -9,7 +9,7 @@ size of blocks merge the same pairs in the same order and give the same bits.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, inf, lcm
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -147,7 +147,7 @@ def choose_frames(
     return numbers
 
 
-def numbers_of(chosen: Any, n: int, thing: str) -> np.ndarray:
+def numbers_of(chosen: object, n: int, thing: str) -> np.ndarray:
     """Resolve integers or booleans to numbers of `n` things, "frame" or "atom", as NumPy would.
 
     Raises `IndexError` for one that does not exist, `ValueError` for something else, or booleans of

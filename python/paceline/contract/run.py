@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.contract.atoms import Atoms
 from paceline.contract.transforms import Transform
 
 
@@ -45,7 +46,7 @@ class RunInfo:
 RUN_ATTRIBUTES = tuple(one.name for one in fields(RunInfo))
 
 
-def describe_atoms(atomgroup: Any) -> str:
+def describe_atoms(atomgroup: Atoms) -> str:
     """Describe atoms in one line: their number, and their indices as few ranges.
 
     Examples

@@ -24,7 +24,7 @@ FORMATS = {format.name: format for format in _core.formats()}
 
 #: Fact about a run whose frames have times that are not known: why.
 UNKNOWN_TIMES = "times not known"
-#: What to do then.
+#: Advice for such a run.
 TIMES_REMEDY = "give dt= (--dt)"
 
 #: Files that one reader keeps open.
@@ -32,7 +32,7 @@ OPEN_FILES = 2
 #: Readers of a user's process that have files open at the same time.
 OPEN_READERS = 16
 
-#: Those that have, the one that read last at the end.
+#: Readers that have files open, the one that read last at the end.
 _open_readers: "OrderedDict[int, weakref.ref[ClosesFiles]]" = OrderedDict()
 
 
@@ -101,7 +101,7 @@ class TimeAxis:
         return times + self.offset if self.offset else times
 
 
-#: What reading took: nanoseconds of reading and of decoding, bytes, calls; and the rows that could
+#: Cost of reading: nanoseconds of reading and of decoding, bytes, calls; and the rows that could
 #: not be read, each with the reason.
 FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
@@ -360,7 +360,7 @@ class IndexedFileSpec:
     path: str
     #: How the file's frames are coded.
     layout: bytes
-    #: Those by which the file was recognised when it was indexed.
+    #: Samples by which the file was recognised when it was indexed.
     samples: bytes
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:

@@ -1,11 +1,14 @@
 """Declarations of transformations: client parts, worker parts, and those that scan the frames."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from paceline.block import Block
+
+if TYPE_CHECKING:
+    from paceline.contract.atoms import System
 
 #: A row with bonds that are longer than half the cell: row, number of bonds, the longest one's
 #: atoms, its length in Å.
@@ -131,15 +134,15 @@ class Transform:
         """True if it rotates positions, and velocities and forces with them."""
         return False
 
-    def made_whole(self, universe: Any) -> np.ndarray:
+    def made_whole(self, universe: "System") -> np.ndarray:
         """Find the atoms of the molecules that it makes whole: indices."""
         raise NotImplementedError
 
-    def whole_atoms(self, universe: Any) -> np.ndarray | None:
+    def whole_atoms(self, universe: "System") -> np.ndarray | None:
         """Find the atoms whose molecules must be whole for it, indices; None if none must."""
         return None
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: "System") -> np.ndarray:
         """Find the atoms to be decoded so that those of `wanted` can be transformed.
 
         Parameters
@@ -157,7 +160,7 @@ class Transform:
         raise NotImplementedError
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: "System", before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         """Make the worker part.
 

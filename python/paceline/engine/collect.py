@@ -19,6 +19,7 @@ from paceline.engine.reduce import TreeReduction
 from paceline.engine.result_arrays import (
     allocate,
     are_unread,
+    file_of,
     in_file,
     in_memory,
     memory_limit,
@@ -81,9 +82,9 @@ class Record:
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
     #: Frames that were left out, and why.
     damaged: list[tuple[int, str]] = field(default_factory=list)
-    #: Of the blocks that were collected.
+    #: Timings of the blocks that were collected.
     timings: list[BlockTiming] = field(default_factory=list)
-    #: Of the blocks that have any.
+    #: Long bonds of the blocks that have any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 
@@ -129,7 +130,7 @@ class Collected:
         self._ranges: list[tuple[int, int]] = []
 
     def add(self, result: BlockResult) -> None:
-        """Put the results of one or several blocks in their places."""
+        """Store the results of one or several blocks by their rows."""
         begun = time.monotonic_ns()
         if result.values is not None:
             for collector, value in zip(self._collectors, result.values, strict=True):
@@ -262,7 +263,7 @@ class _Received:
 
 
 class _Rows:
-    """One row per frame, each written to its place: by workers of this process, if they can."""
+    """One row per frame, written to the output array: by workers of this process, if they can."""
 
     def __init__(self, n_rows: int, analysis: WorkerAnalysis):
         self._n_rows = n_rows
@@ -296,9 +297,9 @@ class _Rows:
         put_rows(self.value, first, rows)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Make room for all rows; workers get places of what is in memory, as files are faster."""
+        """Allocate all rows; workers get views of an array in memory, not of one in a file."""
         self.value = allocate((self._n_rows, *shape), dtype)
-        in_memory = getattr(self.value, "file", None) is None
+        in_memory = file_of(self.value) is None
         self._analysis.shared.replace(self.value if in_memory else None, self._done)
 
     @property
@@ -354,20 +355,20 @@ def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
 class RecordLog:
     """Records of ranges of frames, in the order in which these come.
 
-    They are in memory up to `LARGE`, or while the run's limit has room for them, and beyond it in a
-    nameless file that grows with them. A range that comes before its turn waits for it, while such
-    take less than `AHEAD`; they are copied once more if ranges did not come in order even so.
-    `n_rows` is the number of all frames, by which there is soon room for all; None for a log of
-    some of them, which begin anywhere.
+    They are in memory up to `LARGE`, or up to the run's limit, and beyond it in an anonymous
+    temporary file that grows with them. A range that comes before its turn waits while all waiting
+    ones take less than `AHEAD`; records are copied once more if ranges came out of order even so.
+    `n_rows` is the number of all frames, from which the final size is estimated; None for a log of
+    some frames, which begin anywhere.
     """
 
     def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):
         self._analysis, self._n_rows = analysis, n_rows
-        #: With room for more than there are.
+        #: Its capacity exceeds the number of records.
         self._log: np.ndarray | None = None
         self._n_records = 0
         self._file: IO[bytes] | None = None
-        #: First row, place of the first record in the log, and counts, in order.
+        #: First row, index of the first record in the log, and counts, in order.
         self._ranges: list[tuple[int, int, np.ndarray]] = []
         #: Row after those that came in order, and ranges after it by their first rows.
         self._next = 0
@@ -408,7 +409,7 @@ class RecordLog:
         log[begin : self._n_records] = records
 
     def _log_with_room(self, like: np.ndarray) -> np.ndarray:
-        """Get the log with room for all records, each like the given ones."""
+        """Get the log with the capacity for all records, each like the given ones."""
         old = self._log
         if old is not None and self._n_records <= len(old):
             return old
@@ -481,7 +482,7 @@ class RecordLog:
             begin, end = end, end + int(counts.sum())
             log[begin:end] = self._log[place : place + end - begin]
             ranges.append((first, begin, counts))
-        self._log, self._ranges, self._file = log, ranges, getattr(log, "file", None)
+        self._log, self._ranges, self._file = log, ranges, file_of(log)
 
     def counts(self) -> np.ndarray:
         """Get the counts of all rows that were taken, in the order of frames."""
@@ -576,7 +577,7 @@ class _Changes(_Merged):
         )
 
 
-def _size_of(value: Any) -> int:
+def _size_of(value: object) -> int:
     """Size of a state, bytes: of arrays as they are, and of all else when pickled."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.nbytes

@@ -20,7 +20,7 @@ from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import Leaves, Plan
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
-from paceline.engine.result_arrays import allocate
+from paceline.engine.result_arrays import allocate, file_of
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
@@ -149,7 +149,7 @@ class CollectedParts(Collected):
 
 
 class _Placed:
-    """Puts results of parts in their places."""
+    """Gathers results of parts into the output arrays."""
 
     def __init__(self, parts: OverParts):
         self._parts = parts
@@ -163,7 +163,7 @@ def _stacked(parts: OverParts, first: int, stop: int) -> list[Any]:
 
 
 class _Stack:
-    """One array of the results of neighbouring parts; read from its places when it is needed."""
+    """One array of the results of neighbouring parts; gathered when it is needed."""
 
     def __init__(self, parts: OverParts, number: int, members: range):
         self._parts, self._number, self._members = parts, number, members
@@ -175,7 +175,7 @@ class _Stack:
     def nbytes(self) -> int:
         return len(self._members) * self._parts.get(self._members[0])[self._number].nbytes
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
         return np.stack([self._parts.get(member)[self._number] for member in self._members])
 
 
@@ -191,12 +191,12 @@ class _Call:
 
 
 class Part:
-    """A view of an array, pickled as its place in a file if it is in one, else as its numbers."""
+    """A view of an array, pickled as an offset in a file if it is mapped, else as its numbers."""
 
     def __init__(self, array: np.ndarray, file: "_SharedFile | None" = None):
         self.array, self._file = array, file
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         place = self._file.place(self.array) if self._file else None
         if place is not None and self.array.nbytes >= LARGE_PART:
             return _read_part, place
@@ -216,8 +216,8 @@ class _SharedFile:
 
     @cached_property
     def _copy(self) -> np.ndarray | None:
-        """The array in a file: itself, or a copy; None where the folder has no room for one."""
-        if hasattr(self._array, "file"):
+        """The array in a file: itself, or a copy; None if the folder lacks the free space."""
+        if file_of(self._array) is not None:
             return self._array
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)

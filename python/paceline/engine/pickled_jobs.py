@@ -93,7 +93,13 @@ def note_attempt(folder: str, attempt: int) -> None:
             os.close(file)
 
 
-_local = threading.local()
+class _OfThread(threading.local):
+    """Worker of the calling thread, its job, and the key of that."""
+
+    opened: tuple[object, Worker, AnyJob] | None = None
+
+
+_of_thread = _OfThread()
 
 
 def run_pickled(
@@ -105,10 +111,11 @@ def run_pickled(
     """
     if notes:
         note_attempt(notes, attempt)
-    if getattr(_local, "key", None) != pickled.key:
+    opened = _of_thread.opened
+    if opened is None or opened[0] != pickled.key:
         if not pickled.data:
             return None
         job = pickled.open()
-        _local.worker, _local.job = Worker(lambda _: job), job
-        _local.key = pickled.key
-    return run_batch(_local.worker, _local.job, batch)
+        opened = _of_thread.opened = pickled.key, Worker(lambda _: job), job
+    _, worker, job = opened
+    return run_batch(worker, job, batch)

@@ -1,15 +1,17 @@
 """Tree reduction: merge partial results in the same pairs, in whatever order they come."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from paceline.engine.result_arrays import are_unread, like_others
 from paceline.engine.tasks import BlockResult, Job, Records, WorkerAnalysis
 
+T = TypeVar("T")
 
-def tree_reduce(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+
+def tree_reduce(values: Sequence[T], merge: Callable[[T, T], T]) -> T:
     """Merge neighbours pairwise, level by level; an odd last one rises unchanged.
 
     Examples
@@ -25,8 +27,8 @@ def tree_reduce(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
 
 
 def tree_accumulate(
-    values: Iterable[Any], merge: Callable[[Any, Any], Any], initial: Any = None
-) -> Iterator[Any]:
+    values: Iterable[T], merge: Callable[[T | None, T], T], initial: T | None = None
+) -> Iterator[T | None]:
     """Yield what is before each value, from `initial` on, and at last what is after all of them.
 
     Subtrees are merged as by `tree_reduce`, and joined from the left, the largest first: so values
@@ -43,7 +45,7 @@ def tree_accumulate(
     ['(ab)', '((ab)c)', '((ab)(cd))']
     """
     # Level and value of each subtree that is complete, and what is before it.
-    subtrees: list[tuple[int, Any, Any]] = []
+    subtrees: list[tuple[int, T, T | None]] = []
     after = initial
     yield after
     for value in values:
@@ -56,7 +58,7 @@ def tree_accumulate(
         yield after
 
 
-class TreeReduction:
+class TreeReduction(Generic[T]):
     """Merge values that arrive in any order exactly as `tree_reduce` merges them in order.
 
     Holds at most a logarithm of them if they arrive nearly in order. `root` is the result once all
@@ -71,18 +73,18 @@ class TreeReduction:
     '(((ab)(cd))e)'
     """
 
-    def __init__(self, n_values: int, merge: Callable[[Any, Any], Any]):
+    def __init__(self, n_values: int, merge: Callable[[T, T], T]):
         self._n_values = n_values
         self._merge = merge
-        self._waiting: dict[tuple[int, int], Any] = {}
-        self.root: Any = None
+        self._waiting: dict[tuple[int, int], T] = {}
+        self.root: T | None = None
 
     @property
-    def waiting(self) -> Mapping[tuple[int, int], Any]:
+    def waiting(self) -> Mapping[tuple[int, int], T]:
         """Values of subtrees whose siblings are missing, by (level, number); at last the root."""
         return self._waiting
 
-    def add(self, number: int, value: Any, level: int = 0) -> None:
+    def add(self, number: int, value: T, level: int = 0) -> None:
         """Add the value of a subtree, once: `number` counts the subtrees of its level."""
         width = -(-self._n_values >> level)
         while width > 1:

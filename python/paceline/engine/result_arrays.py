@@ -1,4 +1,4 @@
-"""Arrays of results: in memory while there is room, and else in nameless files."""
+"""Arrays of results: in memory up to a limit, beyond it in anonymous temporary files."""
 
 import math
 import shutil
@@ -21,14 +21,14 @@ from paceline.performance.number_format import amount, joined
 LARGE = 2**30
 #: Arrays that no limit counts, bytes: what a file takes is no less.
 SMALL = 2**20
-#: Advice where there is no room for results.
+#: Advice where results exceed the free space.
 _REMEDY = (
     "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
-    "room"
+    "free space"
 )
-#: Type of rows of which no frame could be read: those of others decide their shape and type.
+#: Type of rows of which no frame could be read: other rows decide their shape and type.
 UNREAD = np.dtype([("unread", np.uint8)])
-#: What the present run may hold.
+#: Memory limit of the present run.
 _memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
 
 
@@ -65,7 +65,7 @@ def memory_limit() -> int | None:
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype, largest: int | None = None) -> np.ndarray:
-    """Allocate an array, not filled: in memory, or in a nameless file, its `file`, if it is large.
+    """Allocate an array, not filled: in memory, or if it is large in an anonymous file, its `file`.
 
     `largest` is the size of the largest one in memory, bytes, if the run has no limit; by default
     `LARGE`. With 0 it is always in a file.
@@ -87,7 +87,7 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarr
 
 
 def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Map an array to a nameless file, made as large as it."""
+    """Map an array to an anonymous temporary file, extended to the array's size."""
     # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
     folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
     try:
@@ -104,12 +104,17 @@ def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
     return array
 
 
-def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
-    """Write rows to their places in an allocated array.
+def file_of(array: np.ndarray) -> IO[bytes] | None:
+    """Get the file that an array is mapped to; None for an array in memory, or a part of one."""
+    return getattr(array, "file", None)
 
-    Those of a file are written to it: the first touch of each mapped page takes longer.
+
+def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
+    """Write rows to an allocated array, from index `first` on.
+
+    Rows of an array in a file are written to the file: touching its mapped pages takes longer.
     """
-    file = getattr(array, "file", None)
+    file = file_of(array)
     if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:
         array[first : first + len(rows)] = rows
         return
@@ -121,7 +126,7 @@ def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
 
 
 def check_room(sizes: Sequence[tuple[str, int]]) -> None:
-    """Raise `UnsupportedError` if results of these names and sizes (bytes) have no room.
+    """Raise `UnsupportedError` if results of these names and sizes (bytes) exceed the free space.
 
     Examples
     --------

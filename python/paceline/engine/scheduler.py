@@ -33,8 +33,8 @@ MOST_LOSSES = 3
 
 #: A batch takes at least so long, seconds: many times what it costs to assign it.
 BATCH_SECONDS = 0.2
-#: Where less than a batch is left for each worker, one takes only this part of that, so that all
-#: end together: of a second's work 16 simulated workers else wait for 4 % of the time.
+#: When less than a batch is left for each worker, a worker takes only this part of its share, so
+#: that all end together: else 16 simulated workers wait for 4 % of the time of a second's work.
 LAST = 0.25
 #: Decoded frames of a batch, or their rows if these are larger, at most, bytes: some batches'
 #: results are in memory at a time.

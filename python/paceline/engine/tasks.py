@@ -29,34 +29,35 @@ class Records(NamedTuple):
 
     #: Number of records of each frame; 0 of those that were left out. Int64, shape (n_frames,).
     counts: np.ndarray
-    #: Those of all frames, one after another; None if no frame could be read.
+    #: Records of all frames, one after another; None if no frame could be read.
     records: np.ndarray | None
 
 
 class SharedRows:
-    """All rows of an analysis, which workers of the collecting process write in their places.
+    """Output array of an analysis, to which workers of the collecting process write their rows.
 
-    Others send theirs: where it is pickled there are none, nor are there before the first came.
+    Other workers send their rows: a pickled one has no array, and none has one before the first
+    rows came.
     """
 
     def __init__(self) -> None:
         self.replace(None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return SharedRows, ()
 
     def replace(self, rows: np.ndarray | None, done: Iterable[int] = ()) -> None:
-        """Give away places of another array from now on, but for blocks that are done."""
-        # Together: what was taken are places of the same array.
+        """Give views of another array from now on, but for blocks that are done."""
+        # Together: views that were taken are of the same array.
         self._state: tuple[np.ndarray | None, dict[int, object]] = rows, dict.fromkeys(done)
 
     @property
     def are_given(self) -> bool:
-        """True if workers get places."""
+        """True if workers get views of the output array."""
         return self._state[0] is not None
 
     def take(self, first: int, n_rows: int) -> np.ndarray | None:
-        """Get the place of a block, once: for another attempt at it there is none."""
+        """Get the view for a block, once: another attempt at it gets none."""
         rows, taken = self._state
         mine = object()
         if rows is None or taken.setdefault(first, mine) is not mine:
@@ -114,20 +115,20 @@ class WorkerAnalysis:
         with self.naming_errors():
             return self._merged(left, right)
 
-    def merge_states(self, left: Any, right: Any) -> Any:
+    def merge_states(self, left: object, right: object) -> Any:
         """Merge two changes of state, or a state and the change after it; None is none."""
         if left is None or right is None:
             return right if left is None else left
         return self._merged(self.own_state(left), right)
 
-    def _merged(self, left: Any, right: Any) -> Any:
+    def _merged(self, left: object, right: object) -> Any:
         """Merge by the method; None, of one that returns nothing, would count as no frames."""
         found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):
             raise TypeError("merge returned None: it must return the merged result, also in place")
         return found
 
-    def own_state(self, state: Any) -> Any:
+    def own_state(self, state: object) -> Any:
         """Copy a state, which others have too, where a method of the user's may change it."""
         return state if self.declared.returns_new else copy.deepcopy(state)
 
@@ -215,8 +216,8 @@ class Task:
     extents: Extents
     #: Byte ranges of the block that this worker is likely to do next.
     ahead: Extents | None
-    #: What a transformation that follows atoms from frame to frame begins with, or what hands it on
-    #: from the block before.
+    #: First state of a transformation that follows atoms from frame to frame, or the relay that
+    #: gives it when the block before is done.
     state: "np.ndarray | Relay | None" = None
     #: Frames of the window before and after those of the block.
     halo: tuple[int, int] = (0, 0)
@@ -224,8 +225,8 @@ class Task:
     #: the block to the next.
     lead: int = 0
     step: int = 1
-    #: Of each analysis that scans the state before the block, None before the first frame; None of
-    #: all others. Empty if no analysis has states.
+    #: State before the block of each analysis that scans, None before the first frame; None for
+    #: all other analyses. Empty if no analysis has states.
     states: Sequence[Any] = ()
 
     #: A single block is a subtree of level 0.
@@ -335,7 +336,7 @@ class LongBonds(NamedTuple):
     #: Frames that have any, and bonds of all these frames.
     n_frames: int
     n_bonds: int
-    #: Of the longest: Å, number of its frame, and columns of its atoms.
+    #: Longest bond: Å, number of its frame, and columns of its atoms.
     length: float
     frame: int
     atoms: tuple[int, int]
@@ -371,7 +372,7 @@ class BlockResult:
     #: Frame number and reason of each frame that was left out.
     damaged: list[tuple[int, str]]
     timings: list[BlockTiming]
-    #: Of each block that has any.
+    #: Long bonds of each block that has any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facilities:
-    """What the workers of a run allow."""
+    """Capabilities of the workers of a run."""
 
     #: Workers that share the blocks: a fraction of one that has other trajectories to do.
     n_workers: float
@@ -45,7 +45,7 @@ class Facilities:
     streamed: bool = False
     #: A block may wait for a state from the block before.
     pipelined: bool = False
-    #: Where decoded frames are kept, if there are several passes.
+    #: Store of decoded frames, if there are several passes.
     caching: FrameCaching | None = None
     #: Parts of what is collected are for other processes of this machine.
     parts_by_file: bool = False
@@ -308,7 +308,7 @@ def n_passes(
 
 
 def worker_part(
-    analysis: Analysis, computation: Any, columns: np.ndarray | None, stage: int
+    analysis: Analysis, computation: object, columns: np.ndarray | None, stage: int
 ) -> WorkerAnalysis:
     """Check the worker part of an analysis for a stage, and bind it to columns of atoms."""
     part = WorkerAnalysis(

@@ -1,6 +1,6 @@
 """States in which blocks begin, where a transformation follows atoms from frame to frame.
 
-They are found by a pass before, or handed on from block to block (`Relay`).
+An earlier pass finds them, or each block passes its own to the next one (`Relay`).
 """
 
 import threading
@@ -163,10 +163,10 @@ class TransformStates:
         halo: tuple[int, int],
         per_row: int | None,
     ) -> "TransformStates":
-        """Choose the frames, and blocks so large that there is room for their states.
+        """Choose the frames, and blocks so large that their states fit into memory.
 
         Blocks hold `per_row` frames for each one of the plan; if it is None, only these. Raises
-        `UnsupportedError` where there is no room.
+        `UnsupportedError` where they do not fit.
         """
         of_blocks = per_row is not None or bool((np.diff(plan.frames) == 1).all())
         frames = plan.frames
@@ -191,7 +191,7 @@ class TransformStates:
         """Hand states on from block to block; with `keeps`, they are for a later pass, too.
 
         With `skip_damaged`, frames that cannot be transformed are left out. Raises
-        `UnsupportedError` where there is no room for those that are kept.
+        `UnsupportedError` where those that are kept do not fit.
         """
         if keeps:
             plan = _with_room(plan, scan.state_bytes, n_atoms * per_row)
@@ -218,7 +218,7 @@ def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
 
 
 def _with_room(plan: Plan, block_bytes: int, n_atoms: int) -> Plan:
-    """Enlarge blocks until what is kept of them has room, but not beyond what may be decoded."""
+    """Enlarge blocks until their states fit into memory, but not beyond what may be decoded."""
     room = LARGEST_BLOCK_BYTES // (12 * n_atoms)
     while len(plan) * block_bytes > STATES_BYTES and 2 * plan.block_frames <= room:
         plan = replace(plan, block_frames=2 * plan.block_frames)

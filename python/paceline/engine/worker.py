@@ -330,7 +330,7 @@ class Worker:
         ]
 
     def _compute(
-        self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer, state: Any
+        self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer, state: object
     ) -> Any:
         """Compute one analysis of a block: its rows or records, its partial result, or value."""
         window = task.rows_with(analysis.halo)
@@ -414,7 +414,7 @@ def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
 
 
 def _rows_of_readable(
-    compute: Callable[..., Any], block: Block, where: str, *state: Any
+    compute: Callable[..., Any], block: Block, where: str, *state: object
 ) -> np.ndarray:
     """Compute the rows of frames that could be read; others have zeros, which are dropped."""
     readable = block.steps != DAMAGED_STEP
@@ -432,8 +432,8 @@ def _rows_of_readable(
     return rows
 
 
-def _array(found: Any, where: str) -> np.ndarray:
-    """Convert to an array; numbers that are masked have no place in it."""
+def _array(found: object, where: str) -> np.ndarray:
+    """Convert to an array; masked numbers are refused."""
     if np.ma.is_masked(found):
         raise _Unusable(
             f"{where}: expected an array, found one with masked numbers: fill them, as with "
@@ -494,7 +494,7 @@ def _change_over(analysis: WorkerAnalysis, leaf: Block) -> Any:
 
 
 def _rows_from(
-    analysis: WorkerAnalysis, leaves: Sequence[Block], state: Any, where: str
+    analysis: WorkerAnalysis, leaves: Sequence[Block], state: object, where: str
 ) -> list[np.ndarray]:
     """Compute the rows of each leaf of a block, from the state before the first of them on."""
     computation: Any = analysis.computation

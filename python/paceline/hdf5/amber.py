@@ -285,7 +285,7 @@ class _Reading:
         return UnsupportedError(f"{self.file.path}: {what}")
 
 
-def _one_number(value: Any, kinds: str = "f") -> Any:
+def _one_number(value: object, kinds: str = "f") -> Any:
     """Convert a value to one finite NumPy number of these kinds; None where it is none."""
     numbers = np.asarray(value)
     if numbers.size != 1 or numbers.dtype.kind not in kinds or not np.isfinite(numbers).all():

@@ -220,7 +220,7 @@ class BlockIndex:
     elements: tuple[IndexSlice | None, ...]
     #: Particle ids, if atoms are in no fixed order.
     ids: IndexSlice | None
-    #: Of these frames, or one for all.
+    #: Cells of these frames, or one for all.
     cells: Cells
     #: float64, (n_frames,), ps.
     times: np.ndarray
@@ -309,7 +309,7 @@ class FileDatasets:
     """Datasets of one file as a worker knows them, whichever frames it reads."""
 
     path: str
-    #: Of the file that was indexed: its fingerprint, and digests of parts of it.
+    #: Fingerprint of the file that was indexed, and digests of parts of it.
     samples: bytes
     n_atoms: int
     #: Positions, velocities and forces, without chunk tables and rows.

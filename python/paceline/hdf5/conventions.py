@@ -112,7 +112,7 @@ def _how_to_read(file: File) -> str:
         return "an HDF5 file with no trajectory: neither H5MD, nor MDTraj's, nor Amber's"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        "an HDF5 file of no convention that we know; to read a dataset as positions, name it "
+        "an HDF5 file of unknown convention; to read a dataset as positions, name it "
         f"with dataset= (--dataset): {', '.join(map(repr, names[:_NAMED]))}{more}"
     )
 

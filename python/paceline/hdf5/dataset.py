@@ -34,7 +34,7 @@ _MANY_CHUNKS = 64
 def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     """Describe a dataset of numbers; a `fixed` one holds for all frames and counts as one row.
 
-    A chunk that overlaps another, has two places, or whose size is impossible, is put at
+    A chunk that overlaps another, has two addresses, or whose size is impossible, is put at
     `NOWHERE`, and so are chunks without an entry if one is for no chunk or a second one: only
     reading their frames is an error. A dataset that claims more bytes than the file
     could hold is one at once.
@@ -141,7 +141,7 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
     n_entries = np.bincount(numbers, minlength=n_chunks)
     believed &= n_entries[numbers] == 1
     if not inside.all() or (n_entries > 1).any():
-        # An entry is in a wrong place: a chunk without one was written, and did not stay empty.
+        # An entry is misplaced: a chunk without one was written, and did not stay empty.
         table.offsets[n_entries == 0] = NOWHERE
         table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
@@ -193,7 +193,7 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
     """Put chunks that share bytes with another dataset of the index at `NOWHERE`.
 
-    A note names other datasets that do: one of those that share has lost its place.
+    A note names other datasets that do: one of those that share has lost its address.
     """
     names: list[str] = []
     places = [np.empty((0, 2), dtype=np.uint64)]

@@ -66,7 +66,7 @@ def _reason_of(error: BaseException) -> str:
     return " ".join((inner[1] if inner else text).split()) or type(error).__name__
 
 
-def to_python(value: Any) -> Any:
+def to_python(value: object) -> Any:
     """Convert a value of h5py to str, int, float, bool, a list of str or an array of numbers.
 
     None stands for what is empty or none of these.
@@ -100,7 +100,7 @@ def check_mpi_build() -> None:
         )
 
 
-def mpi_options(comm: Any) -> dict[str, Any]:
+def mpi_options(comm: object) -> dict[str, Any]:
     """Make options of `File` for MPI-IO; without ranks that open it together, for this one."""
     from mpi4py import MPI
 
@@ -152,7 +152,7 @@ class TruncatedFile(io.RawIOBase):
 class Node:
     """A group or a dataset, by the path at which it was reached."""
 
-    def __init__(self, file: "File", name: str, h5: Any):
+    def __init__(self, file: "File", name: str, h5: h5py.Group | h5py.Dataset):
         self.file = file
         self.name = name
         self._h5 = h5
@@ -192,7 +192,7 @@ def unpacked_ratio(filters: Sequence[Filter]) -> int:
 class Array(Node):
     """A dataset of any kind of elements; the dtype of text is `object`."""
 
-    def __init__(self, file: "File", name: str, h5: Any):
+    def __init__(self, file: "File", name: str, h5: h5py.Dataset):
         super().__init__(file, name, h5)
         check_external_storage(file, name, h5)
         with wrap_errors(file.path, name, "a dataset of a kind that NumPy knows"):
@@ -420,7 +420,9 @@ class Group(Node):
                 ) from error
             return self._node(where, h5)
 
-    def _follow_soft(self, link: Any, where: str, links: Iterator[int]) -> "Group | Array | None":
+    def _follow_soft(
+        self, link: h5py.SoftLink | h5py.ExternalLink, where: str, links: Iterator[int]
+    ) -> "Group | Array | None":
         """Follow a soft link: HDF5 itself would follow links into other files on the way."""
         leads = "in a circle"
         if next(links, None) is not None:
@@ -432,7 +434,7 @@ class Group(Node):
         found = f"a link to {link.path} that leads {leads}"
         raise damaged(self.file.path, where, "a group or a dataset", found)
 
-    def _node(self, where: str, h5: Any) -> "Group | Array | None":
+    def _node(self, where: str, h5: h5py.Group | h5py.Dataset) -> "Group | Array | None":
         if isinstance(h5, h5py.Group):
             return Group(self.file, where, h5)
         return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
@@ -482,7 +484,7 @@ class Group(Node):
                         waiting.append(node)
 
 
-def _describe_link(link: Any, error: BaseException) -> str:
+def _describe_link(link: h5py.SoftLink | h5py.ExternalLink, error: BaseException) -> str:
     """Describe a link that cannot be followed."""
     if isinstance(link, h5py.ExternalLink):
         return f"a link to {link.path} in file {link.filename}, which cannot be followed"
@@ -504,7 +506,7 @@ class File:
         *,
         collective: bool = False,
         external: bool = False,
-        **options: Any,
+        **options: object,
     ):
         self.path = os.fspath(path)
         self.collective = collective
@@ -548,7 +550,7 @@ class File:
             raise damaged(self.path, "", f"{self.full_size} bytes", found, self.size) from error
 
     @property
-    def h5(self) -> Any:
+    def h5(self) -> h5py.File:
         """The h5py.File."""
         return self._h5
 
@@ -589,7 +591,7 @@ def _open_error(path: str, size: int, error: BaseException) -> PacelineError:
     return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({_reason_of(error)})")
 
 
-def check_external_link(file: File, where: str, link: Any) -> None:
+def check_external_link(file: File, where: str, link: h5py.SoftLink | h5py.ExternalLink) -> None:
     """Raise `ExternalFileError` where an external link is not to be followed."""
     if isinstance(link, h5py.ExternalLink):
         names = [link.filename]
@@ -598,7 +600,7 @@ def check_external_link(file: File, where: str, link: Any) -> None:
         )
 
 
-def check_external_storage(file: File, where: str, h5: Any) -> None:
+def check_external_storage(file: File, where: str, h5: h5py.Dataset) -> None:
     """Raise `ExternalFileError` where a dataset's numbers lie in files that are not to be opened.
 
     Call it first: for the shape of a dataset alone HDF5 may open other files.

@@ -29,7 +29,7 @@ VECTORS = {
     "velocity": ("velocities", "velocity"),
     "force": ("forces", "force"),
 }
-#: Units of programs that state only some of theirs.
+#: Units of programs that state only some units.
 DEFAULT_UNITS = {
     "GROMACS": {"length": "nm", "time": "ps", "velocity": "nm ps-1", "force": "kJ mol-1 nm-1"}
 }
@@ -128,7 +128,7 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
 class Particles:
     """One group of particles of an H5MD file: the chosen one, or the only one that moves.
 
-    `vectors` are those of `VECTORS` that it has, with room for `n_slots` atoms a row. `frames` is
+    `vectors` are those of `VECTORS` that it has, with `n_slots` slots a row. `frames` is
     the element whose samples are the frames: positions, or, where these are fixed or missing,
     velocities or forces.
     """
@@ -177,7 +177,7 @@ class Particles:
         return n_atoms
 
     def _note_room(self) -> None:
-        """Note where a program has not written all the frames for which it made room."""
+        """Note where a program has written fewer frames than it allocated."""
         for vector in self.vectors.values():
             room = len(vector.values.shape) == 3 and vector.values.shape[0]
             if room and room > vector.n_rows:

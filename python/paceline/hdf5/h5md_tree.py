@@ -14,6 +14,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
+from paceline.contract.atoms import Atoms, TopologyAttribute, attribute_of, topology_attribute_of
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: The version of H5MD, and that of its module of units.
@@ -59,7 +60,7 @@ class AtomProperties:
     n_atoms: int
     #: "mass" (u) and "charge" (e): those that are known.
     numbers: Mapping[str, np.ndarray] = data_field(default_factory=dict)
-    #: Those of `numbers` that MDAnalysis guessed from the atoms' names.
+    #: Names in `numbers` that MDAnalysis guessed from the atoms' names.
     guessed: tuple[str, ...] = ()
     #: Chemical elements, or the topology's types where it names no elements.
     kinds: tuple[str, ...] = ()
@@ -71,21 +72,22 @@ class AtomProperties:
     bonds: np.ndarray = data_field(default_factory=lambda: np.empty((0, 2), dtype=np.int32))
 
     @classmethod
-    def of(cls, atomgroup: Any) -> Self:
+    def of(cls, atomgroup: Atoms) -> Self:
         """Take them from the topology of a group, in the order of its atoms."""
         numbers = {
             name: np.asarray(values, dtype=np.float64)
             for name, plural in (("mass", "masses"), ("charge", "charges"))
-            if (values := getattr(atomgroup, plural, None)) is not None
+            if (values := attribute_of(atomgroup, plural)) is not None
         }
         labels = {
             ours: np.asarray(values)
             for theirs, ours in _LABELS.items()
-            if (values := getattr(atomgroup, theirs, None)) is not None
+            if (values := attribute_of(atomgroup, theirs)) is not None
         }
         kinds, species = _kinds(atomgroup, labels)
-        topology = getattr(atomgroup.universe, "_topology", None)
-        guessed = topology is not None and "mass" in numbers and topology.masses.is_guessed
+        bonds = topology_attribute_of(atomgroup.universe, "bonds")
+        masses = topology_attribute_of(atomgroup.universe, "masses")
+        guessed = "mass" in numbers and masses is not None and masses.is_guessed
         return cls(
             n_atoms=len(atomgroup),
             numbers=numbers,
@@ -93,7 +95,7 @@ class AtomProperties:
             kinds=kinds,
             species=species,
             labels=labels,
-            bonds=_bonds_within(atomgroup.indices, getattr(topology, "bonds", None)),
+            bonds=_bonds_within(atomgroup.indices, bonds),
         )
 
 
@@ -307,9 +309,11 @@ def _encoded(texts: np.ndarray) -> np.ndarray:
         return np.char.encode(texts, "utf-8")
 
 
-def _kinds(atomgroup: Any, labels: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray]:
+def _kinds(
+    atomgroup: Atoms, labels: Mapping[str, np.ndarray]
+) -> tuple[tuple[str, ...], np.ndarray]:
     """Names of the kinds of atoms, and the index among them of each atom."""
-    elements = getattr(atomgroup, "elements", None)
+    elements = attribute_of(atomgroup, "elements")
     if elements is not None and all(elements):
         each = np.asarray(elements, dtype=str)
     elif "type" in labels:
@@ -323,7 +327,7 @@ def _kinds(atomgroup: Any, labels: Mapping[str, np.ndarray]) -> tuple[tuple[str,
     return tuple(str(kind) or "unknown" for kind in kinds), species.astype(np.int32)
 
 
-def _bonds_within(indices: np.ndarray, bonds: Any) -> np.ndarray:
+def _bonds_within(indices: np.ndarray, bonds: TopologyAttribute | None) -> np.ndarray:
     """Bonds between atoms that are both written, as indices of written atoms."""
     pairs = np.empty((0, 2), dtype=np.int64)
     if bonds is not None and len(bonds.values):

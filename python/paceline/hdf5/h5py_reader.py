@@ -192,7 +192,7 @@ class ElementReader:
 
     @property
     def _n_slots(self) -> int:
-        """Atoms that a row has room for."""
+        """Number of atoms that fit into a row."""
         n_numbers = math.prod(self._element.dataset.shape[1:])
         return n_numbers // 3
 
@@ -372,4 +372,4 @@ def _read_frame(
         slices=(index.of_block(np.array([frame])),),
     )
     reader.read(extents, block, required=field_bits([field]), skip=False)
-    return getattr(block, field)
+    return block.array_of(field)

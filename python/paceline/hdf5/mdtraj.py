@@ -172,7 +172,7 @@ def _segid_of(chain: Mapping[str, Any], number: int) -> str:
     return first.get("segmentID") or chain.get("chain_id") or str(number)
 
 
-def _symbol(element: Any) -> str:
+def _symbol(element: object) -> str:
     """Symbol of an element; none for virtual sites."""
     return "" if element in (None, "VS") else str(element)
 

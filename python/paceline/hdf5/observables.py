@@ -29,7 +29,7 @@ class Quantity:
     name: str
     path: str
     dataset: str
-    #: Of all values.
+    #: Shape of all values.
     shape: tuple[int, ...]
     #: As the file states it.
     unit: str | None = None

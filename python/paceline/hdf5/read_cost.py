@@ -160,7 +160,7 @@ def _cost(
 class _Column:
     """Wanted bytes of a row of the chunks in one column."""
 
-    #: Its place among the columns.
+    #: Its index among the columns.
     number: int
     #: First wanted byte, and one past the last.
     first: int
@@ -168,7 +168,7 @@ class _Column:
     #: Bytes that are read of the row, and between it and the next.
     of_row: int
     between: int
-    #: True for long runs of float32, read straight to their places without what is between.
+    #: True for long runs of float32, read straight into the output array without the bytes between.
     straight: bool
 
 

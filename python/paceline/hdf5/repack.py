@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
@@ -68,6 +68,10 @@ MOST_AT_ONCE = 2**30
 Create = Callable[[Any, Any, str], None]
 #: Reads frames from a first one to another, which is left out.
 _Read = Callable[[int, int], np.ndarray]
+
+
+#: Object that has attributes.
+H5Object: TypeAlias = h5py.Group | h5py.Dataset
 
 
 @dataclass(frozen=True)
@@ -181,14 +185,14 @@ def _series(file: File) -> Iterator[str]:
 
 
 def _as_it_is(array: Array) -> Compression:
-    """Compression of a dataset, or gzip where it is none of ours."""
+    """Compression of a dataset, or gzip if paceline does not write its compression."""
     stages = {stage.number: stage.values for stage in array.filters}
     shuffle = SHUFFLE in stages
     if DEFLATE in stages:
         level = stages[DEFLATE][0]
         return Compression(shuffle, "gzip", level) if level else Compression()
     if ZSTD in stages:
-        # Other programs may have written levels that are negative, or above ours.
+        # Other programs may have written levels that are negative, or above paceline's.
         level = np.int32(np.uint32([*stages[ZSTD], 3][0])).item()
         return Compression(shuffle, "zstd", min(max(level, 1), 19))
     if LZ4 in stages:
@@ -216,7 +220,7 @@ def _layout_and_costs(array: Any) -> tuple[str, list[AccessCost]]:
     return words, read_costs(Element(dataset), array.shape[1])
 
 
-def _note_repacked(h5: Any) -> None:
+def _note_repacked(h5: h5py.Group) -> None:
     """Add the program and its command to the notes of earlier ones in the file."""
     notes = h5.require_group("parameters/repacked")
     notes.create_dataset(str(len(notes) + 1), data=f"paceline {__version__}: {current_command()}")
@@ -246,7 +250,9 @@ class _Rewrite:
     compression: Compression
     precision: float | None
 
-    def create(self, destination: _Destination, found: Any, group: Any, name: str) -> None:
+    def create(
+        self, destination: _Destination, found: h5py.Dataset, group: h5py.Group, name: str
+    ) -> None:
         """Create the copy in a group of the new file."""
         copy = create_dataset(
             destination.file.h5,
@@ -275,7 +281,7 @@ class _Rewrite:
         if encoder.step is not None:
             mark_rounded(copy, encoder.step)
 
-    def _parts(self, found: Any, at_once: int) -> Iterator[tuple[int, int]]:
+    def _parts(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
         """Cut frames into parts that begin with a chunk of both sides, if memory allows."""
         frame = math.prod(found.shape[1:]) * found.dtype.itemsize
         unit = self.layout.frames
@@ -286,7 +292,7 @@ class _Rewrite:
             yield first, min(first + n_frames, len(found))
 
     def _convert(
-        self, destination: _Destination, found: Any, copy: Any, step: float | None
+        self, destination: _Destination, found: h5py.Dataset, copy: h5py.Dataset, step: float | None
     ) -> None:
         """Write numbers of 64 bits to contiguous space through HDF5."""
         read = _through_hdf5(self.array)
@@ -298,8 +304,8 @@ class _Rewrite:
     def _encode(
         self,
         destination: _Destination,
-        found: Any,
-        copy: Any,
+        found: h5py.Dataset,
+        copy: h5py.Dataset,
         encoder: Any,
         read: _Read,
     ) -> None:
@@ -417,30 +423,37 @@ def _reader_of(array: Array) -> _Read:
     return through_core if same else through_hdf5
 
 
+class _OfThread(threading.local):
+    """Reader of the calling thread."""
+
+    reader: _core.ChunkReader | None = None
+
+
 class _CoreReader:
     """Reads frames of one dataset, whose chunks are decoded to their end."""
 
     def __init__(self, path: str, element: Element):
         self._path, self._element = path, element
         self._samples = _core.samples_of(path)
-        self._of_thread = threading.local()
+        self._of_thread = _OfThread()
 
     def __call__(self, first: int, stop: int) -> np.ndarray:
         n_atoms = self._element.dataset.shape[1]
-        if not hasattr(self._of_thread, "reader"):
+        reader = self._of_thread.reader
+        if reader is None:
             known = replace(self._element, dataset=replace(self._element.dataset, table=None))
-            self._of_thread.reader = _core.ChunkReader(
+            reader = self._of_thread.reader = _core.ChunkReader(
                 self._path, self._samples, [known, None, None], n_atoms=n_atoms
             )
         frames = np.arange(first, stop)
         block = FrameBuffer.allocate(frames, n_atoms, ["positions"])
         slices = [slice_of(self._element, frames), None, None]
-        self._of_thread.reader.read(slices, block, required=1, skip=False, whole=True)
+        reader.read(slices, block, required=1, skip=False, whole=True)
         assert block.positions is not None
         return block.positions
 
 
-def join_chunks(found: Any, group: Any, name: str) -> None:
+def join_chunks(found: h5py.Dataset, group: h5py.Group, name: str) -> None:
     """Copy a small dataset to a group, in chunks of a usual size."""
     values = found[()]
     rows = max(1, SERIES_CHUNK // values[:1].nbytes)
@@ -453,7 +466,7 @@ def join_chunks(found: Any, group: Any, name: str) -> None:
     copy_attributes(found, target)
 
 
-def copy_tree(source: File, target: Any, created: dict[str, Create]) -> None:
+def copy_tree(source: File, target: h5py.Group, created: dict[str, Create]) -> None:
     """Copy groups, datasets, attributes and links of all kinds.
 
     Objects with several names have them in the copy too. References to objects, which a copy by
@@ -465,7 +478,7 @@ def copy_tree(source: File, target: Any, created: dict[str, Create]) -> None:
     copier.translate_references()
 
 
-def copy_attributes(source: Any, target: Any) -> None:
+def copy_attributes(source: H5Object, target: H5Object) -> None:
     """Copy attributes, but for references, which are translated at the end."""
     for name in source.attrs:
         kind = source.attrs.get_id(name).dtype
@@ -476,14 +489,14 @@ def copy_attributes(source: Any, target: Any) -> None:
 class _TreeCopier:
     """Copies objects once, and keeps where their copies are."""
 
-    def __init__(self, source: File, target: Any, created: dict[str, Create]):
+    def __init__(self, source: File, target: h5py.Group, created: dict[str, Create]):
         self._file, self._source, self._target = source, source.h5, target
         self._created = {_identity(self._source[path]): create for path, create in created.items()}
         #: Paths of copies, by object of the source.
         self._copies: dict[tuple[int, int], str] = {_identity(self._source): "/"}
-        self._pairs: list[tuple[Any, str]] = [(self._source, "/")]
+        self._pairs: list[tuple[H5Object, str]] = [(self._source, "/")]
 
-    def copy_group(self, source: Any, target: Any) -> None:
+    def copy_group(self, source: h5py.Group, target: h5py.Group) -> None:
         """Copy all that a group links to, and its attributes."""
         for name in source:
             link = source.get(name, getlink=True)
@@ -493,7 +506,7 @@ class _TreeCopier:
                 target[name] = link
         copy_attributes(source, target)
 
-    def _copy_object(self, found: Any, target: Any, name: str) -> None:
+    def _copy_object(self, found: H5Object, target: h5py.Group, name: str) -> None:
         """Copy an object, or link to its copy."""
         identity = _identity(found)
         if identity in self._copies:
@@ -539,7 +552,7 @@ def _is_reference(kind: np.dtype) -> bool:
     return h5py.check_ref_dtype(kind) is h5py.Reference
 
 
-def _identity(found: Any) -> tuple[int, int]:
+def _identity(found: H5Object) -> tuple[int, int]:
     """Identify an object under all its names."""
     info = h5py.h5o.get_info(found.id)
     return info.fileno, info.addr

@@ -48,7 +48,7 @@ _LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 _HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
-def run_in_sandbox(function: Callable[..., Any], path: str, **options: Any) -> Any:
+def run_in_sandbox(function: Callable[..., Any], path: str, **options: object) -> Any:
     """Call `function(path, **options)` in the helper process, and return or raise what it does.
 
     `DamagedFileError`: the file crashed the helper, or exceeded the time limit. `WorkerError`: the

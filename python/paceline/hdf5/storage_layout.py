@@ -236,7 +236,7 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
     return f"gzip:{level}" if level else "none"
 
 
-def _registered(number: int, options: Any, found: str) -> str:
+def _registered(number: int, options: object, found: str) -> str:
     """Spell a filter as hdf5plugin gives it to h5py: its number, and a tuple of its values."""
     values = () if options is None else options
     if isinstance(values, tuple | list):

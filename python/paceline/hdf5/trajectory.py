@@ -447,7 +447,7 @@ def _fallback_notes(index: ChunkIndex) -> Iterator[str]:
             )
 
 
-def collective_specs(files: Sequence[TrajectoryFile], comm: Any) -> list[Hdf5FileSpec]:
+def collective_specs(files: Sequence[TrajectoryFile], comm: object) -> list[Hdf5FileSpec]:
     """Specify files that all ranks of `comm` read at once: each call is made by all of them."""
     specs = []
     for file in files:

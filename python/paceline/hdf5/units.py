@@ -1,4 +1,4 @@
-"""Units that files state or users name, and the factors that convert numbers to ours."""
+"""Units that files state or users name, and factors that convert numbers to paceline's."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from paceline.errors import UnsupportedError
 
-#: Quantities that have units, and ours for each.
+#: Quantities that have units, and paceline's unit of each.
 OUR_UNITS = {
     "length": "Angstrom",
     "time": "ps",
@@ -160,7 +160,7 @@ def _quantity_of(unit: str) -> str:
 
 
 def _size_of(unit: str) -> tuple[float, _Power]:
-    """Parse a unit: its size in ours, and its powers of length, time, energy, mass and charge."""
+    """Parse a unit: size in paceline's units; powers of length, time, energy, mass and charge."""
     size, powers = Fraction(1), [0, 0, 0, 0, 0]
     for _, factor, power, exponent in _factors(unit):
         size *= factor**exponent

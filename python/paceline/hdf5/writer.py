@@ -69,7 +69,7 @@ class NewFile:
     """HDF5 file that is being written: its temporary name, and the file open for writing."""
 
     path: Path
-    h5: Any
+    h5: h5py.File
     _disk: "_ErrorKeepingFile"
 
     def check(self) -> None:
@@ -112,7 +112,7 @@ class _ErrorKeepingFile(io.FileIO):
 
 
 def create_dataset(
-    h5: Any,
+    h5: h5py.Group,
     name: str,
     shape: tuple[int, ...],
     layout: DatasetLayout,
@@ -152,12 +152,12 @@ def create_dataset(
     return h5[name]
 
 
-def chunk_offsets(dataset: Any, layout: DatasetLayout) -> ChunkOffsets:
+def chunk_offsets(dataset: h5py.Dataset, layout: DatasetLayout) -> ChunkOffsets:
     """Ask HDF5 for the offsets of an allocated dataset's chunks."""
     return ChunkOffsets(_offsets(dataset), layout, dataset.shape[1])
 
 
-def _offsets(dataset: Any) -> np.ndarray:
+def _offsets(dataset: h5py.Dataset) -> np.ndarray:
     """Offsets of chunks in C order, or of contiguous space; shape (n_chunks,) or (1,)."""
     if dataset.chunks is None:
         return np.array([dataset.id.get_offset()], dtype=np.uint64)
@@ -174,7 +174,7 @@ def _offsets(dataset: Any) -> np.ndarray:
     return np.array([offset for _, offset in found], dtype=np.uint64)
 
 
-def allocate_frame(dataset: Any, row: int) -> int | None:
+def allocate_frame(dataset: h5py.Dataset, row: int) -> int | None:
     """Offset of a frame of an allocated dataset, extended by it where it has a chunk a frame.
 
     None where HDF5 found no space for a contiguous dataset.
@@ -187,7 +187,7 @@ def allocate_frame(dataset: Any, row: int) -> int | None:
     return dataset.id.get_chunk_info_by_coord((row, 0, 0)).byte_offset
 
 
-def frame_bytes(dataset: Any) -> int:
+def frame_bytes(dataset: h5py.Dataset) -> int:
     """Bytes of a row."""
     return int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
 
@@ -195,7 +195,7 @@ def frame_bytes(dataset: Any) -> int:
 class AppendedDataset:
     """Dataset that takes frames or chunks in order."""
 
-    def __init__(self, dataset: Any, layout: DatasetLayout, encoder: "_core.ChunkEncoder"):
+    def __init__(self, dataset: h5py.Dataset, layout: DatasetLayout, encoder: "_core.ChunkEncoder"):
         self._dataset, self._layout, self._encoder = dataset, layout, encoder
         self._n_rows, n_atoms, _ = dataset.shape
         #: Chunks of a row.
@@ -223,7 +223,7 @@ class AppendedDataset:
     ) -> None:
         """Take encoded chunks, one after another in C order, where no frame waits.
 
-        They hold as many frames as they have room for, unless they are the last.
+        All chunks but the last hold as many frames as fit.
         """
         assert first == self._n_written
         layout, put = self._layout, self._dataset.id.write_direct_chunk
@@ -254,7 +254,11 @@ class AllocatedDataset:
     """Dataset that has its space in the file from the beginning; `offsets` are its chunks'."""
 
     def __init__(
-        self, path: Path, dataset: Any, layout: DatasetLayout, encoder: "_core.ChunkEncoder"
+        self,
+        path: Path,
+        dataset: h5py.Dataset,
+        layout: DatasetLayout,
+        encoder: "_core.ChunkEncoder",
     ):
         self._path, self._dataset, self._encoder = path, dataset, encoder
         self.offsets = chunk_offsets(dataset, layout)

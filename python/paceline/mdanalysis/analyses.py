@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 from MDAnalysis.analysis.base import AnalysisBase
-from MDAnalysis.analysis.results import ResultsGroup
+from MDAnalysis.analysis.results import Results, ResultsGroup
 from MDAnalysis.coordinates import base as mdanalysis_readers
+from MDAnalysis.coordinates.base import ProtoReader
 from MDAnalysis.coordinates.memory import MemoryReader
 
 from paceline._util.choices import ALSO_OF_MDANALYSIS, BACKENDS
@@ -31,11 +32,18 @@ from paceline.backends.mdanalysis import (
     state_of,
 )
 from paceline.backends.mpi import active_session
-from paceline.block import FIELDS
+from paceline.contract.atoms import Timestep, fields_of, values_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.mdanalysis.reader import Reader
 
-#: Arguments of `run` that may be given by their places, and others.
+
+class _Running(threading.local):
+    """Facts about the calling thread."""
+
+    here: bool = False
+
+
+#: Arguments of `run` that may be given by their positions, and others.
 _BY_PLACE = (
     *("start", "stop", "step", "frames", "verbose"),
     *("n_workers", "n_parts", "backend"),
@@ -44,12 +52,12 @@ _BY_NAME = ("unsupported_backend", "progressbar_kwargs")
 #: Readers of frames in memory, and of streams, which MDAnalysis has from version 2.10 on.
 _NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
 #: Threads in which a run of an analysis is going on: one within it is part of its work.
-_running = threading.local()
+_running = _Running()
 
 
 def run_on_workers(
     original: Callable[..., Any],
-    analysis: Any,
+    analysis: AnalysisBase,
     given: tuple[Any, ...],
     named: dict[str, Any],
     *,
@@ -58,8 +66,8 @@ def run_on_workers(
 ) -> str | None:
     """Run one of MDAnalysis's analyses on our workers; return how, or None if it ran as before.
 
-    `original` is its own `run`, with arguments `given` by their places and `named`. With `native`,
-    our class of the same name does the work, if there is one.
+    `original` is its own `run`, with positional arguments `given` and keywords `named`. With
+    `native`, paceline's class of the same name does the work, if there is one.
     """
     by_place = dict(zip(_BY_PLACE, given, strict=False))
     options = by_place | named
@@ -72,7 +80,7 @@ def run_on_workers(
         or any(options.get(name) is not None for name in ("n_parts", "progressbar_kwargs"))
         or (backend is not None and not _is_ours(backend))
         or options.get("unsupported_backend")
-        or getattr(_running, "here", False)
+        or _running.here
         or parent_process() is not None
     )
     if as_before:
@@ -99,7 +107,7 @@ def run_on_workers(
 
 
 def _run_natively(
-    analysis: Any, chosen: dict[str, Any], n_workers: int | None, verbose: bool
+    analysis: AnalysisBase, chosen: dict[str, Any], n_workers: int | None, verbose: bool
 ) -> bool:
     """Run our own class in place of MDAnalysis's; False where that is not possible."""
     cls, trajectory = native_class(type(analysis)), analysis._trajectory
@@ -129,7 +137,7 @@ def _run_natively(
     return True
 
 
-def _put(results: Any, name: str, value: Any) -> None:
+def _put(results: Results, name: str, value: object) -> None:
     """Put a result in place; results within results keep the class that MDAnalysis has for them."""
     if isinstance(value, dict) and name in results:
         results[name].update(value)
@@ -147,7 +155,7 @@ def native_class(theirs: type) -> Any:
     return ours if hasattr(ours, "like") else None
 
 
-def _is_changed(analysis: Any) -> bool:
+def _is_changed(analysis: AnalysisBase) -> bool:
     """Check for methods that a program has put into an analysis of MDAnalysis, or its classes."""
     if any(name in vars(analysis) for name in ("_prepare", "_single_frame", "_conclude")):
         return True
@@ -158,14 +166,14 @@ def _is_changed(analysis: Any) -> bool:
     )
 
 
-def _is_ours(backend: Any) -> bool:
-    """Check for a backend that is ours to make; "serial" and "dask" are MDAnalysis's names, too."""
+def _is_ours(backend: object) -> bool:
+    """Check for a backend of paceline; "serial" and "dask" are MDAnalysis's names, too."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
 
 
-def _workers_for(analysis: Any, backend: Any, n_workers: int | None) -> Any:
+def _workers_for(analysis: AnalysisBase, backend: object, n_workers: int | None) -> Any:
     """Make the workers for an analysis; None where it must see all frames in order."""
     trajectory = analysis._trajectory
     splits = (
@@ -183,7 +191,7 @@ def _workers_for(analysis: Any, backend: Any, n_workers: int | None) -> Any:
     return Adaptive(n_workers)
 
 
-def _is_merged_wrongly(analysis: Any) -> bool:
+def _is_merged_wrongly(analysis: AnalysisBase) -> bool:
     """Check for GNM of MDAnalysis before 2.11, which joins eigenvectors along the wrong axis."""
     gnm = sys.modules.get("MDAnalysis.analysis.gnm")
     if gnm is None or not isinstance(analysis, gnm.GNMAnalysis):
@@ -192,13 +200,13 @@ def _is_merged_wrongly(analysis: Any) -> bool:
     return merge is ResultsGroup.ndarray_hstack
 
 
-def _forgets(trajectory: Any) -> bool:
+def _forgets(trajectory: ProtoReader) -> bool:
     """Check that its transformations make the same of a frame whatever came before it."""
     return all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
 
 
-def on_our_workers(found: Any, module: str) -> Any:
-    """Make a class of MDAnalysis's analyses run on our workers, as one of a module of ours."""
+def on_our_workers(found: object, module: str) -> Any:
+    """Make a subclass of an MDAnalysis analysis, of a module, that runs on paceline's workers."""
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
         is_like = package == "MDAnalysis" and rest
@@ -213,7 +221,7 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
     """Make the `run` of a class on our workers."""
 
     @functools.wraps(cls.run)
-    def run(self: Any, *args: Any, **options: Any) -> Any:
+    def run(self: AnalysisBase, *args: object, **options: object) -> Any:
         run_on_workers(cls.run, self, args, options, native=False, n_workers=None)
         return self
 
@@ -223,13 +231,13 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
 def run_together(
     analyses: Sequence[AnalysisBase],
     chosen: dict[str, Any],
-    backend: Any,
+    backend: object,
     n_workers: int | None,
     show: bool | None,
 ) -> None:
     """Run MDAnalysis's analyses, in one pass of those that can be split, and one of the others.
 
-    `chosen` are start, stop, step and frames; `backend` is one of ours, or None. Results are as if
+    `chosen` are start, stop, step and frames; `backend` is paceline's, or None. Results are as if
     each had been run by itself: each finds the frames unmoved, and at first the user's frame.
     """
     for analysis in analyses:
@@ -259,7 +267,7 @@ def run_together(
 
 
 def _runs_as_usual(kind: type) -> bool:
-    """Check that a class has the `run` of MDAnalysis's base class, or ours in its place."""
+    """Check that a class has the `run` of MDAnalysis's base class, or paceline's instead."""
     run: Any = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
     return run is inspect.unwrap(AnalysisBase.run)
 
@@ -323,15 +331,14 @@ def _compute_together(
     return [part_of(one, state) for one, state in zip(analyses, states, strict=True)]
 
 
-def _values(ts: Any) -> dict[str, Any]:
+def _values(ts: Timestep) -> dict[str, Any]:
     """Copy what an analysis may change of a frame."""
-    held = [field for field in FIELDS if getattr(ts, f"has_{field}", False)]
-    values = {field: getattr(ts, field).copy() for field in held}
+    values = {field: values_of(ts, field).copy() for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 
 
-def _restore(trajectory: Any, frame: int, values: dict[str, Any]) -> Any:
+def _restore(trajectory: ProtoReader, frame: int, values: dict[str, Any]) -> Timestep:
     """Go to a frame again, where an analysis has left it, and undo what it changed there."""
     if trajectory.ts.frame != frame:
         trajectory[frame]

@@ -157,6 +157,12 @@ class _Frames:
         return pickle.dumps((frames, self._trajectory.extents(frames)))
 
 
+class _OfThread(threading.local):
+    """Reader of the calling thread."""
+
+    reader: FrameReader | None = None
+
+
 class _SharedSource:
     """Source of a Dask worker's chunks; each of its threads opens the files for itself."""
 
@@ -164,20 +170,20 @@ class _SharedSource:
         self._source = source
         self._columns = columns
         self._field = field
-        self._here = threading.local()
+        self._here = _OfThread()
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+    def __reduce__(self) -> tuple[object, tuple[bytes]]:
         return _unpack, (pickle.dumps((self._source, self._columns, self._field)),)
 
     def read(self, frames: np.ndarray, extents: Extents) -> np.ndarray:
         """Read the field, ndarray of float32, shape (n_frames, n_atoms, 3)."""
         decoded = FrameBuffer.allocate(frames, self._source.n_wanted, [self._field])
         self._reader().read(extents, decoded, skip=False)
-        values = getattr(decoded, self._field)
+        values = decoded.array_of(self._field)
         return values if self._columns is None else values[:, self._columns]
 
     def _reader(self) -> FrameReader:
-        if not hasattr(self._here, "reader"):
+        if self._here.reader is None:
             self._here.reader = self._source.open()
         return self._here.reader
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import MDAnalysis
 import numpy as np
-from MDAnalysis.coordinates.base import WriterBase
+from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.units import get_conversion_factor
 
 from paceline import _core
@@ -22,6 +22,7 @@ from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
 from paceline.block import vectors_of
+from paceline.contract.atoms import Atoms, fields_of, values_of
 from paceline.contract.run import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
@@ -33,7 +34,14 @@ from paceline.hdf5.storage_layout import (
     parse_compression,
 )
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
-from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, naming_frame, new_hdf5
+from paceline.hdf5.writer import (
+    AppendedDataset,
+    EncodeQueue,
+    H5MDFileWriter,
+    naming_frame,
+    new_hdf5,
+)
+from paceline.mdanalysis.reader import Reader
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
 _UNITS = {
@@ -263,7 +271,7 @@ class H5MDWriter(WriterBase):
         if self._finish is not None:
             self._finish()
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Close the file, or, after an error, leave none."""
         if kind is None:
             self.close()
@@ -447,13 +455,17 @@ class _Abandoned(Exception):
     """Ends an unfinished file, so that it is removed."""
 
 
-def _encode(encoder: Any, first: int, values: np.ndarray) -> tuple[bytes, np.ndarray]:
+def _encode(
+    encoder: _core.ChunkEncoder, first: int, values: np.ndarray
+) -> tuple[bytes, np.ndarray]:
     """Encode chunks of frames, the first of which errors name."""
     with naming_frame(first):
         return encoder.encode(values)
 
 
-def _put_chunks(dataset: Any, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]) -> None:
+def _put_chunks(
+    dataset: AppendedDataset, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]
+) -> None:
     """Append encoded chunks to a dataset."""
     dataset.put_chunks(first, n_frames, *encoded)
 
@@ -474,7 +486,7 @@ def _finish(
     file.close(replace(source.description(), author=author, creator=creator))
 
 
-def _check_one_process(driver: str | None, comm: Any) -> None:
+def _check_one_process(driver: str | None, comm: object) -> None:
     """Raise `UnsupportedError` for MPI, and for drivers that make another kind of file."""
     if driver == "mpio" or comm is not None:
         raise UnsupportedError(
@@ -490,7 +502,7 @@ def _check_one_process(driver: str | None, comm: Any) -> None:
 
 
 def _layout_words(
-    chunk: str, chunks: Any, compress: str, compression: Any, compression_opts: Any
+    chunk: str, chunks: object, compress: str, compression: object, compression_opts: object
 ) -> tuple[str, str]:
     """Return `chunk` and `compress`, which h5py's keywords may replace."""
     if chunks is not None:
@@ -528,20 +540,20 @@ def _given(**attributes: str | None) -> dict[str, str]:
 class _FrameSource:
     """Atoms whose frames are written, and whether they are the same in all of them."""
 
-    def __init__(self, atoms: Any):
+    def __init__(self, atoms: Atoms):
         self._atoms = atoms
         self._is_one = True
         self._ix = np.empty(0, dtype=np.int64)
         self._columns: np.ndarray | slice = slice(0)
 
-    def columns(self, atoms: Any) -> np.ndarray | slice:
+    def columns(self, atoms: Atoms) -> np.ndarray | slice:
         """Columns of a frame that these atoms are: of all of them a slice, which is no copy."""
         if atoms.ix is not self._ix:
             self._ix = atoms.ix
             self._is_one &= atoms.universe is self._atoms.universe and np.array_equal(
                 atoms.ix, self._atoms.ix
             )
-            all_in_order = np.array_equal(atoms.ix, np.arange(atoms.universe.atoms.n_atoms))
+            all_in_order = np.array_equal(atoms.ix, np.arange(len(atoms.universe.atoms)))
             self._columns = slice(None) if all_in_order else atoms.ix
         return self._columns
 
@@ -567,21 +579,20 @@ class _FrameSource:
         return Description(AtomProperties.of(atoms), origin)
 
 
-def _fingerprint(trajectory: Any) -> str:
+def _fingerprint(trajectory: ProtoReader) -> str:
     """Fingerprints of the files, if we read them ourselves."""
-    chain = getattr(trajectory, "chain", None)
-    if chain is None:
+    if not isinstance(trajectory, Reader):
         return "none: read by MDAnalysis"
-    return ", ".join(core.fingerprint for core in chain.files)
+    return ", ".join(core.fingerprint for core in trajectory.chain.files)
 
 
-def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -> FrameData:
+def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list[str]) -> FrameData:
     """Take the present frame, in our units."""
     ts, factor = trajectory.ts, _factors(trajectory)
-    values = {}
+    held, values = fields_of(ts), {}
     for field in fields:
-        if getattr(ts, f"has_{field}"):
-            numbers = getattr(ts, field)[columns]
+        if field in held:
+            numbers = values_of(ts, field)[columns]
             values[field] = numbers * factor[_KINDS[field]] if factor else numbers
     dimensions = ts.dimensions
     if dimensions is not None and factor:
@@ -595,8 +606,8 @@ def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -
     )
 
 
-def _factors(trajectory: Any) -> dict[str, np.float32]:
-    """Factors from a reader's units to ours, where it keeps its own."""
+def _factors(trajectory: ProtoReader) -> dict[str, np.float32]:
+    """Factors from a reader's units to paceline's, where it keeps the file's."""
     if getattr(trajectory, "convert_units", True):
         return {}
     factors = {}

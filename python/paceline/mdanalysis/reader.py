@@ -20,6 +20,7 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
+from paceline.contract.atoms import Timestep, fields_of, values_of
 from paceline.contract.source import (
     FORMATS,
     FileSpec,
@@ -47,7 +48,7 @@ from paceline.trajectory.read_ahead import ReadAhead
 #: Endings of compressed files, which MDAnalysis unpacks where they are text.
 _COMPRESSED = {".gz", ".bz2"}
 
-#: Options of MDAnalysis's reader of LAMMPS's dumps, which ours does not have.
+#: Options of MDAnalysis's reader of LAMMPS's dumps that paceline's lacks.
 _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
@@ -61,8 +62,8 @@ _UNITS = {
     "force": "kJ/(mol*Angstrom)",
 }
 
-#: What a script sets on the Timestep, and frames do not hold, stays there in MDAnalysis's readers
-#: of these formats (a cell), and of all but these (velocities, forces).
+#: Values that a script sets on the Timestep, and frames do not hold, stay there in MDAnalysis's
+#: readers of these formats (a cell), and of all but these (velocities, forces).
 _KEEP_CELL = ("NCDF", "HISTORY")
 _CLEAR_FIELDS = ("TRR",)
 
@@ -130,8 +131,8 @@ class Reader(ReaderBase):
     AtomCountError
         A file has another number of atoms than `n_atoms`, or than the first.
     UnsupportedError
-        `convert_units` is False, or a file is of no format that we decode, or none has a whole
-        frame; or an option of MDAnalysis's reader of LAMMPS's dumps is given.
+        `convert_units` is False; the format of a file is not recognised; no file has a whole frame;
+        or an option of MDAnalysis's reader of LAMMPS's dumps is given.
     """
 
     filename: str
@@ -258,12 +259,14 @@ class Reader(ReaderBase):
     @property
     def observables(self) -> Mapping[str, Any]:
         """Energies and the like of the HDF5 file that the current frame is in, by name."""
-        return getattr(self._file_here, "observables", {})
+        file = self._file_here
+        return file.observables if isinstance(file, Hdf5File) else {}
 
     @property
     def properties(self) -> Mapping[str, Any]:
         """Masses, charges and other properties of its particles in that file, by name."""
-        return getattr(self._file_here, "properties", {})
+        file = self._file_here
+        return file.properties if isinstance(file, Hdf5File) else {}
 
     @property
     def _file_here(self) -> TrajectoryFile:
@@ -353,8 +356,8 @@ class Reader(ReaderBase):
 
     def timeseries(
         self,
-        asel: Any = None,
-        atomgroup: Any = None,
+        asel: object = None,
+        atomgroup: object = None,
         start: int | None = None,
         stop: int | None = None,
         step: int | None = None,
@@ -413,7 +416,7 @@ class Reader(ReaderBase):
         """Number of atoms of a file."""
         return open_file(filename, notes=False).n_atoms
 
-    def _read_frame(self, frame: int) -> Any:
+    def _read_frame(self, frame: int) -> Timestep:
         """Read a frame into the Timestep, of which there is one for all threads."""
         # By the same thread, as by a handler of a signal, it may be taken again.
         if not self._reading.acquire(blocking=False):
@@ -427,7 +430,7 @@ class Reader(ReaderBase):
         finally:
             self._reading.release()
 
-    def _read_into_timestep(self, frame: int) -> Any:
+    def _read_into_timestep(self, frame: int) -> Timestep:
         found = self._read_ahead.find(frame) if self._read_ahead is not None else None
         number, in_file = self.chain.locate(frame)
         decoded, row = (self._read_alone(frame), 0) if found is None else found
@@ -439,17 +442,17 @@ class Reader(ReaderBase):
             self.ts.data.update(before.data)
         ts = self.ts
         bits = int(decoded.fields[row])
-        of_files = ~0 if name in _CLEAR_FIELDS else self._held
+        held, of_files = fields_of(before), ~0 if name in _CLEAR_FIELDS else self._held
         for bit, field, has_field in self._fields:
             if bits & bit:
-                values = getattr(decoded, field)[row]
+                values = decoded.array_of(field)[row]
                 setattr(ts, field, values if self._columns is None else values[self._columns])
-            elif not getattr(before, has_field):
+            elif field not in held:
                 continue
             elif bit & of_files:
                 setattr(ts, has_field, False)
             elif ts is not before:
-                setattr(ts, field, getattr(before, field))
+                setattr(ts, field, values_of(before, field))
         self._held = bits
         #: As `FrameBuffer.cells` has it: lengths and angles alone do not say how it lies.
         self.cell = decoded.cells[row]
@@ -491,7 +494,7 @@ class Reader(ReaderBase):
         for name in self._observed:
             data[name] = found[name]
 
-    def _read_next_timestep(self, ts: Any = None) -> Any:
+    def _read_next_timestep(self, ts: object = None) -> Any:
         if self._frame + 1 >= self.n_frames:
             raise EOFError
         return self._read_frame(self._frame + 1)
@@ -503,7 +506,7 @@ class Reader(ReaderBase):
     def close(self) -> None:
         """Nothing: a file closes with the last reference to it."""
 
-    def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
+    def Writer(self, filename: object, n_atoms: int | None = None, **kwargs: object) -> Any:
         """Make MDAnalysis's writer for this file's own format.
 
         Parameters
@@ -534,7 +537,7 @@ class Reader(ReaderBase):
     def __repr__(self) -> str:
         return describe_trajectory(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
         for name in ("_frame_reader", "_read_ahead", "_reading", "_columns", "_decoded"):
             del state[name]
@@ -560,7 +563,7 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     return is_decoded(filename)
 
 
-def is_name(given: Any) -> bool:
+def is_name(given: object) -> bool:
     """Check for the name of a file, rather than a stream or arrays."""
     return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 

@@ -41,7 +41,7 @@ _FORMATS: dict[type, frozenset[str]] = {
     ConfigReader: frozenset({"CONFIG"}),
     DumpReader: frozenset({"LAMMPSDUMP"}),
 }
-#: Their arguments that mean nothing to ours.
+#: Arguments of MDAnalysis's readers that paceline's ignores.
 _MEANINGLESS = ("self", "mmap", "kwargs")
 
 #: The metaclass of all of MDAnalysis's readers.
@@ -50,7 +50,7 @@ _ReaderMeta: Any = type(ProtoReader)
 _lock = threading.RLock()
 #: Registrations in force; the last one counts.
 _active: "list[Registration]" = []
-#: Our functions in the place of MDAnalysis's: owner, name, function.
+#: Functions of paceline that replace MDAnalysis's: owner, name, function.
 _replaced: list[tuple[Any, str, Any]] = []
 
 
@@ -195,13 +195,13 @@ def _uninstall() -> None:
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__
     while _replaced:
         owner, name, ours = _replaced.pop()
-        # Another package may have wrapped ours meanwhile; it changes nothing while none is active.
+        # Another package may have wrapped it meanwhile; it changes nothing while none is active.
         if getattr(owner, name) is ours:
             setattr(owner, name, ours.__wrapped__)
 
 
-def _make_reader(cls: type, *args: Any, **kwargs: Any) -> Any:
-    """Make one of MDAnalysis's readers, or ours in its place."""
+def _make_reader(cls: type, *args: object, **kwargs: object) -> Any:
+    """Make one of MDAnalysis's readers, or paceline's instead."""
     registration = _active[-1] if _active else None
     if registration is not None:
         reader = None
@@ -216,7 +216,7 @@ def _make_reader(cls: type, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_instance(cls: Any, instance: Any) -> bool:
-    """Take our reader for the one of MDAnalysis in whose place it is."""
+    """Treat paceline's reader as an instance of the MDAnalysis class that it replaces."""
     if ABCMeta.__instancecheck__(cls, instance):
         return True
     if type(instance) is not Reader:
@@ -260,7 +260,7 @@ def _open_chain(
     return _open(registration, list(names), given)
 
 
-def _open(registration: Registration, name: Any, options: dict[str, Any]) -> Reader | None:
+def _open(registration: Registration, name: object, options: dict[str, Any]) -> Reader | None:
     """Open files; None where we refuse them for their options or structure, not for safety."""
     try:
         return Reader(name, **options)
@@ -294,7 +294,7 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `AnalysisBase.run`."""
 
     @functools.wraps(original)
-    def run(analysis: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> Any:
         if not _active:  # it ended in another thread
             return original(analysis, *args, **kwargs)
         registration = _active[-1]
@@ -317,7 +317,7 @@ def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of the one that parses topologies."""
 
     @functools.wraps(original)
-    def parse(*args: Any, **kwargs: Any) -> Any:
+    def parse(*args: object, **kwargs: object) -> Any:
         if not _active:  # it ended in another thread
             return original(*args, **kwargs)
         return topology_cache.parse(original, *args, **kwargs)
@@ -329,7 +329,7 @@ def _wrapped_guess(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)
-    def guess_TopologyAttrs(universe: Any, *args: Any, **kwargs: Any) -> Any:
+    def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: object, **kwargs: object) -> Any:
         return topology_cache.guess(original, universe, *args, **kwargs)
 
     return guess_TopologyAttrs

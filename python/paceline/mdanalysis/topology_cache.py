@@ -79,7 +79,7 @@ _OF_CONNECTIONS = _OF_ALL | {"_cache", "order", "types"}
 
 
 def resolve(
-    topology: Any, coordinates: tuple[Any, ...], options: dict[str, Any]
+    topology: object, coordinates: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[Topology, tuple[Any, ...], dict[str, Any]] | None:
     """Parse the topology of a Universe that is to be made, or load it.
 
@@ -106,7 +106,10 @@ def resolve(
 
 
 def parse(
-    original: Callable[..., Topology], file: Any, topology_format: Any = None, **options: Any
+    original: Callable[..., Topology],
+    file: object,
+    topology_format: object = None,
+    **options: object,
 ) -> Topology:
     """Parse a topology by MDAnalysis's function, or load what that found in it before."""
     known = _TopologyFile.of(file, topology_format, options)
@@ -117,7 +120,7 @@ def parse(
 
 def guess(
     original: Callable[..., None],
-    universe: Any,
+    universe: MDAnalysis.Universe,
     context: Any = None,
     to_guess: Any = None,
     force_guess: Any = None,
@@ -150,7 +153,7 @@ def guess(
     original(universe, context, to_guess, force_guess, *args, **kwargs)
 
 
-def _is_theirs(found: Any, expected: type) -> bool:
+def _is_theirs(found: object, expected: type) -> bool:
     """Check that a guesser is MDAnalysis's own, and that no other package changed it."""
     names = ("guess_types", "guess_masses", "guess_attr", "guess_atom_element", "guess_atom_mass")
     return found is expected and all(
@@ -167,7 +170,7 @@ class _TopologyFile:
         self.path = path
         self._state = state
         self._key = key
-        #: What is to be saved, with its arrays; None where it is, and where it cannot be.
+        #: Description to be saved, with its arrays; None if it is saved, or cannot be.
         self._head: dict[str, Any] | None = None
         self._arrays: list[np.ndarray] = []
         #: Guessed attributes and their warnings, as they were saved.
@@ -175,7 +178,9 @@ class _TopologyFile:
         self._loaded_from: Path | None = None
 
     @classmethod
-    def of(cls, file: Any, topology_format: Any, options: dict[str, Any]) -> "_TopologyFile | None":
+    def of(
+        cls, file: object, topology_format: object, options: dict[str, Any]
+    ) -> "_TopologyFile | None":
         """Recognise a file by its whole content; None for one that is not kept."""
         if not isinstance(file, str | Path):
             return None
@@ -209,7 +214,7 @@ class _TopologyFile:
         return cls(path, state, key)
 
     def _places(self) -> Iterator[Path]:
-        """Name the places of the cache: beside the file, and in the user's folder of caches."""
+        """List the paths of the cache: beside the file, and in the user's folder of caches."""
         real = Path(os.path.realpath(self.path))
         if real.parts[1:2] not in (("dev",), ("proc",)):
             yield self.path.with_name(f".{self.path.name}.paceline-topology")
@@ -253,7 +258,7 @@ class _TopologyFile:
             parsed["warnings"] = _encode_warnings(given)
             self._head = {"key": self._key, "parsed": parsed, "guessed": None}
 
-    def add_guessed(self, universe: Any) -> bool:
+    def add_guessed(self, universe: MDAnalysis.Universe) -> bool:
         """Add the attributes that were guessed before; False where none are kept."""
         if self._guessed is None:
             return False
@@ -349,7 +354,7 @@ def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.nda
     return head, arrays
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     """Compare plain data by what JSON writes: 1 is not True."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 

@@ -15,15 +15,17 @@ from weakref import WeakSet
 
 import MDAnalysis
 import numpy as np
+from MDAnalysis.coordinates.base import ProtoReader
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.coordinates.LAMMPS import DumpReader
 from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
-from MDAnalysis.core.groups import UpdatingAtomGroup
+from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 
-from paceline.block import FIELDS, FrameBuffer, cell_of, field_bits, fields_in
+from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
+from paceline.contract.atoms import Timestep, fields_of, values_of
 from paceline.contract.plan import Plan
 from paceline.contract.source import (
     Extents,
@@ -51,7 +53,7 @@ from paceline.trajectory.open import open_file
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
 #: Trajectories about which a warning was given.
-_warned: "WeakSet[Any]" = WeakSet()
+_warned: "WeakSet[ProtoReader]" = WeakSet()
 
 
 class MDAnalysisTrajectory(Trajectory):
@@ -59,7 +61,7 @@ class MDAnalysisTrajectory(Trajectory):
 
     shareable = False
 
-    def __init__(self, universe: Any, reason: str):
+    def __init__(self, universe: MDAnalysis.Universe, reason: str):
         self._universe = universe
         self._present = universe.trajectory.frame
         self.n_atoms = universe.trajectory.n_atoms
@@ -90,7 +92,7 @@ class MDAnalysisTrajectory(Trajectory):
     @property
     def fields(self) -> Sequence[str]:
         """Fields that the present frame holds."""
-        return _fields_of(self._universe.trajectory.ts)
+        return fields_of(self._universe.trajectory.ts)
 
     def frame_source(
         self,
@@ -125,7 +127,7 @@ class MDAnalysisTrajectory(Trajectory):
         }
 
 
-def _time_doubt(trajectory: Any) -> str | None:
+def _time_doubt(trajectory: ProtoReader) -> str | None:
     """Say why the times that MDAnalysis gives to frames are not known; None where they are."""
     if isinstance(trajectory, Reader):
         return trajectory.time_axis.doubt
@@ -144,7 +146,7 @@ def _time_doubt(trajectory: Any) -> str | None:
     return None
 
 
-def _has_dt(reader: Any) -> bool:
+def _has_dt(reader: ProtoReader) -> bool:
     """Check for a reader that knows the time between its frames."""
     try:
         reader._get_dt()
@@ -156,7 +158,7 @@ def _has_dt(reader: Any) -> bool:
 class _MDAnalysisFile:
     """MDAnalysis's reader as the one file of a source: a `FileSpec` that is not sent."""
 
-    def __init__(self, trajectory: Any, n_again: int):
+    def __init__(self, trajectory: ProtoReader, n_again: int):
         self._trajectory, self._n_again = trajectory, n_again
 
     @property
@@ -176,7 +178,9 @@ class _MDAnalysisFileReader:
     go wrong where frames are not in order.
     """
 
-    def __init__(self, trajectory: Any, atoms: np.ndarray | None, fields: int, n_again: int):
+    def __init__(
+        self, trajectory: ProtoReader, atoms: np.ndarray | None, fields: int, n_again: int
+    ):
         self._trajectory, self._n_again = trajectory, n_again
         self._kept: tuple[FrameBuffer, dict[int, str]] | None = None
         self._atoms = slice(None) if atoms is None else atoms
@@ -215,21 +219,21 @@ class _MDAnalysisFileReader:
         n_kept = len(kept.frames) - first
         if not np.array_equal(kept.frames[first:], buffer.frames[:n_kept]):
             return 0, []
-        for name in FrameBuffer.__slots__:
-            if (values := getattr(kept, name)) is not None:
-                getattr(buffer, name)[:n_kept] = values[first:]
+        for values, target in zip(kept.arrays(), buffer.arrays(), strict=True):
+            if values is not None and target is not None:
+                target[:n_kept] = values[first:]
         return n_kept, [(row - first, reason) for row, reason in reasons.items() if row >= first]
 
     def _read_frame(
         self, frame: int, row: int, buffer: FrameBuffer, required: Sequence[str]
     ) -> None:
         ts = self._trajectory[frame]
-        held = _fields_of(ts)
+        held = fields_of(ts)
         for field in self._fields:
             if field not in held and field in required:
                 raise MissingDataError(f"{self._trajectory.filename}: frame {frame} has no {field}")
-            values = getattr(ts, field)[self._atoms] if field in held else np.nan
-            getattr(buffer, field)[row] = values
+            values = values_of(ts, field)[self._atoms] if field in held else np.nan
+            buffer.array_of(field)[row] = values
         buffer.fields[row] = field_bits(held)
         buffer.cells[row] = cell_of(self._trajectory)[0]
         # Not the Timestep's: a chain of files counts on from one to the next.
@@ -240,7 +244,7 @@ class _MDAnalysisFileReader:
         buffer.lambdas[row] = found if isinstance(found, float) else 0.0
 
 
-def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
+def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
     """Open the one trajectory behind some groups of atoms, of one Universe.
 
     Raises `UnsupportedError` where workers could not reproduce it, for several Universes, groups
@@ -279,7 +283,7 @@ def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
     return MDAnalysisTrajectory(universe, f"frames are read by MDAnalysis ({name})")
 
 
-def _check_unedited(trajectory: Any) -> None:
+def _check_unedited(trajectory: ProtoReader) -> None:
     """Raise for edited numbers of the present frame: workers see what the file holds."""
     shown = _numbers_of(trajectory.ts)
     try:
@@ -309,7 +313,7 @@ def _check_unedited(trajectory: Any) -> None:
         )
 
 
-def _following(trajectory: Any) -> str | None:
+def _following(trajectory: ProtoReader) -> str | None:
     """Name the first transformation of MDAnalysis that takes frames in order; None without one."""
     for one in trajectory.transformations:
         if not getattr(one, "parallelizable", True):
@@ -317,7 +321,7 @@ def _following(trajectory: Any) -> str | None:
     return None
 
 
-def _open_files_behind(universe: Any) -> FileTrajectory | None:
+def _open_files_behind(universe: MDAnalysis.Universe) -> FileTrajectory | None:
     """Open the files, if the core gives of them what the trajectory's own reader would."""
     trajectory = universe.trajectory
     if isinstance(trajectory, Reader):
@@ -338,7 +342,11 @@ def _open_files_behind(universe: Any) -> FileTrajectory | None:
 
 
 def _files_of(
-    universe: Any, chain: Chain, time_axis: TimeAxis, sub: np.ndarray | None, t_init_traj: float
+    universe: MDAnalysis.Universe,
+    chain: Chain,
+    time_axis: TimeAxis,
+    sub: np.ndarray | None,
+    t_init_traj: float,
 ) -> FileTrajectory:
     """Make the trajectory of a Universe's files."""
     return FileTrajectory(
@@ -352,23 +360,23 @@ def _files_of(
     )
 
 
-def _set_cell(trajectory: Any) -> np.ndarray | None:
+def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
     """Copy the cell that a script has set where the files have none: it stays in all frames."""
     if isinstance(trajectory, Reader):
         cell = trajectory.set_cell
     else:
-        # Of MDAnalysis's readers in whose place files are read, that of NetCDF alone keeps one.
+        # Of the MDAnalysis readers that paceline replaces, only NetCDF's keeps one.
         has_one = getattr(trajectory, "periodic", True)
         cell = None if has_one else trajectory.ts.dimensions
     return None if cell is None else cell.copy()
 
 
-def _origin_of(universe: Any) -> dict[str, Any]:
+def _origin_of(universe: MDAnalysis.Universe) -> dict[str, Any]:
     """Describe MDAnalysis and the topology, for results."""
     return {"MDAnalysis": MDAnalysis.__version__, "topology": universe.filename}
 
 
-def _chain_behind(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
+def _chain_behind(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
     """Open the file of one of MDAnalysis's own readers; None where we would not read the same."""
     if type(trajectory) in _FRAME_BY_FRAME and trajectory.convert_units:
         return _frame_by_frame(trajectory)
@@ -377,7 +385,7 @@ def _chain_behind(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
     return None
 
 
-def _frame_by_frame(trajectory: Any) -> tuple[Chain, TimeAxis]:
+def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
     """Open a file, if it has as many frames as MDAnalysis counted."""
     given = trajectory._kwargs
     # Of NetCDF, MDAnalysis prefers the file's times.
@@ -393,7 +401,7 @@ def _frame_by_frame(trajectory: Any) -> tuple[Chain, TimeAxis]:
     return chain, replace(axis, offset=given.get("time_offset", 0.0))
 
 
-def _h5md(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
+def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
     """Open a file of H5MD, if some frames are the same: MDAnalysis pairs elements by their rows."""
     if not isinstance(trajectory.filename, str):
         return None
@@ -408,12 +416,12 @@ def _h5md(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
     return (ours.chain, ours.time_axis) if same else None
 
 
-def _counts(frames: Any) -> tuple[int, int]:
+def _counts(frames: Chain | ProtoReader) -> tuple[int, int]:
     """Numbers of frames and atoms."""
     return frames.n_frames, frames.n_atoms
 
 
-def _are_same(ours: Any, theirs: Any) -> bool:
+def _are_same(ours: Reader, theirs: ProtoReader) -> bool:
     """Compare two readers at the beginning, in the middle and at the end."""
     present = theirs.frame
     try:
@@ -430,14 +438,9 @@ def _are_same(ours: Any, theirs: Any) -> bool:
     return True
 
 
-def _numbers_of(ts: Any) -> dict[str, np.ndarray]:
+def _numbers_of(ts: Timestep) -> dict[str, np.ndarray]:
     """Copy the arrays of a Timestep, which will be filled anew."""
-    names = _fields_of(ts)
+    numbers = {field: values_of(ts, field).copy() for field in fields_of(ts)}
     if ts.dimensions is not None:
-        names.append("dimensions")
-    return {name: getattr(ts, name).copy() for name in names}
-
-
-def _fields_of(ts: Any) -> list[str]:
-    """Fields that a Timestep holds."""
-    return [field for field in FIELDS if getattr(ts, f"has_{field}")]
+        numbers["dimensions"] = ts.dimensions.copy()
+    return numbers

@@ -380,7 +380,7 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
 def _new_comm(columns: Columns) -> np.ndarray:
     """Part of each block's `comm` that no earlier block of the same worker covers, ns.
 
-    Results of several blocks may be on their way at a time.
+    Results of several blocks may travel at the same time.
     """
     order = np.lexsort((columns["end"], columns.worker))
     begin, comm = columns["end"][order], columns["comm"][order]

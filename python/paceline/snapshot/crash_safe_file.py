@@ -22,10 +22,10 @@ import h5py
 from paceline.errors import UnsupportedError
 from paceline.snapshot.output import Output, Piece
 
-#: Whatever has a place in the file begins at a multiple of this: part of a page, sector of a disk.
+#: Each allocated part of the file begins at a multiple of this: part of a page, sector of a disk.
 ALIGNMENT = 512
 _WORD = 8
-#: Children that a node has room for where the superblock has version 0; bytes before its first key.
+#: Number of children of a node where the superblock has version 0; bytes before its first key.
 _CHILDREN, _FIRST_KEY = 64, 24
 #: The head of a dataset, bytes: 16 of its own, 8 of the first message, 8 of it (version, rank,
 #: whether limits are there), then its shape, then its limits.
@@ -107,7 +107,7 @@ class RowCount(NamedTuple):
     limit_offset: int | None
 
     @classmethod
-    def of(cls, file: Any, path: str, dataset: Any) -> Self:
+    def of(cls, file: h5py.File, path: str, dataset: h5py.Dataset) -> Self:
         """Find them; raise where the dataset's header is not as HDF5 makes it by default."""
         head = h5py.h5o.get_info(dataset.id).addr
         file.seek(head)

@@ -76,7 +76,7 @@ class H5MD(Container):
             check_output(settings.path, overwrite=settings.overwrite)
 
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Make room for the next frame."""
+        """Allocate the next frame."""
         path = self._settings.path
         if self._contents is not None:
             check_contents(path, contents, self._contents)
@@ -94,7 +94,7 @@ class H5MD(Container):
         assert self._output is not None
         return Place(self._output.name, starts)
 
-    def _allocate(self, dataset: Any) -> int:
+    def _allocate(self, dataset: h5py.Dataset) -> int:
         """Allocate the next frame of a dataset; return its offset."""
         limit = dataset.maxshape[0]
         if dataset.chunks is None and self.n_frames == limit:
@@ -187,7 +187,7 @@ class H5MD(Container):
         self._output.cut(self._file_bytes.size)
 
     def close(self) -> None:
-        """Close the file; contiguous datasets have room for no more frames then."""
+        """Close the file; contiguous datasets cannot grow afterwards."""
         try:
             if self._output is not None and self._output.is_published:
                 self._forget()
@@ -231,7 +231,7 @@ class _Existing(NamedTuple):
     double: bool
 
 
-def _create(h5: Any, settings: Settings, contents: Contents) -> None:
+def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
     """Create all that a file has before its first frame."""
     n_atoms, n_frames = settings.n_atoms, settings.n_frames
     kind, width = ("<f8", 8) if settings.double else ("<f4", 4)
@@ -252,8 +252,8 @@ def _create(h5: Any, settings: Settings, contents: Contents) -> None:
     create_tree(h5, contents.fields, description, has_cell=contents.has_cell)
 
 
-def _inspect(h5: Any, settings: Settings) -> _Existing:
-    """Find what a file holds; raise where it is of another system or is not laid out as ours."""
+def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
+    """Find the contents of a file; raise for another system, or a layout unlike paceline's."""
     group = h5.get(f"particles/{GROUP}")
     if group is None or "position/value" not in group:
         raise _unlike(settings.path, f"has no particles/{GROUP}/position/value")
@@ -274,8 +274,8 @@ def _inspect(h5: Any, settings: Settings) -> _Existing:
     return _Existing(contents, n_frames, last_step, double)
 
 
-def _check_alike(group: Any, name: str, settings: Settings) -> None:
-    """Raise where an element is not laid out as ours are."""
+def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
+    """Raise where an element is not laid out as paceline's are."""
     element, n_atoms = group[name], settings.n_atoms
     values = element["value"]
     properties = values.id.get_create_plist()

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +30,7 @@ STATIC_PROPERTIES = ("names", "masses", "charges")
 _SORTING = 48
 
 
-def cell_of(box: Any) -> np.ndarray | None:
+def cell_of(box: object) -> np.ndarray | None:
     """Convert a user's box to vectors, shape (3, 3), Å; None where it says that there is no cell.
 
     `box` holds lengths (Å) and angles (degrees), shape (6,), as MDAnalysis's dimensions do, or
@@ -87,7 +87,7 @@ def angles_of(cosines: np.ndarray) -> np.ndarray:
     return 90 - np.degrees(np.arcsin(cosines.clip(-1, 1)))
 
 
-def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
+def names_as_bytes(names: object, ids: np.ndarray) -> np.ndarray:
     """Convert names of 1 to 8 printable ASCII characters to bytes, shape (n, 8), blank-padded.
 
     `names` are text, shape (n,), or such bytes; `ids` are for messages.
@@ -181,12 +181,12 @@ class LocalAtoms:
     @classmethod
     def from_user(
         cls,
-        ids: Any,
+        ids: object,
         vectors: Mapping[str, Any],
-        names: Any,
+        names: object,
         numbers: Mapping[str, Any],
         *,
-        box: Any,
+        box: object,
         step: int,
         time: float,
     ) -> Self:
@@ -226,7 +226,7 @@ class LocalAtoms:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the vectors that are given."""
-        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+        return tuple(name for name in FIELDS if self.array(name) is not None)
 
     @property
     def double(self) -> bool:
@@ -234,9 +234,25 @@ class LocalAtoms:
         return self.positions.dtype == np.float64
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        for field in fields(self)[1:]:
-            if getattr(self, field.name) is not None:
-                yield field.name, getattr(self, field.name)
+        for name, array in self._by_name.items():
+            if array is not None:
+                yield name, array
+
+    @property
+    def _by_name(self) -> dict[str, np.ndarray | None]:
+        return {
+            "ids": self.ids,
+            "positions": self.positions,
+            "velocities": self.velocities,
+            "forces": self.forces,
+            "names": self.names,
+            "masses": self.masses,
+            "charges": self.charges,
+        }
+
+    def array(self, name: str) -> np.ndarray | None:
+        """Array of this name; None if it was not given."""
+        return self._by_name[name]
 
     def copied(self) -> Self:
         """Copy all arrays."""
@@ -252,11 +268,11 @@ class LocalAtoms:
         """Convert vectors to 64 or 32 bits, as other ranks have: one without atoms has no say."""
         kind = np.float64 if double else np.float32
         vectors: dict[str, Any] = {
-            name: getattr(self, name).astype(kind, copy=False) for name in self.fields
+            name: array.astype(kind, copy=False) for name, array in self._arrays() if name in FIELDS
         }
         return replace(self, **vectors)
 
-    def agreement_key(self) -> dict[str, Any]:
+    def agreement_key(self) -> dict[str, object]:
         """Return what must be the same on all ranks."""
         cell = self.heading.cell
         return {
@@ -264,7 +280,7 @@ class LocalAtoms:
             "time": self.heading.time,
             "box": None if cell is None else cell.tolist(),
             "fields": self.fields,
-            **{name: getattr(self, name) is not None for name in ("names", "masses", "charges")},
+            **{name: self.array(name) is not None for name in ("names", "masses", "charges")},
             "type": str(self.positions.dtype) if len(self.ids) else None,
         }
 
@@ -318,7 +334,7 @@ def _time(time: Any) -> float:
     return found
 
 
-def _check_not_masked(name: str, values: Any) -> None:
+def _check_not_masked(name: str, values: object) -> None:
     """Raise where a user masks some numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = np.ma.count_masked(values)
@@ -328,7 +344,7 @@ def _check_not_masked(name: str, values: Any) -> None:
         )
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def _array(name: str, values: object) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -339,7 +355,7 @@ def _array(name: str, values: Any) -> np.ndarray:
         ) from None
 
 
-def _ids(ids: Any) -> np.ndarray:
+def _ids(ids: object) -> np.ndarray:
     found = _array("ids", ids)
     if found.ndim != 1:
         raise UnwritableError(f"expected ids of shape (n,), found {found.shape}")

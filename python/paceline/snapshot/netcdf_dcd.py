@@ -32,7 +32,7 @@ _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": 
 _CELL_VARIABLES = ("cell_lengths", "cell_angles")
 #: Bytes in which a header ends, if it is one of a trajectory; a DCD title is as long at the most.
 _LONGEST_HEADER = 2**20
-#: The first record of DCD, with its markers: "CORD" and 20 numbers, and places of some of these.
+#: The first record of DCD, with its markers: "CORD" and 20 numbers, and offsets of some of these.
 _FIRST = struct.Struct("<i4s20ii")
 _COUNT, _FIRST_STEP, _STRIDE, _STEPS = 0, 1, 2, 3
 _DELTA, _CELL, _FOUR_DIMS, _VERSION = 9, 10, 11, 19
@@ -47,7 +47,7 @@ _AKMA = 0.04888821
 
 
 class NetCDF(FrameSeries):
-    """Write an Amber trajectory; a new one as CDF-5, with room for any size."""
+    """Write an Amber trajectory; a new one as CDF-5, which holds any size."""
 
     _header: _core.NetcdfHeader
 

@@ -186,7 +186,7 @@ class WriterOptions:
     buffer: int
     wait: bool
 
-    def agreement_key(self) -> dict[str, Any]:
+    def agreement_key(self) -> dict[str, object]:
         """Return what must be the same on all ranks; only rank 0's path is used."""
         chosen = {name: getattr(self.settings, name) for name in (*_SETTINGS, *OPTIONS)}
         others = {name: getattr(self, name) for name in ("method", "writers", "buffer", "wait")}
@@ -261,8 +261,8 @@ def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
     """Choose writers where a user does not.
 
     Their number is the largest power of two that is not above min(P, 8 √P) of P ranks. (DL_POLY_5
-    wants it to divide P as well, since its writers have as many ranks each; ours have none.) Small
-    frames have fewer: to send, and to write, many small pieces takes longer than a few large ones.
+    also requires that it divide P, since each of its writers serves as many ranks.) Small frames
+    have fewer: many small pieces take longer to send and to write than a few large ones.
     `nodes` are host names by rank, `n_bytes` is the size of a frame.
 
     Examples

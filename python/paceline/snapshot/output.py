@@ -93,7 +93,7 @@ class Container(ABC):
 
     @abstractmethod
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Make room for the next frame; raise `UnwritableError` where the file cannot hold it."""
+        """Allocate the next frame; raise `UnwritableError` where the file cannot hold it."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -231,7 +231,7 @@ class Output:
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Write all of some bytes to their place."""
+        """Write all of some bytes at their offset."""
         left = memoryview(data)
         with writing_to(self.path):
             while left:
@@ -358,7 +358,7 @@ class FrameSeries(Container):
         """Make the bytes of the header that count so many frames."""
 
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Make room for the next frame."""
+        """Allocate the next frame."""
         if self._contents is not None:
             check_contents(self._settings.path, contents, self._contents)
         if self._output is None:

@@ -170,7 +170,7 @@ class Reader:
     Raises
     ------
     UnsupportedError
-        The file is of no format that we decode; there are not so many ranks; or these disagree
+        The format of the file is not recognised; there are not so many ranks; or these disagree
         about the file or how to read it.
     DamagedFileError
         Its first frame or its header is damaged.
@@ -201,7 +201,7 @@ class Reader:
         self._comm = Comm.duplicate(comm, busy=True)
         self._errors = RankErrors(self._comm)
         self.cost: ReadCost | None = None
-        #: Of rank 0 alone.
+        #: Open on rank 0 alone.
         self._file: SnapshotFile | None = None
         try:
             with self._errors.abort_on_lone_error():
@@ -277,7 +277,7 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # Where only this rank has failed, the others do not wait for it.
         if error is None or self._errors.have_agreed(error):
             self.close()
@@ -349,7 +349,7 @@ def _settings(
     return local_path(path), n_readers, n_bytes
 
 
-def grid_shape(grid: Any, n_ranks: int) -> tuple[int, int, int]:
+def grid_shape(grid: object, n_ranks: int) -> tuple[int, int, int]:
     """Check a user's grid of domains, one for each rank.
 
     Examples

@@ -130,7 +130,7 @@ class AtomBatch(NamedTuple):
     charges: np.ndarray | None
 
     def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert numbers to ids, and leave out places without an atom."""
+        """Convert numbers to ids, and leave out slots without an atom."""
         assert self.ids is not None
         ids, there = numbering.ids_of(self.ids)
         if there.all():
@@ -160,7 +160,7 @@ class FrameInfo:
     text: TextFrame | None = None
     #: Out of `STATIC_PROPERTIES`: what it holds of its atoms.
     known: Sequence[str] = ()
-    #: Where these are in an HDF5 file, and "ids".
+    #: Rows of these properties, and of "ids", in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: With "ids": the numbers that are atoms'.
     numbering: AtomNumbering | None = None
@@ -232,7 +232,7 @@ class FrameInfo:
         return self.vectors
 
     def read(self, first: int, last: int) -> AtomBatch:
-        """Decode atoms at some places in the file; the last is not among them."""
+        """Decode a range of slots of the file, without its end."""
         atoms = np.arange(first, last)
         decoded = FrameBuffer.allocate(
             self.extents.frames.astype(np.int64), len(atoms), self.fields

@@ -89,7 +89,7 @@ class WriteSession:
     """Collective writing of one file; all that it does raises the same on all ranks."""
 
     def __init__(self, errors: "RankErrors", choose: Callable[[], WriterOptions]):
-        #: Of each frame, on this rank.
+        #: Cost of each frame, on this rank.
         self.costs: list[_core.SnapshotCost] = []
         #: Ranks that write, known from the first frame on.
         self.writers: list[int] = []
@@ -182,7 +182,7 @@ class WriteSession:
         has_static = self._options.format.static_properties
         container = self._container
         if has_static:
-            given = {name: getattr(atoms, name) for name in STATIC_PROPERTIES}
+            given = {name: atoms.array(name) for name in STATIC_PROPERTIES}
             self._static.check_unchanged(atoms.ids, given)
         path, starts = errors.first(lambda: container.place(contents, atoms.heading))  # type: ignore[union-attr]
         if self.n_frames == 0 and has_static:
@@ -212,7 +212,7 @@ class WriteSession:
         """Check that atoms are those of a file that was there before."""
         container = self._container
         for name in STATIC_PROPERTIES:
-            values = getattr(atoms, name)
+            values = atoms.array(name)
             if name in self._to_compare and values is not None:
                 check_same_property(
                     self._errors,
@@ -291,7 +291,7 @@ class Writer:
         "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF" or "DCD", where the name does not tell.
     method : {"sorted", "serial", "direct", "mpiio"}
         "sorted": atoms travel to some of the ranks, are put in order there, and leave as few large
-        writes. "serial": each rank in turn sends to rank 0, which writes each record to its place.
+        writes. "serial": each rank in turn sends to rank 0, which writes each record at its offset.
         "direct": each rank writes its own records; "mpiio": the same through MPI-IO. All make the
         same bytes.
     writers : int or sequence of int, optional
@@ -430,15 +430,15 @@ class Writer:
 
     def write(
         self,
-        ids: Any,
-        positions: Any,
-        velocities: Any = None,
-        forces: Any = None,
-        names: Any = None,
-        masses: Any = None,
-        charges: Any = None,
+        ids: object,
+        positions: object,
+        velocities: object = None,
+        forces: object = None,
+        names: object = None,
+        masses: object = None,
+        charges: object = None,
         *,
-        box: Any = None,
+        box: object = None,
         step: int = 0,
         time: float = 0.0,
     ) -> None:
@@ -534,7 +534,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the file; after an error that other ranks may not have, without them."""
         if error is None or self._errors.have_agreed(error):
             self.close()

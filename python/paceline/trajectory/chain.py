@@ -5,7 +5,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -242,7 +242,7 @@ class Chain:
         times, steps = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         return times, steps
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Indexes are not sent: they are loaded again where the chain arrives.
         paths = [file.path for file in self.files]
         fingerprints = [file.fingerprint for file in self.files]
@@ -289,7 +289,7 @@ class Overlap:
     #: First and last time of these frames, ps.
     begin: float
     end: float
-    #: Those of them at whose times no file has a frame that is kept.
+    #: Number of these frames at whose times no file has a frame that is kept.
     unmatched: int
 
     @property

@@ -76,7 +76,7 @@ def open(
     FileNotFoundError
         A file is missing, or none matches a pattern.
     UnsupportedError
-        A file is of no format that we decode, or none has a whole frame; or an option is for HDF5
+        The format of a file is not recognised, no file has a whole frame, or an option is for HDF5
         files.
     AtomCountError
         A file has another number of atoms than the first, or than `n_atoms`.
@@ -360,7 +360,7 @@ class FileTrajectory(Trajectory):
         """The trajectory itself: analyses ask the Universe of their atoms for it."""
         return self
 
-    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+    def select_atoms(self, *selections: str, **groups: object) -> Any:
         """Raise `UnsupportedError`: a selection needs a topology."""
         raise UnsupportedError(
             f"{self.filename}: it was opened without a topology, which a selection needs: take "
@@ -568,12 +568,12 @@ class FileTrajectory(Trajectory):
             int(decoded.steps[row]),
             cell if cell.any() else None,
             decoded.cells[row],
-            {field: getattr(decoded, field)[row] for field in held},
+            {field: decoded.array_of(field)[row] for field in held},
         )
 
     def _array(self, field: str, frames: Frames, atoms: Atoms) -> np.ndarray:
         """Read a field of all chosen frames."""
-        return getattr(self._read(frames, atoms, (field,)), field)
+        return self._read(frames, atoms, (field,)).array_of(field)
 
     def _read(self, frames: Frames, atoms: Atoms, fields: Sequence[str]) -> FrameBuffer:
         """Read fields of all chosen frames, all of which hold them."""

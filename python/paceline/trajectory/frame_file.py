@@ -16,6 +16,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
+from paceline.contract.atoms import Atoms
 from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
@@ -34,7 +35,7 @@ class EncodedBlock:
     data: bytes
     #: ps, float64, shape (n_frames,).
     times: np.ndarray
-    #: Of the simulation, int64, shape (n_frames,).
+    #: Step numbers of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
     #: λ of a free-energy run, else 0, float32, shape (n_frames,).
     lambdas: np.ndarray
@@ -73,7 +74,7 @@ class BlockReceiver:
 
 
 class OrderedReceiver(BlockReceiver):
-    """Writes blocks in their order; those that are too many for memory wait in a nameless file."""
+    """Writes blocks in their order; an anonymous temporary file holds what memory does not."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         super().__init__(path, write)
@@ -133,7 +134,7 @@ class FramesToWrite:
     #: To be written; there will be fewer where some cannot be read and are left out.
     n_frames: int
     #: To be written.
-    atoms: Any
+    atoms: Atoms
     #: True if frames may be left out.
     skip_damaged: bool
     #: Provenance of the frames, and the options.
@@ -335,7 +336,7 @@ class _Encode(PerBlock):
     def _arrays(self, block: Block) -> "_core._Arrays":
         held = fields_in(int(block.held[0]) & self.fields)
         positions, velocities, forces = (
-            getattr(block, field) if field in held else None for field in FIELDS
+            block.values_of(field) if field in held else None for field in FIELDS
         )
         moments = self._cells(block), block.times, block.steps, block.lambdas
         return positions, velocities, forces, *moments

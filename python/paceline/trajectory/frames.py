@@ -116,7 +116,7 @@ class FrameSequence:
     def __getitem__(
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> "FrameSequence": ...
-    def __getitem__(self, frames: Any) -> "Frame | FrameSequence":
+    def __getitem__(self, frames: object) -> "Frame | FrameSequence":
         """Read a frame, or choose some of these."""
         if isinstance(frames, slice):
             return FrameSequence(self._trajectory, self._numbers[frames])

@@ -81,7 +81,7 @@ class Encode(PerBlock):
             for rows, whole in split_at_chunks(first, len(block), frames):
                 some = block[rows]
                 with naming_block(self.path, some):
-                    values = getattr(some, name)
+                    values = some.values_of(name)
                     if whole:
                         encoded, sizes = encoder.encode(values)
                     else:
@@ -120,7 +120,7 @@ class EncodeInPlace(Encode):
 
     temporary: Path
     host: str
-    #: Of each field; known when the file is there.
+    #: Offsets of each field's chunks; known when the file is there.
     offsets: dict[str, ChunkOffsets] = field(default_factory=dict)
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
@@ -131,7 +131,7 @@ class EncodeInPlace(Encode):
         for name, encoder in self.encoders.items():
             offsets, lead = self.offsets[name].of(first, len(block))
             with naming_block(self.path, block), writing_to(self.path):
-                encoder.write(self.temporary, offsets, getattr(block, name), lead=lead)
+                encoder.write(self.temporary, offsets, block.values_of(name), lead=lead)
         return EncodedChunks(first, b"", *_moments(block), parts=())
 
 

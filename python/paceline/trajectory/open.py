@@ -104,9 +104,8 @@ def open_files(
     made anew; with `notes`, warnings say what these found to be cut or damaged. `open_indexed`
     takes the place of `IndexedFile`. No file is held open.
 
-    Raises `UnsupportedError` for a file of no format that we decode, `DamagedFileError` where the
-    first frame of a file or its header is damaged. Of several errors, that of the first file is
-    raised.
+    Raises `UnsupportedError` for an unrecognised format, `DamagedFileError` where the first frame
+    or the header of a file is damaged. The first file with an error is reported.
     """
     # Workers may have another working directory, and this process may change its own.
     names = [local_path(path) for path in paths]

@@ -379,7 +379,7 @@ class FieldReader:
         if self._columns is not None:
             for field in fields:
                 # The other modes copy once more.
-                np.take(rooms[field], self._columns, axis=1, out=getattr(out, field), mode="clip")
+                np.take(rooms[field], self._columns, axis=1, out=out.array_of(field), mode="clip")
         out.times[:] = self._source.time_axis(out.frames, out.times, out.steps)
         return damaged
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,6 +12,14 @@ from paceline import _core
 from paceline._util.arguments import check_selection, one_of
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
+from paceline.contract.atoms import (
+    Atoms,
+    Frames,
+    Selected,
+    System,
+    attribute_of,
+    topology_attribute_of,
+)
 from paceline.contract.transforms import Follower, Transform, WorkerScan, WorkerTransform
 from paceline.errors import (
     DamagedFileError,
@@ -24,12 +32,17 @@ from paceline.errors import (
 )
 from paceline.performance.number_format import joined, many
 
+if TYPE_CHECKING:
+    from paceline.contract.analysis import Analysis
+
+#: Transforms the positions of one frame in place: positions, cells.
+_Step = Callable[[np.ndarray, np.ndarray], list[tuple[int, str]]]
 #: Names of virtual sites, which have no mass, in water of four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
 
 
-def check_transforms(transforms: Any) -> None:
-    """Raise `TypeError` for what is no sequence of transformations."""
+def check_transforms(transforms: object) -> None:
+    """Raise `TypeError` for anything but a sequence of transformations."""
     if isinstance(transforms, str) or not isinstance(transforms, Sequence):
         raise TypeError("transforms must be a list of transformations, such as [unwrap()]")
     for one in transforms:
@@ -48,23 +61,23 @@ def check_transforms(transforms: Any) -> None:
 class TransformsOfEach:
     """Transformations of each analysis of a run, which need not have the same."""
 
-    def __init__(self, of_each: Sequence[tuple[Any, Sequence[Transform]]]):
+    def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
         self._of_each = {id(analysis): list(own) for analysis, own in of_each}
 
-    def of(self, analysis: Any) -> Sequence[Transform]:
+    def of(self, analysis: "Analysis") -> Sequence[Transform]:
         """Get those of an analysis."""
         return self._of_each[id(analysis)]
 
 
 def transforms_of(
-    transforms: "Sequence[Transform] | TransformsOfEach", analysis: Any
+    transforms: "Sequence[Transform] | TransformsOfEach", analysis: "Analysis"
 ) -> Sequence[Transform]:
     """Get the transformations of an analysis: those of the run, if it has none of its own."""
     return transforms.of(analysis) if isinstance(transforms, TransformsOfEach) else transforms
 
 
 def prepare_transforms(
-    transforms: Sequence[Transform], wanted: np.ndarray, universe: Any
+    transforms: Sequence[Transform], wanted: np.ndarray, universe: System
 ) -> tuple[np.ndarray, list[WorkerTransform]]:
     """Make the worker parts of transformations, applied in this order.
 
@@ -80,7 +93,7 @@ def prepare_transforms(
     return atoms, prepared
 
 
-def find_scan(transforms: Sequence[Any]) -> int | None:
+def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
     """Find the transformation that follows atoms from frame to frame; None if there is none."""
     return next((k for k, one in enumerate(transforms) if one.scans), None)
 
@@ -88,7 +101,7 @@ def find_scan(transforms: Sequence[Any]) -> int | None:
 class CoreTransform(WorkerTransform):
     """A transformation of the core, `_core.Transform.kind(*arguments)`, that can be pickled."""
 
-    def __init__(self, kind: str, *arguments: Any):
+    def __init__(self, kind: str, *arguments: object):
         self._made_of = kind, *arguments
         self._core: _core.Transform = getattr(_core.Transform, kind)(*arguments)
 
@@ -123,7 +136,7 @@ class CoreTransform(WorkerTransform):
         return self._core.apply(positions, cells, list(vectors))
 
 
-def describe(name: str, atomgroup: Any, **options: Any) -> str:
+def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
     """Describe a call in one line for a record, without options that are None.
 
     Examples
@@ -140,7 +153,7 @@ def describe(name: str, atomgroup: Any, **options: Any) -> str:
     return f"{name}({', '.join(words)})"
 
 
-def select(atomgroup: Any, universe: Any, name: str) -> Any:
+def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
     """Select the atoms of a transformation `name`: a group, or a selection of the Universe.
 
     Raises `SelectionError` for no atoms, `UnsupportedError` for those of another Universe, or a
@@ -162,12 +175,12 @@ def select(atomgroup: Any, universe: Any, name: str) -> Any:
     return group
 
 
-def updates_itself(atomgroup: Any) -> bool:
+def updates_itself(atomgroup: object) -> bool:
     """Check for an updating group: only these know whether they are up to date."""
     return hasattr(atomgroup, "is_uptodate")
 
 
-def check_static(atomgroup: Any, name: str, instead: str = "") -> None:
+def check_static(atomgroup: object, name: str, instead: str = "") -> None:
     """Raise `UnsupportedError` for a group that updates itself, where atoms must stay the same.
 
     `instead` is what takes such groups. What is no group is a `TypeError`.
@@ -184,13 +197,13 @@ def check_static(atomgroup: Any, name: str, instead: str = "") -> None:
         raise with_script_advice(error, advice)
 
 
-def check_not_empty(atoms: Any, what: str) -> None:
+def check_not_empty(atoms: Atoms, what: str) -> None:
     """Raise `SelectionError` for a group of no atoms."""
     if len(atoms) == 0:
         raise SelectionError(f"{what} holds no atoms")
 
 
-def check_positions(trajectory: Any, what: str) -> None:
+def check_positions(trajectory: Frames, what: str) -> None:
     """Raise `MissingDataError` where the present frame has no positions, which `what` needs."""
     ts = trajectory.ts
     if not ts.has_positions:
@@ -206,14 +219,17 @@ def known_weights(weights: str | None) -> str | None:
     return weights
 
 
-def check_masses(mobile: Any, fixed: Any, tolerance: float, name: str, advice: str = "") -> None:
+def check_masses(
+    mobile: Atoms, fixed: Atoms, tolerance: float, name: str, advice: str = ""
+) -> None:
     """Raise `SelectionError` if masses of corresponding atoms, where known, differ too much.
 
     `tolerance` is in u; `name` is the transformation or argument; `advice` is for scripts.
     """
-    if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
+    masses, others = attribute_of(mobile, "masses"), attribute_of(fixed, "masses")
+    if masses is None or others is None:
         return
-    differing = np.flatnonzero(np.abs(mobile.masses - fixed.masses) > tolerance)
+    differing = np.flatnonzero(np.abs(masses - others) > tolerance)
     if len(differing):
         first = differing[0]
         error = SelectionError(
@@ -224,20 +240,19 @@ def check_masses(mobile: Any, fixed: Any, tolerance: float, name: str, advice: s
         raise with_script_advice(error, advice)
 
 
-def masses_of(group: Any, name: str) -> np.ndarray:
+def masses_of(group: Atoms, name: str) -> np.ndarray:
     """Get the masses of atoms, u; raise `UnsupportedError` if the topology has none.
 
     Warn of those that MDAnalysis could not guess, which are 0.
     """
-    if not hasattr(group, "masses"):
+    if (known := attribute_of(group, "masses")) is None:
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
-    masses = group.masses.astype(np.float64)
-    attribute = getattr(group.universe._topology, "masses", None)
-    if getattr(attribute, "is_guessed", False) and not masses.all():
+    masses: np.ndarray = known.astype(np.float64)
+    attribute = topology_attribute_of(group.universe, "masses")
+    if attribute is not None and attribute.is_guessed and not masses.all():
         # MDAnalysis guesses them by one of these.
-        labels = next(
-            getattr(group, kind) for kind in ("names", "types", "elements") if hasattr(group, kind)
-        )
+        found = (attribute_of(group, kind) for kind in ("names", "types", "elements"))
+        labels = next(one for one in found if one is not None)
         unknown = [str(one) for one in labels[masses == 0] if not str(one).startswith(MASSLESS)]
         if unknown:
             warn(
@@ -249,7 +264,7 @@ def masses_of(group: Any, name: str) -> np.ndarray:
 
 
 def reference_positions(
-    atomgroup: Any,
+    atomgroup: Atoms,
     frame: int,
     transforms: Sequence[Transform] = (),
     *,
@@ -271,7 +286,7 @@ def reference_positions(
 
 
 def read_frame(
-    universe: Any,
+    universe: System,
     frame: int,
     atoms: np.ndarray,
     before: Sequence[WorkerTransform],
@@ -287,7 +302,7 @@ def read_frame(
     trajectory = universe.trajectory
     current = trajectory.ts.frame
     place = find_scan(before)
-    steps: list[Any] = [one.apply for one in before]
+    steps: list[_Step] = [one.apply for one in before]
     try:
         if place is not None:
             steps[place] = _moving_on(cast(WorkerScan, before[place]).follower(skip_damaged))
@@ -302,7 +317,7 @@ def read_frame(
         trajectory[current]
 
 
-def _moving_on(follower: Follower) -> Callable[..., list[tuple[int, str]]]:
+def _moving_on(follower: Follower) -> _Step:
     """Get what transforms frame after frame of those that can be read."""
     turns = itertools.count()
 
@@ -313,7 +328,7 @@ def _moving_on(follower: Follower) -> Callable[..., list[tuple[int, str]]]:
 
 
 def _transformed(
-    trajectory: Any, number: int, atoms: np.ndarray, steps: Sequence[Any], reference: int
+    trajectory: Frames, number: int, atoms: np.ndarray, steps: Sequence[_Step], reference: int
 ) -> np.ndarray:
     """Read positions in one frame, and transform them, on the way to the reference frame."""
     ts = trajectory[number]
@@ -331,7 +346,7 @@ def _transformed(
 
 
 def first_positions(
-    atomgroup: Any, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
+    atomgroup: Atoms, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
 ) -> np.ndarray:
     """Read positions in the first of some frames, float64, Å, after transformations.
 
@@ -344,7 +359,7 @@ def first_positions(
     return read(int(frames[-1 if skip_damaged else 0])).astype(np.float64)
 
 
-def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:
+def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
     """Find the selections of the atoms that move, and of the atoms to compare with."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
@@ -359,7 +374,9 @@ def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:
     raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
 
 
-def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
+def pair_of_groups(
+    select: object, mobile: Atoms | System, reference: Atoms | System, what: str
+) -> tuple[Atoms, Atoms]:
     """Select the atoms that move, and the atoms to compare with."""
     of_mobile, of_reference = pair_of_selections(select, what)
     # Of a reference without any, their numbers tell more.
@@ -374,8 +391,8 @@ def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple
 
 
 def choose_atoms(
-    group: Any, selection: str | list[str] | None, what: str, *, least: int = 1
-) -> Any:
+    group: Atoms | System, selection: str | list[str] | None, what: str, *, least: int = 1
+) -> Atoms:
     """Select atoms of a group that does not update itself, for the argument `what`."""
     check_static(group, what)
     texts = [selection] if isinstance(selection, str) else selection
@@ -386,7 +403,9 @@ def choose_atoms(
     return atoms
 
 
-def select_atoms(group: Any, texts: list[str], what: str, *, updating: bool = False) -> Any:
+def select_atoms(
+    group: Atoms | System, texts: list[str], what: str, *, updating: bool = False
+) -> Atoms:
     """Select atoms by texts, for the argument `what`."""
     for text in texts:
         check_selection(text)
@@ -407,7 +426,7 @@ def naming_lacks(what: str, *texts: str) -> Iterator[None]:
         ) from None
 
 
-def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
+def relative_weights(atoms: Atoms, weights: object) -> np.ndarray | None:
     """Convert weights to numbers relative to their mean; None if all are equal."""
     if weights is None:
         return None

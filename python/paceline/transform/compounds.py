@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,9 +11,19 @@ import numpy as np
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block
+from paceline.contract.atoms import (
+    Atoms,
+    Selected,
+    System,
+    attribute_of,
+    topology_attribute_of,
+    topology_of,
+)
 from paceline.contract.transforms import WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError, with_script_advice
 from paceline.transform.base import CoreTransform, masses_of, select
+
+T = TypeVar("T")
 
 #: Masses and residues of atoms; None where the topology has no masses of its own.
 _Given = tuple[np.ndarray, np.ndarray] | None
@@ -29,14 +39,14 @@ class _Known:
     molecular: np.ndarray
     given: _Given = None
     #: By kind, what was last made of the molecular bonds, and of which key.
-    made: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    made: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
 
 #: By topology.
 _known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 
 
-def bonds_of(universe: Any, name: str) -> np.ndarray:
+def bonds_of(universe: System, name: str) -> np.ndarray:
     """Get pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
 
     The array is read-only. Raises `UnsupportedError` if the topology has none.
@@ -44,11 +54,10 @@ def bonds_of(universe: Any, name: str) -> np.ndarray:
     return _known_of(universe, name).bonds
 
 
-def _known_of(universe: Any, name: str) -> _Known:
+def _known_of(universe: System, name: str) -> _Known:
     """Get what is known of a topology's bonds, anew where they have changed."""
     # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
-    topology = universe._topology
-    bonds = getattr(topology, "bonds", None)
+    topology, bonds = topology_of(universe), topology_attribute_of(universe, "bonds")
     if bonds is None or len(bonds.values) == 0:
         error = UnsupportedError(
             f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
@@ -66,22 +75,23 @@ def _known_of(universe: Any, name: str) -> _Known:
 
 
 def made_once(
-    universe: Any, bonds: np.ndarray, kind: str, key: Any, make: Callable[[], Any]
-) -> Any:
+    universe: System, bonds: np.ndarray, kind: str, key: object, make: Callable[[], T]
+) -> T:
     """Make something of bonds and a key, unless the last one of its kind was of the same.
 
     Nothing is kept of other bonds than those that `molecular_bonds_of` gives.
     """
-    known = _known.get(universe._topology)
+    known = _known.get(topology_of(universe))
     if known is None or known.molecular is not bonds:
         return make()
     last = known.made.get(kind)
     if last is None or last[0] != key:
         last = known.made[kind] = key, make()
-    return last[1]
+    made: T = last[1]
+    return made
 
 
-def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
+def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
     """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,), read-only."""
 
     def find() -> np.ndarray:
@@ -90,11 +100,10 @@ def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
         found.flags.writeable = False
         return found
 
-    found: np.ndarray = made_once(universe, bonds, "fragments", None, find)
-    return found
+    return made_once(universe, bonds, "fragments", None, find)
 
 
-def molecular_bonds_of(universe: Any, name: str) -> np.ndarray:
+def molecular_bonds_of(universe: System, name: str) -> np.ndarray:
     """Get what holds molecules together: all bonds, and one for each virtual site without any.
 
     TPR files list no bonds of virtual sites, such as MW of four-site water. An atom without bonds
@@ -105,12 +114,12 @@ def molecular_bonds_of(universe: Any, name: str) -> np.ndarray:
     """
     known, given = _known_of(universe, name), None
     if not _lacks_masses(universe):
-        given = universe._topology.masses.values, universe.atoms.resindices
+        given = topology_of(universe).masses.values, universe.atoms.resindices
     if _differ(given, known.given):
         molecular = known.bonds if given is None else _with_sites(universe, known.bonds, *given)
         molecular.flags.writeable = False
         given = given and (given[0].copy(), given[1].copy())
-        known = _known[universe._topology] = _Known(known.listed, known.bonds, molecular, given)
+        known = _known[topology_of(universe)] = _Known(known.listed, known.bonds, molecular, given)
     return known.molecular
 
 
@@ -122,7 +131,7 @@ def _differ(given: _Given, known: _Given) -> bool:
 
 
 def _with_sites(
-    universe: Any, bonds: np.ndarray, masses: np.ndarray, residues: np.ndarray
+    universe: System, bonds: np.ndarray, masses: np.ndarray, residues: np.ndarray
 ) -> np.ndarray:
     """Add a bond for each virtual site without any."""
     is_site = masses == 0
@@ -145,7 +154,9 @@ def _with_sites(
     return np.concatenate([bonds, added[added[:, 0] >= 0]])
 
 
-def molecules_with(universe: Any, atomgroup: Any, fragments: np.ndarray, name: str) -> np.ndarray:
+def molecules_with(
+    universe: System, atomgroup: Selected | None, fragments: np.ndarray, name: str
+) -> np.ndarray:
     """Find the atoms of all molecules that have an atom in a group; without one, of all.
 
     The group may be a selection, of a transformation `name`; molecules are as `fragments_of` gives.
@@ -156,13 +167,13 @@ def molecules_with(universe: Any, atomgroup: Any, fragments: np.ndarray, name: s
     return np.flatnonzero(np.isin(fragments, fragments[group.indices]))
 
 
-def _lacks_masses(universe: Any) -> bool:
+def _lacks_masses(universe: System) -> bool:
     """Check for a topology without masses of its own, which may be guessed."""
-    attribute = getattr(universe._topology, "masses", None)
+    attribute = topology_attribute_of(universe, "masses")
     return attribute is None or bool(attribute.is_guessed)
 
 
-def advice_on_sites(universe: Any) -> str:
+def advice_on_sites(universe: System) -> str:
     """Advise, at the end of a message on atoms without bonds, where sites cannot be known."""
     if not _lacks_masses(universe):
         return ""
@@ -172,8 +183,8 @@ def advice_on_sites(universe: Any) -> str:
     )
 
 
-def fragindices_of(group: Any, name: str) -> np.ndarray:
-    """Number the molecule of each atom, as MDAnalysis's `fragindices`; sites are of theirs.
+def fragindices_of(group: Atoms, name: str) -> np.ndarray:
+    """Number the molecule of each atom, virtual sites too, as MDAnalysis's `fragindices`.
 
     Raises `UnsupportedError` if the topology has no bonds.
     """
@@ -182,7 +193,7 @@ def fragindices_of(group: Any, name: str) -> np.ndarray:
     return numbers[fragments[group.indices]]
 
 
-def compound_of_atoms(group: Any, compound: str, name: str) -> np.ndarray:
+def compound_of_atoms(group: Atoms, compound: str, name: str) -> np.ndarray:
     """Find the number of each atom's residue, segment, molecule or fragment, for `name`.
 
     Raises `UnsupportedError` if the topology does not know them.
@@ -190,12 +201,12 @@ def compound_of_atoms(group: Any, compound: str, name: str) -> np.ndarray:
     if compound == "fragments":
         return fragindices_of(group, f"{name} by fragments")
     if compound == "molecules":
-        if not hasattr(group, "molnums"):
+        if (numbers := attribute_of(group, "molnums")) is None:
             raise UnsupportedError(
                 f"{name} by molecules needs their numbers, which TPR and ITP files have; "
                 f"{name} by fragments takes what bonds connect"
             )
-        return group.molnums
+        return np.asarray(numbers)
     return group.resindices if compound == "residues" else group.segindices
 
 
@@ -236,7 +247,7 @@ class Compounds:
         return np.cumsum(self.sizes) - self.sizes
 
 
-def compounds_of(group: Any, compound: str | None, center: str, name: str) -> Compounds:
+def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> Compounds:
     """Find the compounds of a group, or take each atom as one; `center` is "mass" or "geometry".
 
     Raises `UnsupportedError` if the topology does not know them, or masses; `SelectionError` if one
@@ -278,7 +289,7 @@ class CompoundCenters:
     the atoms that it needs.
     """
 
-    def __init__(self, groups: Sequence[Compounds], universe: Any, whole: bool, name: str):
+    def __init__(self, groups: Sequence[Compounds], universe: System, whole: bool, name: str):
         several = [np.repeat(one.sizes, one.sizes) > 1 for one in groups]
         parts = [one.indices[some] for one, some in zip(groups, several, strict=True)]
         joined = sorted_unique(*parts)
@@ -293,7 +304,7 @@ class CompoundCenters:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
             bonds = bonds[np.isin(bonds[:, 0], molecules)]
-        #: Of each group, columns of its atoms as they are, and in whole molecules.
+        #: Columns of each group's atoms: as they are, and in whole molecules.
         self._columns: list[tuple[np.ndarray, np.ndarray]] = []
         first = len(molecules)
         for one, some in zip(groups, several, strict=True):
@@ -320,8 +331,8 @@ class CompoundCenters:
     ) -> np.ndarray:
         """Compute centers of those compounds that some atoms of a group make up, Å.
 
-        Positions are those of `positions`; atoms are places in `indices` of the group, compound by
-        compound. One alone is where it is, in whichever image.
+        `positions` come from the method `positions`; `atoms` index `indices` of the group,
+        compound by compound. A single atom keeps its position, in whichever image.
         """
         alone, places = (columns[atoms] for columns in self._columns[group])
         columns = np.where(np.repeat(sizes, sizes) > 1, places, alone)
@@ -358,7 +369,9 @@ class CompoundCenters:
             )
 
 
-def _check_connected(compounds: Compounds, fragments: np.ndarray, universe: Any, name: str) -> None:
+def _check_connected(
+    compounds: Compounds, fragments: np.ndarray, universe: System, name: str
+) -> None:
     """Raise `SelectionError` where a compound's atoms are of several molecules."""
     of_atoms = fragments[compounds.indices]
     apart = np.flatnonzero(of_atoms != np.repeat(of_atoms[compounds.firsts], compounds.sizes))

@@ -385,7 +385,7 @@ class _Follower:
     ) -> list[tuple[int, str]] | None:
         """Move atoms in a block, note the images it begins with; get rows that cannot be moved."""
         if state is not None and not state.size:
-            # Empty views of one array lie in the same place: threads would be refused the second.
+            # Empty views of one array have the same address: threads would be refused the second.
             state = None
         refused = self._core.move_on(number, positions, cells, state)
         if refused is not None:

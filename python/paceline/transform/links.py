@@ -1,15 +1,18 @@
 """Links between atoms that must be in one image: bonds, known or guessed, and contacts."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of, vectors_of
+from paceline.contract.atoms import System, attribute_of
 from paceline.errors import TransformError, UnsupportedError
 from paceline.transform.compounds import fragments_of, made_once, molecular_bonds_of
+
+T = TypeVar("T")
 
 #: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
@@ -27,7 +30,7 @@ USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
 #: Lengths of bonds (Å) with hydrogen and between other atoms: what is nearer is taken as bonded.
 #: Unbonded atoms are not, but for hydrogen bonds: these are longer than the first.
 HYDROGEN_BOND, OTHER_BOND = 1.3, 2.15
-#: Of neighbours in a chain of which atoms of one kind alone are decoded, the largest distances, Å.
+#: Largest distances between neighbours in a chain of which only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
@@ -45,7 +48,9 @@ class Links(NamedTuple):
     guessed: bool
 
 
-def read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def read_frame(
+    universe: System, atoms: np.ndarray, number: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Read positions of atoms in a frame, and the cell, shape (1, 19)."""
     trajectory = universe.trajectory
     current = trajectory.ts.frame
@@ -55,7 +60,7 @@ def read_frame(universe: Any, atoms: np.ndarray, number: int = 0) -> tuple[np.nd
         trajectory[current]
 
 
-def known_bonds(universe: Any) -> np.ndarray:
+def known_bonds(universe: System) -> np.ndarray:
     """Get the bonds that hold molecules together: int64, shape (n_bonds, 2), or none."""
     try:
         return molecular_bonds_of(universe, "unwrap")
@@ -63,7 +68,7 @@ def known_bonds(universe: Any) -> np.ndarray:
         return np.empty((0, 2), np.int64)
 
 
-def find_links(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
+def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
     """Find the links between the atoms of groups that are of one molecule; None if there are none.
 
     Where the topology has no bonds of most atoms, these are guessed by distances in the present
@@ -71,7 +76,7 @@ def find_links(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
     """
     n_atoms, key = len(universe.atoms), [group.tobytes() for group in groups]
 
-    def once(kind: str, key: Any, make: Callable[[], Any]) -> Any:
+    def once(kind: str, key: object, make: Callable[[], T]) -> T:
         return made_once(universe, bonds, kind, key, make)
 
     guessed = once("unbonded", key, lambda: _lack_bonds(n_atoms, bonds, groups))
@@ -82,10 +87,9 @@ def find_links(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
     if not len(concerned):
         return None
     longest = once("longest", _frame_of(universe, ends), lambda: _longest_path(universe, concerned))
-    links: Links = once(
+    return once(
         "links", (key, longest), lambda: _links(n_atoms, concerned, wanted, longest, guessed)
     )
-    return links
 
 
 def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> bool:
@@ -109,8 +113,8 @@ def _concerned(
     return wanted[concerned[wanted]], bonds, sorted_unique(bonds.ravel())
 
 
-def _frame_of(universe: Any, atoms: np.ndarray) -> tuple[bytes, bytes]:
-    """Get the cell of the present frame and positions of atoms, by which it is told from others."""
+def _frame_of(universe: System, atoms: np.ndarray) -> tuple[bytes, bytes]:
+    """Get the cell of the present frame and positions of atoms, which identify the frame."""
     positions = np.take(universe.trajectory.ts.positions, atoms, axis=0)
     return cell_of(universe.trajectory).tobytes(), positions.tobytes()
 
@@ -122,7 +126,7 @@ def _links(
     return Links(sorted_unique(wanted, added), pairs, lengths, longest, guessed)
 
 
-def _longest_path(universe: Any, bonds: np.ndarray) -> int:
+def _longest_path(universe: System, bonds: np.ndarray) -> int:
     """Find how many bonds of the present frame surely span less than half the cell."""
     cell = cell_of(universe.trajectory)
     height = widths(cell).min()
@@ -145,11 +149,11 @@ def _distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np
     return np.sqrt(np.einsum("ij,ij->i", steps, steps))
 
 
-def _guess(universe: Any, atoms: np.ndarray) -> np.ndarray:
+def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
     """Guess bonds of atoms by their distances in the present frame: int64, shape (n_bonds, 2)."""
     positions, cell = universe.trajectory.ts.positions[atoms], cell_of(universe.trajectory)
-    names = np.array(getattr(universe.atoms[atoms], "names", [""] * len(atoms)), dtype=str)
-    names = np.char.upper(names)
+    known = attribute_of(universe.atoms[atoms], "names")
+    names = np.char.upper(np.array([""] * len(atoms) if known is None else known, dtype=str))
     records, refused = near_pairs(positions, cell, np.arange(len(atoms)), OTHER_BOND)
     if refused:
         return np.empty((0, 2), np.int64)
@@ -162,11 +166,12 @@ def _guess(universe: Any, atoms: np.ndarray) -> np.ndarray:
 
 
 def _chain(
-    universe: Any, atoms: np.ndarray, names: np.ndarray, positions: np.ndarray, cell: np.ndarray
+    universe: System, atoms: np.ndarray, names: np.ndarray, positions: np.ndarray, cell: np.ndarray
 ) -> np.ndarray:
     """Pair atoms of the same kind in neighbouring residues, such as Cα: rows, shape (n, 2)."""
     group = universe.atoms[atoms]
-    resids = np.asarray(getattr(group, "resids", group.resindices))
+    known = attribute_of(group, "resids")
+    resids = np.asarray(group.resindices if known is None else known)
     segments, found = group.segindices, [np.empty((0, 2), np.int64)]
     for kind, most in IN_CHAIN.items():
         rows = np.flatnonzero(names == kind)
@@ -199,7 +204,9 @@ def near_pairs(
     return records.view(PAIR), refused and refused[1]
 
 
-def molecules_side_by_side(universe: Any, group: np.ndarray, fragments: np.ndarray) -> np.ndarray:
+def molecules_side_by_side(
+    universe: System, group: np.ndarray, fragments: np.ndarray
+) -> np.ndarray:
     """Find the atoms of a group whose molecules are chains, or others that are few: indices.
 
     Ions and water do not count; other molecules than chains do where they are 64 at most.
@@ -212,7 +219,7 @@ def molecules_side_by_side(universe: Any, group: np.ndarray, fragments: np.ndarr
     return group[:0]
 
 
-def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+def _chains(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     """Find the molecules of several residues, by their first atoms."""
     residues = universe.atoms.resindices
     # Without the first residue of each, which is the only one of most.
@@ -223,7 +230,7 @@ def _chains(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarr
 
 
 def nearest_contacts(
-    universe: Any, atoms: np.ndarray, molecules: np.ndarray, most: float = np.inf
+    universe: System, atoms: np.ndarray, molecules: np.ndarray, most: float = np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
     """Connect molecules by the nearest pairs of their atoms in the first frame.
 

@@ -1,13 +1,17 @@
 """Look for atoms that stand in several alternate locations, of which each would count."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from paceline.contract.atoms import System, topology_attribute_of
 from paceline.errors import warn
 from paceline.performance.number_format import joined, many
 from paceline.transform.matching import described
+
+if TYPE_CHECKING:
+    from paceline.contract.analysis import Analysis
 
 
 class Repeated(NamedTuple):
@@ -21,18 +25,18 @@ class Repeated(NamedTuple):
     others: list[str]
 
 
-def repeated_atoms(universe: Any, indices: np.ndarray) -> Repeated | None:
+def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
     """Find atoms of one name and residue that differ in their locations; None if there are none."""
-    topology: Any = getattr(universe, "_topology", None)
-    attribute = getattr(topology, "altLocs", None)
-    if attribute is None or not hasattr(topology, "names"):
+    attribute = topology_attribute_of(universe, "altLocs")
+    all_names = topology_attribute_of(universe, "names")
+    if attribute is None or all_names is None:
         return None
     indices = np.unique(indices)
     located = indices[attribute.values[indices] != ""]
     if not len(located):
         return None
     locations = attribute.values[located].astype(str)
-    _, names = np.unique(topology.names.values[located].astype(str), return_inverse=True)
+    _, names = np.unique(all_names.values[located].astype(str), return_inverse=True)
     keys = universe.atoms.resindices[located] * len(located) + names.reshape(-1)
     _, firsts, places, counts = np.unique(
         keys, return_index=True, return_inverse=True, return_counts=True
@@ -46,7 +50,7 @@ def repeated_atoms(universe: Any, indices: np.ndarray) -> Repeated | None:
     return Repeated(int(again.sum()), int(located[firsts[one]]), of_one, others)
 
 
-def warn_of_locations(analyses: Sequence[Any]) -> None:
+def warn_of_locations(analyses: "Sequence[Analysis]") -> None:
     """Warn of atoms in several locations, where an analysis of one Universe counts each of them."""
     names, message = [], ""
     for analysis in analyses:

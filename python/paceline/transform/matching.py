@@ -1,10 +1,10 @@
 """Compare names and residues of atoms that are taken for the same ones, in their order."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
+from paceline.contract.atoms import Atom, Atoms, attribute_of
 from paceline.errors import warn
 
 #: Labels that corresponding atoms share, whatever programs made the files.
@@ -27,9 +27,9 @@ SAME_NAME = {"HN": "H"}
 Labels = Mapping[str, np.ndarray]
 
 
-def labels_of(atoms: Any, names: Iterable[str] = (*SHARED, *COUNTED)) -> dict[str, np.ndarray]:
+def labels_of(atoms: Atoms, names: Iterable[str] = (*SHARED, *COUNTED)) -> dict[str, np.ndarray]:
     """Get the labels of atoms that their topology has, shape (n_atoms,) each."""
-    found = {name: getattr(atoms, name, None) for name in names}
+    found = {name: attribute_of(atoms, name) for name in names}
     return {name: np.asarray(values) for name, values in found.items() if values is not None}
 
 
@@ -75,7 +75,7 @@ def _usual_residue(name: str) -> str:
     return SAME_RESIDUE.get(bare, bare)
 
 
-def other_order(mobile: Any, fixed: Any, what: str) -> str | None:
+def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
     """Say that atoms and those of the reference differ in names or residues; None if not.
 
     Both groups have as many atoms, which correspond in their order; `what` is the argument that
@@ -95,22 +95,23 @@ def other_order(mobile: Any, fixed: Any, what: str) -> str | None:
     )
 
 
-def described(atom: Any) -> str:
+def described(atom: Atom) -> str:
     """Name an atom by what its topology knows, as "CA of ALA 5 (index 61)"."""
-    parts = [getattr(atom, name, None) for name in ("resname", "resid", "segid")]
+    parts = [attribute_of(atom, name) for name in ("resname", "resid", "segid")]
     of = " ".join(f"{part}" for part in parts if part not in (None, ""))
-    name = getattr(atom, "name", "an atom")
+    known = attribute_of(atom, "name")
+    name = "an atom" if known is None else known
     return f"{name} of {of} (index {atom.index})" if of else f"{name} (index {atom.index})"
 
 
-def warn_of_other_order(mobile: Any, fixed: Any, what: str) -> None:
+def warn_of_other_order(mobile: Atoms, fixed: Atoms, what: str) -> None:
     """Warn where atoms and those of the reference differ in names or residues."""
     message = other_order(mobile, fixed, what)
     if message is not None:
         warn(message)
 
 
-def order_in_file(atoms: Any, of_file: Labels) -> tuple[str, bool] | None:
+def order_in_file(atoms: Atoms, of_file: Labels) -> tuple[str, bool] | None:
     """Say that a file tells other names than the topology of the atoms that it has; None if not.
 
     Also returns whether both have the same names in another order.

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
+from paceline.contract.atoms import Selected, System, residue_name
 from paceline.contract.transforms import Transform, WorkerTransform
 from paceline.errors import UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many
@@ -23,7 +23,7 @@ from paceline.transform.compounds import (
 from paceline.transform.links import known_bonds, nearest_contacts
 
 
-def unwrap(atomgroup: Any = None, *, together: Any = None) -> Transform:
+def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = None) -> Transform:
     """Make molecules whole along their bonds.
 
     The first atom of a molecule stays where it is, and from bond to bond every other atom takes
@@ -66,7 +66,7 @@ def unwrap(atomgroup: Any = None, *, together: Any = None) -> Transform:
     return _Unwrap(atomgroup, together)
 
 
-def unwrap_known(universe: Any, indices: np.ndarray) -> Transform | None:
+def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
     """Make what makes molecules whole that have an atom among some, where their bonds are known.
 
     None where there are none, or the present frame has no cell.
@@ -85,15 +85,15 @@ def unwrap_known(universe: Any, indices: np.ndarray) -> Transform | None:
 
 @dataclass(frozen=True)
 class _Unwrap(Transform):
-    atomgroup: Any
-    together: Any = None
+    atomgroup: Selected | None
+    together: Selected | None = None
     makes_whole = True
 
-    def made_whole(self, universe: Any) -> np.ndarray:
+    def made_whole(self, universe: System) -> np.ndarray:
         fragments = fragments_of(universe, molecular_bonds_of(universe, "unwrap"))
         return molecules_with(universe, self.atomgroup, fragments, "unwrap")
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         bonds = molecular_bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
@@ -105,7 +105,7 @@ class _Unwrap(Transform):
         return sorted_unique(wanted, touched)
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         bonds = molecular_bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
@@ -117,7 +117,7 @@ class _Unwrap(Transform):
         return CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
 
     def _with_contacts(
-        self, bonds: np.ndarray, fragments: np.ndarray, universe: Any, *, tell: bool = False
+        self, bonds: np.ndarray, fragments: np.ndarray, universe: System, *, tell: bool = False
     ) -> np.ndarray:
         """Add a bond to each molecule of `together` but the first of each complex.
 
@@ -144,7 +144,7 @@ class _Unwrap(Transform):
         return describe("unwrap", self.atomgroup, together=together)
 
 
-def _unbonded(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     """Find the residues of atoms in which no two are of one fragment, though they have several."""
     residue_of = universe.atoms.resindices
     concerned = np.isin(residue_of, residue_of[atoms])
@@ -154,7 +154,7 @@ def _unbonded(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> np.nda
     return residues[(n_atoms > 1) & (n_parts == n_atoms)]
 
 
-def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> None:
+def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> None:
     """Raise or warn if bonds are missing in residues: their atoms are of several fragments."""
     unbonded = _unbonded(universe, fragments, atoms)
     if len(unbonded):
@@ -179,14 +179,8 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
         )
 
 
-def _names(universe: Any, resindices: np.ndarray) -> str:
+def _names(universe: System, resindices: np.ndarray) -> str:
     """Describe residues: their number, and the first of them by name."""
-    names = [_name(residue) for residue in universe.residues[resindices[:3]]]
+    names = [residue_name(residue) for residue in universe.residues[resindices[:3]]]
     more = ", …" if len(resindices) > 3 else ""
     return f"{many(len(resindices), 'residue')} ({', '.join(names)}{more})"
-
-
-def _name(residue: Any) -> str:
-    """Describe a residue by what the topology knows of it."""
-    known = [getattr(residue, name, None) for name in ("resname", "resid")]
-    return " ".join(str(value) for value in known if value is not None)

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
+from paceline.contract.atoms import Selected, System
 from paceline.contract.transforms import Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import CoreTransform, describe, known_weights, masses_of, select
@@ -26,7 +26,7 @@ _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments"
 
 
 def center(
-    atomgroup: Any,
+    atomgroup: Selected,
     *,
     weights: str | None = None,
     point: Sequence[float] | None = None,
@@ -71,7 +71,7 @@ def center(
     return _Center(atomgroup, known_weights(weights), point, wrap)
 
 
-def wrap(atomgroup: Any = None, *, compound: str = "atoms") -> Transform:
+def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Transform:
     """Move atoms, or whole compounds of atoms, back into the cell.
 
     As `MDAnalysis.transformations.wrap`: the centre of mass of a compound ends within the cell.
@@ -107,7 +107,7 @@ def wrap(atomgroup: Any = None, *, compound: str = "atoms") -> Transform:
     return _Wrap(atomgroup, compound)
 
 
-def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
+def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Transform:
     """Keep atoms from jumping across the cell: undo that a simulation wraps them.
 
     As `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes the image
@@ -163,23 +163,23 @@ def nojump(atomgroup: Any = None, *, scheme: str = "lattice") -> Transform:
 
 @dataclass(frozen=True)
 class _Center(Transform):
-    atomgroup: Any
+    atomgroup: Selected
     weights: str | None
     point: tuple[float, ...] | None
     wrap: bool
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         return sorted_unique(wanted, select(self.atomgroup, universe, "center").indices)
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         group = select(self.atomgroup, universe, "center")
         columns = np.searchsorted(atoms, group.indices)
         masses = None if self.weights is None else masses_of(group, "center")
         return CoreTransform("center", len(atoms), columns, masses, self.point, self.wrap)
 
-    def whole_atoms(self, universe: Any) -> np.ndarray:
+    def whole_atoms(self, universe: System) -> np.ndarray:
         return select(self.atomgroup, universe, "center").indices
 
     def parameters(self) -> str:
@@ -189,16 +189,16 @@ class _Center(Transform):
 
 @dataclass(frozen=True)
 class _Wrap(Transform):
-    atomgroup: Any
+    atomgroup: Selected | None
     compound: str
     breaks = True
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         members, compounds = self._compounds(universe)
         return sorted_unique(wanted, with_any(members, compounds, wanted))
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         members, compounds = self._compounds(universe)
         kept = np.isin(members, with_all(members, compounds, atoms))
@@ -214,7 +214,7 @@ class _Wrap(Transform):
         columns = np.searchsorted(atoms, members)
         return CoreTransform("wrap", len(atoms), columns, sizes.astype(np.int64), masses)
 
-    def _compounds(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _compounds(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
         """Find the atoms that are wrapped, and the compound of each."""
         group = universe.atoms
         if self.atomgroup is not None:
@@ -232,14 +232,14 @@ class _Wrap(Transform):
 
 @dataclass(frozen=True)
 class _NoJump(Transform):
-    atomgroup: Any
+    atomgroup: Selected | None
     scans = True
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         return wanted
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         _check_first(before)
         followed = np.arange(len(atoms))
@@ -259,15 +259,15 @@ def _check_first(before: Sequence[WorkerTransform]) -> None:
 
 @dataclass(frozen=True)
 class _NoJumpOfMolecules(Transform):
-    atomgroup: Any
+    atomgroup: Selected | None
     scans = True
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         members, molecules = self._members(universe)
         return sorted_unique(wanted, with_any(members, molecules[members], wanted))
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         _check_first(before)
         members, molecules = self._members(universe)
@@ -285,7 +285,7 @@ class _NoJumpOfMolecules(Transform):
         weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
         return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)
 
-    def _members(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _members(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
         """Find the atoms of all molecules that are followed, and the molecule of every atom."""
         molecules = fragments_of(universe, molecular_bonds_of(universe, "nojump by tor"))
         return molecules_with(universe, self.atomgroup, molecules, "nojump"), molecules

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
+from paceline.contract.atoms import Atoms, Selected, System
 from paceline.contract.transforms import Transform, WorkerTransform
 from paceline.errors import SelectionError
 from paceline.transform.base import (
@@ -24,14 +24,17 @@ from paceline.transform.base import (
 )
 from paceline.transform.matching import warn_of_other_order
 
+#: Weights of atoms, shape (n_atoms,).
+Weights = np.ndarray | list[float] | tuple[float, ...]
+
 _NORMALS = {None: None, "yz": 0, "xz": 1, "xy": 2}
 
 
 def fit(
-    atomgroup: Any,
-    reference: Any = None,
+    atomgroup: Selected,
+    reference: Atoms | System | None = None,
     *,
-    weights: Any = None,
+    weights: str | Weights | None = None,
     rotation: bool = True,
     plane: str | None = None,
     tol_mass: float = 0.1,
@@ -87,9 +90,9 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class _Fit(Transform):
-    atomgroup: Any
-    reference: Any
-    weights: Any
+    atomgroup: Selected
+    reference: Atoms | System | None
+    weights: str | Weights | None
     rotation: bool
     plane: str | None
     tol_mass: float
@@ -98,13 +101,13 @@ class _Fit(Transform):
     def turns(self) -> bool:
         return self.rotation
 
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+    def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         mobile, fixed = self._groups(universe)
         wanted = sorted_unique(wanted, mobile.indices)
         return sorted_unique(wanted, fixed.indices) if fixed.universe is universe else wanted
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+        self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         mobile, fixed = self._groups(universe)
         warn_of_other_order(mobile, fixed, "fit")
@@ -125,15 +128,15 @@ class _Fit(Transform):
             _NORMALS[self.plane],
         )
 
-    def whole_atoms(self, universe: Any) -> np.ndarray:
+    def whole_atoms(self, universe: System) -> np.ndarray:
         return self._groups(universe)[0].indices
 
-    def _weights_of(self, mobile: Any) -> np.ndarray | None:
+    def _weights_of(self, mobile: Atoms) -> np.ndarray | None:
         if isinstance(self.weights, str):
             return masses_of(mobile, "fit")
         return relative_weights(mobile, self.weights)
 
-    def _groups(self, universe: Any) -> tuple[Any, Any]:
+    def _groups(self, universe: System) -> tuple[Atoms, Atoms]:
         """Select the atoms that move, and the atoms that they are moved onto."""
         mobile = fixed = select(self.atomgroup, universe, "fit")
         if self.reference is not None:

@@ -1,7 +1,7 @@
 """Look at every frame of a run for molecules that are broken, in another image, or not fitted."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block, cell_of
 from paceline.contract.analysis import Analysis
+from paceline.contract.atoms import System, residue_name, topology_attribute_of, topology_of
 from paceline.contract.kinds import Ragged
 from paceline.contract.transforms import Transform
 from paceline.errors import PacelineError, TransformError, warn
@@ -40,17 +41,17 @@ _Needs = list[tuple[str, np.ndarray]]
 
 
 class _Wants(NamedTuple):
-    """What a run needs: whole molecules, molecules side by side, a superposition."""
+    """Needs of a run: whole molecules, molecules side by side, a superposition."""
 
     whole: _Needs
     together: _Needs
     fit: _Needs
 
 
-def look_at(analyses: Sequence[Any], transforms: Sequence[Transform]) -> "Look | None":
+def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "Look | None":
     """Make the look that a run of analyses of one Universe needs; None if it needs none."""
     universe = analyses[0].atomgroup.universe
-    if not hasattr(universe, "_topology"):
+    if topology_of(universe) is None:
         return None
     wants = _wants(analyses, transforms, universe)
     if not cell_of(universe.trajectory)[:, :6].any():
@@ -66,7 +67,9 @@ def look_at(analyses: Sequence[Any], transforms: Sequence[Transform]) -> "Look |
     return Look(analyses, wants, links, contacts)
 
 
-def _wants(analyses: Sequence[Any], transforms: Sequence[Transform], universe: Any) -> _Wants:
+def _wants(
+    analyses: Sequence[Analysis], transforms: Sequence[Transform], universe: System
+) -> _Wants:
     """Find what analyses and transformations need that no transformation does."""
     is_whole = np.zeros(len(universe.atoms), bool)
     unwrapped = []
@@ -106,11 +109,11 @@ def _wants(analyses: Sequence[Any], transforms: Sequence[Transform], universe: A
     )
 
 
-def _atoms_of(analysis: Any) -> np.ndarray:
+def _atoms_of(analysis: Analysis) -> np.ndarray:
     return np.asarray(analysis.indices, dtype=np.int64)
 
 
-def _contacts(universe: Any, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
     """Find pairs of atoms by which molecules of a group are nearest: shape (n_pairs, 2)."""
     if not (len(bonds) and len(groups) and cell_of(universe.trajectory)[:, :6].any()):
         return np.empty((0, 2), np.int64)
@@ -137,7 +140,7 @@ class Look(Analysis):
     name, indices = LOOK_NAME, np.empty(0, np.int64)
 
     def __init__(
-        self, analyses: Sequence[Any], wants: _Wants, links: Links | None, contacts: np.ndarray
+        self, analyses: Sequence[Analysis], wants: _Wants, links: Links | None, contacts: np.ndarray
     ):
         self.atomgroup = analyses[0].atomgroup
         self._wants, self._links, self._contacts = wants, links, contacts
@@ -151,7 +154,7 @@ class Look(Analysis):
         # A run needs an atom at least.
         self.indices = found if len(found) else self.atomgroup.indices[:1]
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Describe what is looked for, by which checkpoints tell runs."""
         return {"atoms": f"{len(self.indices)}"}
 
@@ -206,10 +209,10 @@ class Look(Analysis):
         """Say that molecules could not be looked at, where it matters."""
         has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
         several = any(len(group) > 1 for _, group in self._wants.whole)
-        topology = self.atomgroup.universe._topology
         if self._links is not None or not (has_cell and several):
             return []
-        if hasattr(topology, "bonds") and len(topology.bonds.values):
+        bonds = topology_attribute_of(self.atomgroup.universe, "bonds")
+        if bonds is not None and len(bonds.values):
             return []  # no two atoms are of one molecule
         return [
             "broken molecules could not be looked for: the topology has no bonds, and none are "
@@ -255,9 +258,7 @@ class Look(Analysis):
 
     def _name(self, index: int) -> str:
         """Name an atom by its index and residue."""
-        residue = self.atomgroup.universe.atoms[index].residue
-        known = [getattr(residue, name, None) for name in ("resname", "resid")]
-        of = " ".join(str(value) for value in known if value is not None)
+        of = residue_name(self.atomgroup.universe.atoms[index].residue)
         return f"atom {index} ({of})" if of else f"atom {index}"
 
 
@@ -283,7 +284,7 @@ class _Looking(Ragged):
         self._indices, self._links, self._longest = indices, links, longest
         self._groups, self._contacts, self._references = groups, contacts, references
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         bound = ("_bound", "_whole", "_rmsds", "_of_column")
         return {name: value for name, value in vars(self).items() if name not in bound}
 

@@ -100,7 +100,7 @@ unsafe extern "C" fn read(stream: *mut c_void, buffer: *mut c_char, n: size_t) -
 }
 
 unsafe extern "C" fn seek(stream: *mut c_void, place: *mut off64_t, whence: c_int) -> c_int {
-    // SAFETY: the C library gives the stream that `replaced` gave it, and a place of its own.
+    // SAFETY: the C library gives the stream that `replaced` gave it, and its own offset.
     unsafe {
         let found = libc::lseek64(next::fileno(stream.cast()), *place, whence);
         if found < 0 {

@@ -150,7 +150,7 @@ class RankCollectiveRun:
         self._errors = RankErrors(self.comm)
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if self._errors.agreed is None:
                 self._errors.agree(error)

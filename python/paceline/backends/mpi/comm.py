@@ -137,7 +137,7 @@ class Comm:
 
     # Messages of the backend: objects, sent without waiting.
 
-    def send_message(self, rank: int, message: Any) -> None:
+    def send_message(self, rank: int, message: object) -> None:
         """Begin to send an object; classes of a user's script travel by value."""
         data = cloudpickle.dumps(message)
         self._sending.append((self.intracomm.Isend([data, MPI.BYTE], rank, _MESSAGE), data))
@@ -363,7 +363,7 @@ class RankErrors:
             return self._settle([data]) * self.comm.size
         return self._settle(self.comm.all_gather(data))
 
-    def first(self, function: Callable[[], T], instead: Any = _RAISE) -> T:
+    def first(self, function: Callable[[], T], instead: object = _RAISE) -> T:
         """Call a function on rank 0; give all ranks its small result or its error.
 
         Where it fails and `instead` is given, rank 0 alone raises, and others return that.
@@ -460,7 +460,7 @@ class RankErrors:
         return [value for value, _ in outcomes]
 
 
-def pack(value: Any = None, error: BaseException | None = None) -> bytes:
+def pack(value: object = None, error: BaseException | None = None) -> bytes:
     """Pickle what a rank found, or why it found nothing, for `unpack` on other ranks."""
     return cloudpickle.dumps((value, None if error is None else portable(error)))
 

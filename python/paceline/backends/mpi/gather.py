@@ -414,7 +414,7 @@ def _merge_up(comm: Comm, results: LocalResults) -> None:
         raise error
 
 
-def _packed(subtrees: Any, error: Exception | None) -> bytes:
+def _packed(subtrees: object, error: Exception | None) -> bytes:
     """Pack partial results or an error, or why they cannot be sent."""
     try:
         return pack(None, error) if error is not None else pack(subtrees)
@@ -430,13 +430,13 @@ def _unsendable(error: Exception) -> WorkerError:
 class _ResultsPickler(cloudpickle.Pickler):
     """Pickles without the bytes of large arrays, also of those that are kept in a file."""
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         if type(value) is np.memmap:
             return np.asarray(value).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return super().reducer_override(value)
 
 
-def pack_results(value: Any) -> tuple[bytes, list[memoryview]]:
+def pack_results(value: object) -> tuple[bytes, list[memoryview]]:
     """Pickle a value; return the bytes of its large arrays apart, not copied."""
     buffers: list[memoryview] = []
 

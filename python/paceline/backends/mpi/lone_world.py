@@ -8,13 +8,13 @@ from mpi4py import MPI
 
 from paceline.errors import UnsupportedError
 
-#: What a rank answers by itself, or what ends all of them.
+#: Members that a rank answers by itself, and Abort, which ends all ranks.
 _ALONE = (
     *("Abort", "Get_attr", "Get_errhandler", "Get_group", "Get_info", "Get_name", "Get_rank"),
     *("Get_size", "Get_topology", "Is_inter", "Is_intra", "Is_revoked", "Set_errhandler"),
     *("group", "info", "is_inter", "is_intra", "is_topo", "name", "rank", "size", "topology"),
 )
-#: What belongs to the class, not to a communicator, and its address, which is none.
+#: Members of the class, not of a communicator, and its handle, which is null.
 _OTHERS = (
     *("Attach_buffer", "Compare", "Create_errhandler", "Create_from_group", "Create_keyval"),
     *("Detach_buffer", "Flush_buffer", "Free_keyval", "Get_parent", "Iflush_buffer", "Join"),

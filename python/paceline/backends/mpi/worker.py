@@ -45,9 +45,9 @@ class ThreadAddress(NamedTuple):
 class RunRequest:
     """From the coordinator to workers: a run begins; its jobs are broadcast next."""
 
-    #: That compute on each rank.
+    #: Computing threads of each rank.
     n_threads: int
-    #: Of each job.
+    #: Number of blocks of each job.
     n_blocks: Sequence[int]
     #: "gather" or "one-sided".
     collect: str
@@ -66,13 +66,13 @@ class Shutdown:
 class WorkerReport:
     """From a rank to the coordinator: what was computed, and what is wanted."""
 
-    #: Of blocks that were done, without what the rank keeps.
+    #: Results of blocks that were done, without the values that the rank keeps.
     results: Sequence[BlockResult] = ()
     #: Threads that have little left to do, and how many frames each would like.
     requests: dict[int, int] = field(default_factory=dict)
     #: Threads that have nothing to do.
     idle: Sequence[int] = ()
-    #: What a thread raised.
+    #: Error of a thread.
     error: BaseException | None = None
 
 
@@ -101,7 +101,7 @@ class RunFinished:
 class Ack:
     """From a worker to the coordinator: nothing of this run follows."""
 
-    #: What its threads are still computing, though others were done with it sooner.
+    #: Attempts that its threads still compute, though others finished these blocks sooner.
     abandoned: Sequence[DuplicateAttempt]
 
 
