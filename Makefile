@@ -161,10 +161,10 @@ target/_core.pyi: $(VENV)/built
 
 catalogue: target/catalogue.json ## write the list of analyses, catalogue.json, and the manual's table from their classes
 	cp $< $(CATALOGUE)
-	$(BIN)/python -m paceline.analysis.declared docs/analysing.md
+	$(BIN)/python -m paceline.analysis.write_catalogue docs/analysing.md
 
 target/catalogue.json: $(VENV)/built
-	mkdir -p $(@D) && $(BIN)/python -m paceline.analysis.declared > $@
+	mkdir -p $(@D) && $(BIN)/python -m paceline.analysis.write_catalogue > $@
 
 # Errors are larger on Windows, where a path takes a word more. The types of system.py, which alone
 # calls what one of the systems lacks, are those of Linux.

@@ -13,7 +13,7 @@ from helpers.toy_analysis import ToyExtent
 from test_cli import document
 
 import paceline
-from paceline.analysis import declared
+from paceline.analysis import write_catalogue
 from paceline.analysis.battery import FROM_RESULTS, NAMES, SYSTEMS, Battery, class_of
 from paceline.cli.analysis_commands import Command
 from paceline.cli.parser import CommandParser, resolve_files
@@ -25,13 +25,15 @@ MOVED = ("waterdynamics",)
 
 
 def test_the_file_is_what_the_classes_say():
-    assert FILE.read_text(encoding="utf-8") == declared.text(), "write it with: make catalogue"
+    assert FILE.read_text(encoding="utf-8") == write_catalogue.text(), (
+        "write it with: make catalogue"
+    )
 
 
 def test_the_table_of_the_manual_is_what_the_classes_say():
     page = (ROOT / "docs" / "analysing.md").read_text(encoding="utf-8")
-    assert page.count(declared.MARKS[0]) == page.count(declared.MARKS[1]) == 1
-    assert page == declared.with_table(page), "write it with: make catalogue"
+    assert page.count(write_catalogue.MARKS[0]) == page.count(write_catalogue.MARKS[1]) == 1
+    assert page == write_catalogue.with_table(page), "write it with: make catalogue"
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry["name"])
@@ -94,7 +96,7 @@ def test_every_declared_analysis_has_a_case():
 def parser():
     """Parser of the command of an analysis that only tests have."""
     parser = CommandParser(prog="paceline")
-    Command(declared.entry_of(ToyExtent)).add(parser.add_subparsers())
+    Command(write_catalogue.entry_of(ToyExtent)).add(parser.add_subparsers())
     return parser
 
 
@@ -144,7 +146,7 @@ def test_a_toy_analysis_in_a_battery(adk):
 
 
 def test_an_entry_of_a_toy_analysis():
-    entry = declared.entry_of(ToyExtent)
+    entry = write_catalogue.entry_of(ToyExtent)
     assert entry["description"] == "Extent of atoms along an axis."
     [axis] = (one for one in entry["parameters"] if one["name"] == "axis")
     assert (axis["choices"], axis["default"]) == (["x", "y", "z"], "z")
@@ -161,7 +163,7 @@ def test_an_option_without_help_is_refused():
         declaration = replace(ToyExtent.declaration, name="mute")
 
     with pytest.raises(ValueError, match="Mute: option axis has no help, and no docstring"):
-        declared.entry_of(Mute)
+        write_catalogue.entry_of(Mute)
 
 
 def test_the_tutorial_makes_an_analysis(adk, tmp_path, monkeypatch):
@@ -177,7 +179,7 @@ def test_the_tutorial_makes_an_analysis(adk, tmp_path, monkeypatch):
     wanted = [np.linalg.norm(np.ptp(atoms.positions[[0, -1]], axis=0)) for _ in universe.trajectory]
     found = battery.analyses["end-to-end"].results.distance
     np.testing.assert_allclose(found, wanted[:9], rtol=1e-6)
-    entry = declared.entry_of(cls)
+    entry = write_catalogue.entry_of(cls)
     assert entry["needs"] == ["whole molecules"]
     assert [option["flag"] for option in entry["options"]] == ["--no-pbc"]
     assert entry["description"] == "Distance between the first and the last atom of a chain."

@@ -328,10 +328,10 @@ def _warm(
     goes_on: Callable[[Sequence[Pair]], bool],
     end: float,
 ) -> tuple[list[Pair], float]:
-    """Measure from memory in some rounds, by so many workers; and the fixed time of the first run.
+    """Time an analysis of frames in memory in several rounds, and the fixed time of its first run.
 
-    `take` gives so many frames, of each number others. More rounds are made while what follows from
-    them `goes_on`, and none begins after `end`.
+    `take` returns that many frames, other ones in each round. Rounds are repeated while `goes_on`
+    of the measurements is true; none begins after the time `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []

@@ -27,7 +27,7 @@ from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.contract.analysis import Analysis
 from paceline.contract.plan import Plan
-from paceline.contract.run import RUN_ATTRIBUTES
+from paceline.contract.run_info import RUN_ATTRIBUTES
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass

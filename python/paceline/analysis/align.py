@@ -14,7 +14,7 @@ from paceline.analysis.results import Results, write_structures
 from paceline.analysis.rms import table_of_rmsf
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run import RunInfo, describe_atoms
+from paceline.contract.run_info import RunInfo, describe_atoms
 from paceline.contract.transforms import Transform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run

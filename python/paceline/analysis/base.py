@@ -31,7 +31,7 @@ from paceline.contract.kinds import (
     Ragged,
     Reduction,
 )
-from paceline.contract.run import RUN_ATTRIBUTES, describe_atoms, describe_frames
+from paceline.contract.run_info import RUN_ATTRIBUTES, describe_atoms, describe_frames
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
@@ -474,7 +474,7 @@ def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int
 
 
 def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
-    """Label atoms, those of one residue, segment, chain or fragment alike, for `exclude_same`."""
+    """Label atoms for `exclude_same`: those of the same residue, or other unit, have one label."""
     one_of("exclude_same", kind, None, *SHARED, "fragment")
     if kind == "fragment":
         return fragindices_of(atomgroup, "exclude_same='fragment'")

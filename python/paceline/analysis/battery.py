@@ -13,13 +13,13 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.declared import class_declared_as
 from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results, kind_of
-from paceline.analysis.suited import suited
+from paceline.analysis.write_catalogue import class_declared_as
 from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
-from paceline.contract.run import describe_frames
+from paceline.contract.run_info import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
@@ -36,7 +36,7 @@ FROM_RESULTS = {
     "diffusionmap": "diffusionmap.DiffusionMap",
     "surface": "free_energy.free_energy_surface",
 }
-#: Tables of all series of groups: of each replica, of each group, and of groups beside the first.
+#: Tables of means: of each replica, of each group, and of differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
 #: Parameters that take atoms, in a file as a selection.
 ATOMS = (

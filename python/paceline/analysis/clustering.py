@@ -520,7 +520,7 @@ def _first_least(values: np.ndarray, total: float) -> int:
 
 
 def _by_size(labels: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number clusters by size, and then by center; with their sizes."""
+    """Number clusters from the largest on, equal ones by their center frames; return sizes, too."""
     sizes = np.bincount(labels[labels >= 0], minlength=len(centers))
     order = np.lexsort((centers, -sizes))
     numbers = np.empty(len(order) + 1, np.int64)

@@ -16,7 +16,7 @@ from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_positions, check_static
 from paceline.transform.matching import other_order
@@ -337,7 +337,7 @@ class _OfFunction(PerFrame):
             (distances,) = self._distances.compute(block[k : k + 1])
             parts = np.split(distances, ends)
             for n, (r, r0) in enumerate(zip(parts, self._references, strict=True)):
-                row[n] = self._function(r, r0.copy())  # which it may change
+                row[n] = self._function(r, r0.copy())  # a function may change its arguments
         return rows
 
 

@@ -17,7 +17,7 @@ from paceline.block import cell_of
 from paceline.contract import source
 from paceline.contract.atoms import Atoms, Frames, Timestep, attribute_of, fields_of
 from paceline.contract.kinds import PerBlock, Receiver
-from paceline.contract.run import describe_atoms, describe_frames
+from paceline.contract.run_info import describe_atoms, describe_frames
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory.frame_file import FrameFile, FramesToWrite, Target

@@ -613,7 +613,7 @@ class CurrentAutocorrelation(AnalysisBase):
         return SeriesParts(value[:, :3, np.newaxis], "product", [0], self._gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
-        """Add up the axes, and integrate."""
+        """Add up the correlations along x, y and z, and integrate them over the lag time."""
         by_axis = value.by_particle.T
         total = by_axis[:, 0] + by_axis[:, 1] + by_axis[:, 2]
         unit = CONDUCTIVITY / (self.volume * self.temperature)

@@ -16,7 +16,7 @@ from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import Reduction
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.base import check_not_empty, check_positions

@@ -23,7 +23,7 @@ from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform, check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of

@@ -330,7 +330,7 @@ class Ramachandran(_Dihedrals):
         return ours
 
     def _strangers(self) -> str | None:
-        """Say which residues have angles to others than their neighbours, as MDAnalysis's."""
+        """Name a residue whose angles use atoms of residues that are not its neighbours."""
         if not Chains(self.ag1.universe).has_insertions:
             return None
         here = self.ag2.resindices

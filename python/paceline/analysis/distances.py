@@ -13,7 +13,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.contract.declaration import PBC, Declaration, Option
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_not_empty, check_static, known_weights, masses_of
 

@@ -12,7 +12,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import States, along_residues, with_gaps
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
 

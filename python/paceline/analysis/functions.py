@@ -345,7 +345,7 @@ class Scan(_Series):
         super().__init__(compute, atomgroup, fields, block, verbose, label, unit)
 
     def prepare(self) -> PrefixScan:
-        """All three functions."""
+        """Make the worker part of `scan`, `merge` and `function`."""
         return _ScanFunctions(self._of_block(self.scan), self.merge, self._of_block(self.function))
 
 

@@ -21,7 +21,7 @@ from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.kinds import Ragged
-from paceline.contract.run import describe_frames
+from paceline.contract.run_info import describe_frames
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 

@@ -13,7 +13,7 @@ from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 from paceline.transform.base import check_not_empty, known_weights, masses_of

@@ -36,7 +36,7 @@ from paceline.analysis.table import (
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import naming_lacks, updates_itself
 

@@ -43,9 +43,10 @@ def least_width(cells: np.ndarray) -> float:
 
 
 def _least_height(cell: tuple[float, ...], periodic: float) -> float:
-    """Least height of a cell of three lengths (Å) and angles (degrees): volume over a face.
+    """Least height of a cell, Å: its volume divided by the area of a face.
 
-    `periodic` has a bit for each vector. Infinite where these make no cell.
+    `cell` has three lengths (Å) and three angles (degrees), `periodic` a bit for each vector; only
+    heights along periodic vectors count. Infinite if lengths and angles form no cell.
     """
     lengths = cell[:3]
     if not (all(map(math.isfinite, (*cell, periodic))) and min(lengths) > 0):

@@ -17,7 +17,7 @@ from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.base import check_not_empty
 from paceline.transform.compounds import compound_of_atoms

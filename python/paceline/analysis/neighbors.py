@@ -18,7 +18,7 @@ from paceline.contract.declaration import PBC, Declaration
 from paceline.contract.kinds import PerFrame, Ragged
 from paceline.transform.links import PAIR
 
-#: Pairs that are counted at a time, at most, if they are of several frames.
+#: Maximum number of pairs that are counted in one call, if it has several frames.
 COUNTED = 2**20
 
 

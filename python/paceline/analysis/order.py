@@ -13,7 +13,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.contract.declaration import PBC, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static, choose_atoms
 from paceline.transform.compounds import bonds_of

@@ -28,7 +28,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import Reduction
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.transform.base import check_not_empty, check_static, updates_itself
@@ -601,7 +601,7 @@ class InterRDF_s(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Collect the groups, and which make pairs."""
+        """Make the worker part, which knows the groups and the pairs of groups to count."""
         sizes = np.array([len(group) for group in self._groups])
         limits = float(self.range[0]), float(self.range[1])
         return CoreSitePairs(

@@ -11,6 +11,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.battery import TABLES
+from paceline.analysis.needed_transforms import suited
 from paceline.analysis.replica_figures import (
     Profile,
     align,
@@ -22,7 +23,6 @@ from paceline.analysis.replica_figures import (
     titled,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.suited import suited
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
     GroupDifference,
@@ -504,7 +504,7 @@ class Replicas:
         return found
 
     def _summaries(self) -> tuple[Table | None, Table | None, Table | None]:
-        """Tables of the series of replicas, of groups, and of groups beside the first one."""
+        """Make tables of means: of replicas, of groups, and of differences from the first group."""
         of_replicas: list[Sequence[Any]] = []
         of_groups: list[Sequence[Any]] = []
         beside: list[Sequence[Any]] = []

@@ -13,7 +13,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
 from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     check_masses,

@@ -13,7 +13,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues, residue_labels
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, warn
 from paceline.transform.base import check_not_empty, check_static
 

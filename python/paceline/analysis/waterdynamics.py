@@ -12,7 +12,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Ragged
-from paceline.contract.run import describe_frames
+from paceline.contract.run_info import describe_frames
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.contract.atoms import Atoms
 from paceline.contract.kinds import Receiver
-from paceline.contract.run import RunContext, RunInfo
+from paceline.contract.run_info import RunContext, RunInfo
 
 
 class Analysis:
@@ -98,7 +98,7 @@ class Analysis:
         raise NotImplementedError(f"{self.name} has no method prepare")
 
     def next_stage(self, value: Any) -> Any:
-        """Make the worker part of the next pass, or parts, from what the last one found."""
+        """Make the worker part of the next pass, or the parts, from the result of the last pass."""
         raise NotImplementedError(f"{self.name} has no method next_stage")
 
     def finish(self, value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 #: The file, beside the classes that it describes.
 FILE = Path(__file__).parents[1] / "analysis" / "catalogue.json"
 
-#: All that is known about one analysis, as `paceline.analysis.declared.entry_of` describes it.
+#: Facts about one analysis, made by `paceline.analysis.write_catalogue.entry_of`.
 Entry = Mapping[str, Any]
 
 

@@ -46,7 +46,7 @@ class Declaration:
     """Declaration of an analysis, the attribute `declaration` of its class.
 
     Parameters, choices, defaults, units, help of options and results are read from the class:
-    signature, type hints and numpydoc docstring (`paceline.analysis.declared`).
+    signature, type hints and numpydoc docstring (`paceline.analysis.write_catalogue`).
     """
 
     #: Name of the command, and of the analysis in batteries.

@@ -13,7 +13,7 @@ from paceline._util.sorting import sorted_unique
 from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
-from paceline.contract.run import RunContext, RunInfo
+from paceline.contract.run_info import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.transforms import Transform, WorkerScan
 from paceline.engine.result_arrays import check_room
@@ -22,6 +22,7 @@ from paceline.engine.transform_states import Relay, TransformStates
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.timing import Timings
+from paceline.transform.alternate_locations import warn_of_locations
 from paceline.transform.base import (
     TransformsOfEach,
     find_scan,
@@ -29,7 +30,6 @@ from paceline.transform.base import (
     transforms_of,
 )
 from paceline.transform.jumps import warn_of_jumps
-from paceline.transform.locations import warn_of_locations
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory

@@ -1,7 +1,7 @@
 """Create the tree of an H5MD file: units, time axis, cell, atoms and provenance.
 
-Files are handed in open, with the values of their fields, which `paceline.hdf5.writer` writes.
-Nothing here reads a clock, so that the same call makes the same bytes.
+Callers pass an open file; `paceline.hdf5.writer` writes the values of its fields. Nothing here
+reads a clock, so that the same call makes the same bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _LABELS = {
 }
 #: Kinds of atoms whose names still fit into a header of HDF5, which holds 64 kB.
 _MOST_KINDS = 1000
-#: Filters of atom properties: those of a solvated protein need a tenth of the bytes.
+#: Filters for atom properties, by which those of a solvated protein take a tenth of the bytes.
 _PACKED: Mapping[str, Any] = {"compression": "gzip", "shuffle": True}
 #: Rows of a chunk of steps, times and cells that grow, and atoms of a chunk of properties.
 _ROWS, _ATOMS = 512, 2**16

@@ -165,7 +165,7 @@ class _Column:
     #: First wanted byte, and one past the last.
     first: int
     end: int
-    #: Bytes that are read of the row, and between it and the next.
+    #: Bytes that are read of this row of chunks, and in the gap before the next row.
     of_row: int
     between: int
     #: True for long runs of float32, read straight into the output array without the bytes between.

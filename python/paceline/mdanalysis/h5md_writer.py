@@ -23,7 +23,7 @@ from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
 from paceline.block import vectors_of
 from paceline.contract.atoms import Atoms, fields_of, values_of
-from paceline.contract.run import describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (

@@ -181,7 +181,7 @@ class Advice:
 
     @property
     def costs(self) -> FrameCost:
-        """Cost of a frame for one of `n_workers`, now."""
+        """Cost of a frame for a worker, with as many workers as the run has."""
         return self.forecast.cost(self.n_workers)
 
     @property

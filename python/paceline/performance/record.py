@@ -85,7 +85,7 @@ MEASURED = (OPEN, READ, DECODE, TRANSFORM, COMPUTE)
 AT_BLOCKS = (*MEASURED, OVERHEAD)
 #: Adds up to the time at all blocks.
 WORKING = (*AT_BLOCKS, ABANDONED)
-#: Adds up to a worker's wall time.
+#: Components that add up to a worker's wall time.
 WALL_TIME = (*WORKING, WAIT)
 
 #: Attributes of a block that measure it, in the order in which they happen.

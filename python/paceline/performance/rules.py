@@ -1,8 +1,8 @@
 """Rules that say in plain words what to change, from the numbers of a run.
 
-The questions are those of Khoshlessan et al. 2020, heuristics 1 to 3.3 (section 8), and those that
-remain open where a file is opened once, frames are found by an index and blocks are assigned as
-workers come free. A rule is silent if the numbers of a run do not support it.
+They follow heuristics 1 to 3.3 of Khoshlessan et al. 2020 (section 8), and add what these leave out
+where a file is opened once, frames are found by an index and blocks are assigned as workers come
+free. A rule is silent if the numbers of a run do not support it.
 """
 
 import math

@@ -25,7 +25,7 @@ from paceline.snapshot.output import Output, Piece
 #: Each allocated part of the file begins at a multiple of this: part of a page, sector of a disk.
 ALIGNMENT = 512
 _WORD = 8
-#: Number of children of a node where the superblock has version 0; bytes before its first key.
+#: Nodes of trees in files of superblock version 0: number of children, bytes before the first key.
 _CHILDREN, _FIRST_KEY = 64, 24
 #: The head of a dataset, bytes: 16 of its own, 8 of the first message, 8 of it (version, rank,
 #: whether limits are there), then its shape, then its limits.

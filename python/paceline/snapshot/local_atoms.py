@@ -63,7 +63,7 @@ def cell_of(box: object) -> np.ndarray | None:
 
 def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: float) -> np.ndarray:
     """Compute vectors from lengths and angles; NaN where there is no such cell."""
-    # The sine of what lacks to a right angle makes that angle's cosine exactly 0.
+    # cos(angle) is computed as sin(90° - angle), which is exactly 0 for a right angle.
     cos_a, cos_b, cos_c = np.sin(np.radians([90 - alpha, 90 - beta, 90 - gamma]))
     if not (min(a, b, c) > 0 and min(alpha, beta, gamma) > 0 and max(alpha, beta, gamma) < 180):
         return np.full((3, 3), np.nan)

@@ -350,7 +350,7 @@ class FrameSeries(Container):
         self._end += self.n_frames * size
 
     def _is_whole(self, output: Output, start: int) -> bool:
-        """Tell if a frame has its framing bytes."""
+        """Check whether a frame has the bytes that begin and end it."""
         return False
 
     @abstractmethod

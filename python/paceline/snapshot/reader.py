@@ -110,9 +110,9 @@ class OwnerFunction:
         self._info = info
 
     def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return the ranks of atoms by their ids and the bytes of their positions.
+        """Return the rank that owns each atom, by its id and the bytes of its position.
 
-        The core checks that they are ranks.
+        The core checks that each number is a rank.
         """
         positions = positions.view(self._info.dtype).reshape(-1, 3)
         odd = ~np.isfinite(positions).all(axis=1)

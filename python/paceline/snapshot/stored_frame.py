@@ -72,7 +72,7 @@ class AtomNumbering:
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert numbers, in any order, to ids from 1; return too where they are atoms'.
+        """Convert numbers of a file, in any order, to ids from 1; return a mask of those of atoms, too.
 
         Examples
         --------

@@ -38,7 +38,7 @@ _SLEEP = 0.1
 #: Bytes of one message: many an MPI counts to 2**31.
 MOST_BYTES = 2**30
 _MESSAGE, _SIZED, _CLOCK, _ATOMS = 1, 2, 3, 4
-#: Seconds that MPI has to end all ranks.
+#: Time limit for MPI to end all ranks, seconds.
 ABORT_TIMEOUT = 10
 #: Times that the coordinator's clock is read; the quickest answer counts.
 CLOCK_READS = 5

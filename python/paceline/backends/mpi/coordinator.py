@@ -27,8 +27,8 @@ LONGEST_POLL = 2e-3
 class RankScheduler:
     """Assign blocks to the threads of all ranks.
 
-    With `static`, each thread does an equal share and nobody another's; with `in_order`, results
-    are wanted in order, as nearly as may be.
+    With `static`, each thread gets an equal share, and no thread takes blocks of another one; with
+    `in_order`, blocks are assigned so that results come nearly in order.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class RunInfo:
     times: Any = None
     #: Number and reason of each frame that was left out so far.
     damaged: list[tuple[int, str]] = field(default_factory=list)
-    #: None before the end.
+    #: None until the run has ended.
     timings: Any = None
 
     def with_warnings(self, warnings: Sequence[str]) -> "RunInfo":

@@ -122,7 +122,7 @@ def sections_of(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _explained(text: str) -> dict[str, Any]:
-    """Take help and unit from a description: its first sentence."""
+    """Take the help text, the first sentence of a parameter's description, and the unit in it."""
     sentence = re.split(r"(?<=[.:])\s+(?=[A-Z`$\"])", text)[0].rstrip(".")
     unit = _UNIT.search(sentence)
     return {"unit": unit[1] if unit else None, "help": sentence.replace("`", "")}
