@@ -72,7 +72,7 @@ class AtomNumbering:
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert numbers of a file, in any order, to ids from 1; return a mask of those of atoms, too.
+        """Convert a file's numbers to ids from 1; also return a mask of the numbers of atoms.
 
         Examples
         --------
