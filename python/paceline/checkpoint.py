@@ -47,7 +47,7 @@ GROWTH = 3
 ROWS_BYTES = 64 * 2**20
 
 #: Attributes of every analysis: those of the run, and others that are compared by themselves.
-_COMPARED = {*Analysis.__annotations__, *RUN_ATTRIBUTES, "info", "transforms", "skip_damaged"}
+_COMPARED = {*Analysis.__annotations__, *RUN_ATTRIBUTES, "transforms", "skip_damaged"}
 
 #: A fact's name, its value as text, and its digest.
 Fact = tuple[str, str, str]

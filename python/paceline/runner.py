@@ -26,7 +26,7 @@ from paceline.backends import Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
-from paceline.contract.analysis import Analysis
+from paceline.contract.analysis import Analysis, begin_run, context_of, info_of
 from paceline.contract.plan import choose_frames
 from paceline.contract.transforms import Transform
 from paceline.engine.parts import PartsRun
@@ -421,9 +421,10 @@ def _known_sum(values: Iterable[float]) -> float:
 
 def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) -> None:
     """Set the coordinator's results on the analyses of every process that called `run`."""
-    found = collective.broadcast(lambda: [(one.run_info, one.results) for one in analyses])
+    found = collective.broadcast(lambda: [(info_of(one), one.results) for one in analyses])
     for analysis, (info, results) in zip(analyses, found, strict=True):
-        analysis.run_info, analysis.results = info, results
+        begin_run(analysis, context_of(analysis), info)
+        analysis.results = results
 
 
 def analyses_of(given: Any) -> list[Analysis]:

@@ -14,7 +14,7 @@ from paceline.analysis.results import Results, write_structures
 from paceline.analysis.rms import table_of_rmsf
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run_info import RunInfo, describe_atoms
+from paceline.contract.run_info import describe_atoms
 from paceline.contract.transforms import Transform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
@@ -218,7 +218,7 @@ class AlignTraj(AnalysisBase):
         self._keep_bounds(**chosen)
         if self._theirs is not None:
             self._theirs.run(**chosen)
-            self.run_info = RunInfo(self._theirs.frames, {}, self._theirs.times)
+            self.frames, self.times = self._theirs.frames, self._theirs.times
             self.results = Results(rmsd=self._theirs.results.rmsd)
             return self
         backend, n_workers = backend_of_mdanalysis(backend, n_workers)

@@ -21,7 +21,7 @@ from paceline._util.choices import BACKENDS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
-from paceline.contract.analysis import Analysis
+from paceline.contract.analysis import Analysis, OfRun
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import (
     OverParts,
@@ -114,11 +114,6 @@ class AnalysisBase(Analysis):
     UnsupportedError
         The group updates itself.
 
-    Notes
-    -----
-    A run calls `prepare`, `next_stage` and `finish` of a copy. Once it has succeeded, this object
-    has all attributes of the copy; a run that fails changes nothing.
-
     Examples
     --------
     An analysis whose workers need nothing but the block's positions:
@@ -139,6 +134,13 @@ class AnalysisBase(Analysis):
     array([25. , 23.5, 20.1], dtype=float32)
     """
 
+    transforms = OfRun[Sequence[Transform]]("_run_context")
+    skip_damaged = OfRun[bool]("_run_context")
+    frames = OfRun[np.ndarray]("_run_info")
+    times = OfRun[np.ndarray]("_run_info")
+    damaged = OfRun[list[tuple[int, str]]]("_run_info")
+    timings = OfRun[Timings]("_run_info")
+    provenance = OfRun[dict[str, Any]]("_run_info")
     #: Results that MDAnalysis's class of the same name has too.
     SHARED_RESULTS: tuple[str, ...] = ()
     #: Attributes that its methods need after a run, in the order in which they are set.
@@ -177,41 +179,6 @@ class AnalysisBase(Analysis):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warnings.warn(f"{name} is deprecated; use results.{name}", DeprecationWarning, stacklevel=2)
         return getattr(self.results, name)
-
-    @property
-    def transforms(self) -> Sequence[Transform]:
-        """Transformations of the present run, or of the last one."""
-        return self.run_context.transforms
-
-    @property
-    def skip_damaged(self) -> bool:
-        """True if the run leaves out frames that cannot be read."""
-        return self.run_context.skip_damaged
-
-    @property
-    def frames(self) -> np.ndarray:
-        """Frame numbers: ndarray of int64, shape (n_frames,)."""
-        return self.info.frames
-
-    @property
-    def times(self) -> np.ndarray:
-        """Times of the frames, ps: ndarray of float64, shape (n_frames,)."""
-        return self.info.times
-
-    @property
-    def damaged(self) -> list[tuple[int, str]]:
-        """Frames that were left out, and why."""
-        return self.info.damaged
-
-    @property
-    def timings(self) -> Timings:
-        """Timings of the last run."""
-        return self.info.timings
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The files that are read, and the transformations."""
-        return self.info.provenance
 
     @property
     def n_frames(self) -> int:

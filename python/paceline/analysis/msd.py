@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -389,8 +388,7 @@ class EinsteinMSD(AnalysisBase):
         rows &= ~self.left_out
         if rows.any():
             found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
-            damaged = type(self.damaged)(sorted([*self.damaged, *found]))
-            self.run_info = replace(self.info, damaged=damaged)
+            self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))
 
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""

@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 
 from paceline.contract.atoms import Atoms
 from paceline.contract.kinds import Receiver
-from paceline.contract.run_info import RunContext, RunInfo
+from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
+
+T = TypeVar("T")
 
 
 class Analysis:
     """Client part of an analysis; `paceline.analysis.base.AnalysisBase` says what each field is.
 
-    A run makes a copy of it (`of_run`), calls `prepare`, `next_stage` and `finish` of the copy, and
-    copies back what these have set (`publish`).
+    A run gives it its options and facts, and calls `prepare`, `next_stage` and `finish`.
     """
 
     atomgroup: Atoms
@@ -38,10 +40,8 @@ class Analysis:
     remarks: Mapping[str, str] = {}
     results: Any
     #: Options and facts of the present run, or of the last one.
-    run_context: RunContext = RunContext()
-    run_info: RunInfo | None = None
-    #: The user's object, of a copy that takes part in a run.
-    _original: "Analysis | None" = None
+    _run_context: RunContext = RunContext()
+    _run_info: RunInfo = NO_RUN
 
     @property
     def name(self) -> str:
@@ -63,13 +63,6 @@ class Analysis:
         """Files that a run writes by itself."""
         return ()
 
-    @property
-    def info(self) -> RunInfo:
-        """Facts about the present run, or about the last one."""
-        if self.run_info is None:
-            raise AttributeError(f"{self.name} was not run")
-        return self.run_info
-
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
         return {}
@@ -77,14 +70,6 @@ class Analysis:
     def stored_bytes(self, n_frames: int) -> int:
         """Return the bytes of all that is kept of so many frames."""
         return self.row_bytes * n_frames
-
-    def of_run(self, context: RunContext, info: RunInfo) -> Self:
-        """Make the copy that takes part in a run."""
-        # Not by `copy.copy`: a class that is its own worker part may leave out attributes for it.
-        one = object.__new__(type(self))
-        vars(one).update(vars(self))
-        one._original, one.run_context, one.run_info = self, context, info
-        return one
 
     def receiver(self) -> AbstractContextManager[Receiver]:
         """Open what takes the results of blocks, of an analysis whose worker part is `PerBlock`.
@@ -105,7 +90,54 @@ class Analysis:
         """Turn all rows, the merged partial result, or offsets and records, into results."""
         raise NotImplementedError(f"{self.name} has no method finish")
 
-    def publish(self) -> None:
-        """Copy what a run has set on this copy to the user's object."""
-        found = dict(vars(self))
-        vars(found.pop("_original")).update(found)
+
+def begin_run(analysis: Analysis, context: RunContext, info: RunInfo) -> None:
+    """Give an analysis the options of a run, and what is known of its frames."""
+    analysis._run_context, analysis._run_info = context, info
+
+
+def note_run(analysis: Analysis, **known: Any) -> RunInfo:
+    """Give an analysis further facts about its run, fields of `RunInfo`; return all of them."""
+    analysis._run_info = replace(analysis._run_info, **known)
+    return analysis._run_info
+
+
+def info_of(analysis: Analysis) -> RunInfo:
+    """Return the facts about the present run of an analysis, or about the last one."""
+    return analysis._run_info
+
+
+def context_of(analysis: Analysis) -> RunContext:
+    """Return the options of the present run of an analysis, or of the last one."""
+    return analysis._run_context
+
+
+class OfRun(Generic[T]):
+    """Attribute of an analysis that its run sets, a field of `RunInfo` or `RunContext`.
+
+    `AttributeError` before it is known. A value that a program sets is in its place.
+    """
+
+    def __init__(self, holder: str):
+        self._holder = holder
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, analysis: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, analysis: Analysis, owner: type) -> T: ...
+
+    def __get__(self, analysis: Analysis | None, owner: type) -> Any:
+        if analysis is None:
+            return self
+        value = vars(getattr(analysis, self._holder))[self._name]
+        if value is None:
+            raise AttributeError(f"{type(analysis).__name__} has no {self._name} yet")
+        return value
+
+    def __set__(self, analysis: Analysis, value: T) -> None:
+        changed = replace(getattr(analysis, self._holder), **{self._name: value})
+        setattr(analysis, self._holder, changed)

@@ -34,6 +34,10 @@ _METHOD_OF = {
 }
 
 
+#: Attributes of such a part that say what the engine may do with it, as in `WorkerDeclaration`.
+_FLAGS = ("returns_new", "fills_rows", "checks_validity")
+
+
 @dataclass(frozen=True)
 class WorkerDeclaration:
     """Kind of a worker part, and what the engine may do with it."""
@@ -205,7 +209,8 @@ def declaration_of(part: object) -> WorkerDeclaration:
     if isinstance(part, WorkerPart):
         return WorkerDeclaration(part.kind, part.returns_new, part.fills_rows, part.checks_validity)
     found = (kind for kind, method in _METHOD_OF.items() if hasattr(part, method))
-    return WorkerDeclaration(next(found, Kind.ROWS))
+    flags = (getattr(part, name, False) for name in _FLAGS)
+    return WorkerDeclaration(next(found, Kind.ROWS), *flags)
 
 
 def check_methods_of_scan(name: str, part: object) -> None:

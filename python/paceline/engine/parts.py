@@ -8,7 +8,7 @@ machine, and sent to all other workers. Results are put in their places as they 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import cloudpickle
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from paceline._util.system import CAN_SHARE, SharedFile
-from paceline.contract.analysis import Analysis
+from paceline.contract.analysis import Analysis, info_of
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import Leaves, Plan
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
@@ -65,8 +65,10 @@ class PartsRun:
         self.stage = stage
         self._trajectory_run, self._analysis = run, analysis
         self._parts, self._collected = parts, collected
+        # Parts of a user's class may lack it.
+        self._describe = getattr(parts, "describe", partial(OverParts.describe, parts))
         self.plan = Plan(np.arange(parts.n_parts), Leaves(1), 1)
-        self._frames = analysis.info.frames
+        self._frames = info_of(analysis).frames
         n_frames, n_parts = len(self._frames), parts.n_parts
         #: No method: results that refer to this would keep all rows until garbage is collected.
         self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
@@ -83,7 +85,7 @@ class PartsRun:
         """Yield a task for every part still to be done."""
         file = _SharedFile.of(self._collected) if self._trajectory_run.parts_by_file else None
         for number in self.collected.missing().tolist():
-            what = self._parts.describe(number, self._frames)
+            what = self._describe(number, self._frames)
             item = tuple(
                 Part(one, file) if isinstance(one, np.ndarray) else one
                 for one in self._parts.arguments(number)

@@ -1,5 +1,6 @@
 """Short parts of a run, done as the run would do them, and timed."""
 
+import copy
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +125,9 @@ class SampleRun:
             )
 
         begun = time.perf_counter()
-        self._run = TrajectoryRun(analyses, transforms, opener())
+        # Copies: advice leaves the user's analyses as they are.
+        copies = [copy.copy(analysis) for analysis in analyses]
+        self._run = TrajectoryRun(copies, transforms, opener())
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames

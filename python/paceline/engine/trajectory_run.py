@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline._util.machine import free_memory
 from paceline._util.sorting import sorted_unique
-from paceline.contract.analysis import Analysis
+from paceline.contract.analysis import Analysis, begin_run, info_of, note_run
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
@@ -52,10 +52,7 @@ class Facilities:
 
 
 class TrajectoryRun:
-    """Run of several analyses over one trajectory; the plan and the first job by `prepare`.
-
-    Each analysis takes part by a copy of its own: the user's is changed at the end alone.
-    """
+    """Run of several analyses over one trajectory; the plan and the first job by `prepare`."""
 
     #: The blocks of the frames, and the job of the first pass.
     plan: Plan
@@ -67,7 +64,7 @@ class TrajectoryRun:
         transforms: Sequence[Transform],
         trajectory: "Trajectory",
     ):
-        self.analyses = self._given = analyses
+        self.analyses = analyses
         self.transforms, self.trajectory = transforms, trajectory
         self.halo: tuple[int, int] = (0, 0)
         #: States of a transformation that follows atoms from frame to frame.
@@ -87,8 +84,8 @@ class TrajectoryRun:
     ) -> None:
         """Make the plan, and the worker part of everything."""
         context = RunContext(self.transforms, skip_damaged)
-        info = RunInfo(frames, self._provenance())
-        self.analyses = [analysis.of_run(context, info) for analysis in self._given]
+        for analysis in self.analyses:
+            begin_run(analysis, context, RunInfo(frames, self._provenance()))
         self.parts_by_file = facilities.parts_by_file
         indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
         universe = self.analyses[0].atomgroup.universe
@@ -203,13 +200,11 @@ class TrajectoryRun:
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
         """Set the results of an analysis, given what is known of its frames now."""
-        info = replace(analysis.info, timings=timings, **known)
-        analysis.run_info = info.with_warnings(self.warnings)
+        info = note_run(analysis, timings=timings, **known)
+        note_run(analysis, provenance=info.with_warnings(self.warnings))
         analysis.finish(value)
         if analysis.is_companion:
             self.warnings += analysis.found
-        else:
-            analysis.publish()
 
     def caching_of(self, stage: int) -> FrameCaching | None:
         """Return where frames are kept in a stage; the last one keeps none."""
@@ -343,7 +338,7 @@ def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int) -> None:
             f"and there {'is' if analysis.stages == 1 else 'are'} {analysis.stages} in all: set "
             f"stages = {stage + 2 + analysis.over_parts}"
         )
-    if (np.diff(analysis.info.frames) < 1).any():
+    if (np.diff(info_of(analysis).frames) < 1).any():
         raise UnsupportedError(
             f"{name} depends on all frames before each one (scan): give frames in increasing "
             "order, each once"

@@ -170,8 +170,8 @@ class Look(Analysis):
             )
             inside = (group[np.isin(group, self.indices)] for _, group in self._wants.whole)
             groups = [columns_of(group) for group in inside]
-        universe, context = self.atomgroup.universe, self.run_context
-        how = self.info.frames, context.transforms, context.skip_damaged
+        universe, context = self.atomgroup.universe, self._run_context
+        how = self._run_info.frames, context.transforms, context.skip_damaged
         references = []
         for _, group in self._sampled:
             try:
@@ -189,9 +189,12 @@ class Look(Analysis):
         """Warn of each kind once."""
         offsets, records = value
         records = records.reshape(-1, 5)
-        n_all, frames = len(self.info.frames), np.repeat(self.info.frames, np.diff(offsets))
+        n_all, frames = (
+            len(self._run_info.frames),
+            np.repeat(self._run_info.frames, np.diff(offsets)),
+        )
         said = list(self._unlooked())
-        path = self.info.provenance["trajectory"]
+        path = self._run_info.provenance["trajectory"]
         for kind, say in ((BROKEN, self._broken), (APART, self._apart), (TURNED, self._turned)):
             for number in np.unique(records[records[:, 0] == kind, 1]).tolist():
                 of_kind = (records[:, 0] == kind) & (records[:, 1] == number)
@@ -251,7 +254,7 @@ class Look(Analysis):
         name = self._sampled[number][0]
         return (
             f"the atoms of {name} move or turn as a whole in {where}: their RMSD from frame "
-            f"{self.info.frames[0]} is {record[2]:.1f} Å there, and {record[3]:.1f} Å after "
+            f"{self._run_info.frames[0]} is {record[2]:.1f} Å there, and {record[3]:.1f} Å after "
             "superposition; superpose them by fit (--fit), or align=True (--align) where it is "
             "known, unless frames were fitted before and this motion is wanted"
         )
