@@ -579,7 +579,7 @@ mod tests {
     use crate::tests::Random;
 
     const CELL: [f32; 6] = [30.0, 34.0, 38.0, 90.0, 90.0, 90.0];
-    const OBLIQUE: [f32; 6] = [40.0, 40.0, 40.0, 60.0, 60.0, 90.0];
+    const TRICLINIC: [f32; 6] = [40.0, 40.0, 40.0, 60.0, 60.0, 90.0];
 
     fn chain(n: usize) -> Vec<[usize; 2]> {
         (1..n).map(|atom| [atom - 1, atom]).collect()
@@ -631,7 +631,7 @@ mod tests {
         let mut random = Random(35);
         let mut n_broken = 0;
         for round in 0..400 {
-            let dimensions = if round % 2 == 0 { CELL } else { OBLIQUE };
+            let dimensions = if round % 2 == 0 { CELL } else { TRICLINIC };
             let cell = Cell::new(dimensions).expect("a cell");
             let n = 5 + round % 60;
             let (atoms, bonds) = molecule(&mut random, n);

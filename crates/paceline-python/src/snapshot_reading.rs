@@ -211,7 +211,7 @@ fn keep<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
     })
 }
 
-/// A reader's hand on the atoms of a frame. Text is opened when atoms are first asked for: then
+/// A reader's access to the atoms of a frame. Text is opened when atoms are first asked for: then
 /// all ranks wait for what becomes of it.
 struct Hand<'a> {
     frame: &'a Frame,
