@@ -26,7 +26,7 @@ from paceline.backends import Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
-from paceline.contract.analysis import Analysis, begin_run, context_of, info_of
+from paceline.contract.analysis import Analysis, info_of, note_run
 from paceline.contract.plan import choose_frames
 from paceline.contract.transforms import Transform
 from paceline.engine.parts import PartsRun
@@ -423,7 +423,7 @@ def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) 
     """Set the coordinator's results on the analyses of every process that called `run`."""
     found = collective.broadcast(lambda: [(info_of(one), one.results) for one in analyses])
     for analysis, (info, results) in zip(analyses, found, strict=True):
-        begin_run(analysis, context_of(analysis), info)
+        note_run(analysis, info)
         analysis.results = results
 
 

@@ -92,14 +92,13 @@ class Analysis:
 
 
 def begin_run(analysis: Analysis, context: RunContext, info: RunInfo) -> None:
-    """Give an analysis the options of a run, and what is known of its frames."""
+    """Give an analysis the options of a run, and the facts about it that are known."""
     analysis._run_context, analysis._run_info = context, info
 
 
-def note_run(analysis: Analysis, **known: Any) -> RunInfo:
-    """Give an analysis further facts about its run, fields of `RunInfo`; return all of them."""
-    analysis._run_info = replace(analysis._run_info, **known)
-    return analysis._run_info
+def note_run(analysis: Analysis, info: RunInfo) -> None:
+    """Give an analysis all facts about its run that are known by now."""
+    analysis._run_info = info
 
 
 def info_of(analysis: Analysis) -> RunInfo:
@@ -107,15 +106,10 @@ def info_of(analysis: Analysis) -> RunInfo:
     return analysis._run_info
 
 
-def context_of(analysis: Analysis) -> RunContext:
-    """Return the options of the present run of an analysis, or of the last one."""
-    return analysis._run_context
-
-
 class OfRun(Generic[T]):
-    """Attribute of an analysis that its run sets, a field of `RunInfo` or `RunContext`.
+    """Attribute of an analysis that a run sets: a field of its `RunInfo` or `RunContext`.
 
-    `AttributeError` before it is known. A value that a program sets is in its place.
+    Reading it raises `AttributeError` until the run has set it. A program may set it, too.
     """
 
     def __init__(self, holder: str):

@@ -1,7 +1,7 @@
 """Facts about a run over one trajectory: its options, and what is known of its frames."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,13 @@ class RunInfo:
     #: None until the run has ended.
     timings: Any = None
 
-    def with_warnings(self, warnings: Sequence[str]) -> dict[str, Any]:
-        """Make a copy of the provenance that has warnings, if there are any."""
-        return self.provenance | ({"warnings": "; ".join(warnings)} if warnings else {})
+    def with_warnings(self, warnings: Sequence[str]) -> "RunInfo":
+        """Make a copy whose provenance has warnings, if there are any."""
+        said = {"warnings": "; ".join(warnings)} if warnings else {}
+        return replace(self, provenance=self.provenance | said)
 
 
-#: Of an analysis that was not run.
+#: Facts about an analysis that was not run: none is known.
 NO_RUN: Any = RunInfo(None, None, damaged=None)  # type: ignore[arg-type]
 #: Attributes that an analysis has after a run.
 RUN_ATTRIBUTES = tuple(one.name for one in fields(RunInfo))

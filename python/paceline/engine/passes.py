@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.contract.analysis import Analysis, note_run
+from paceline.contract.analysis import Analysis, info_of, note_run
 from paceline.contract.kinds import Receiver, declaration_of
 from paceline.contract.plan import Plan
 from paceline.engine.collect import Collected, DamagedFrames
@@ -181,7 +181,7 @@ class AnalysisPass(FramePass):
             self.analyses, self.job.analyses, self.collected.values, strict=True
         ):
             if analysis.stages > stage:
-                note_run(analysis, **self._known())
+                note_run(analysis, replace(info_of(analysis), **self._known()))
             if analysis.over_parts and analysis.stages == stage + 1:
                 parts = analysis.next_stage(value)
                 following.append(PartsRun(self.run, analysis, parts, value, stage=stage))

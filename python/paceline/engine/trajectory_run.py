@@ -200,8 +200,8 @@ class TrajectoryRun:
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
         """Set the results of an analysis, given what is known of its frames now."""
-        info = note_run(analysis, timings=timings, **known)
-        note_run(analysis, provenance=info.with_warnings(self.warnings))
+        info = replace(info_of(analysis), timings=timings, **known)
+        note_run(analysis, info.with_warnings(self.warnings))
         analysis.finish(value)
         if analysis.is_companion:
             self.warnings += analysis.found

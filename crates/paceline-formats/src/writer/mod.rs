@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::Fields;
     use crate::dcd::DcdEncoder;
-    use crate::hdf5_chunks::encode::{Float, Settings};
+    use crate::hdf5_chunks::encode::Settings;
     use crate::netcdf3::NetcdfEncoder;
     use crate::xtc::{PRECISION, XtcEncoder};
 
@@ -359,17 +359,7 @@ mod tests {
     const FEW_ATOMS: usize = 5;
 
     fn encoder(frames: usize, atoms: usize) -> ChunkEncoder {
-        ChunkEncoder::new(Settings {
-            float: Float::F4,
-            frames,
-            atoms,
-            shuffle: false,
-            compression: None,
-            precision: None,
-            factor: 1.0,
-            what: "position".into(),
-        })
-        .unwrap()
+        ChunkEncoder::new(Settings::new(frames, atoms)).unwrap()
     }
 
     fn chunk_file(name: &str) -> std::path::PathBuf {
