@@ -715,6 +715,18 @@ class TestUnits:
         assert message.endswith('units="Angstrom" (--units "Angstrom")')
         assert opened(path, units={"length": "3.4 Angstrom"}).elements["positions"].factor == 3.4
 
+    def test_an_unknown_one_of_forces_leaves_these_out(self, tmp_path):
+        path = write_simple(
+            tmp_path / "forces.h5", units={**OUR_UNITS, "force": "(Kcal/mol)/angstrom)"}
+        )
+        index = opened(path)
+        assert index.elements.keys() == {"positions", "velocities"}
+        assert "Kcal" not in index.facts["units"]
+        [note] = [note for note in index.notes if "left out" in note]
+        assert note.startswith("left out: /particles/atoms/force: unknown unit '(Kcal/mol)")
+        index = opened(path, units={"force": "kcal mol-1 Angstrom-1"})
+        assert index.elements["forces"].factor == pytest.approx(4.184)
+
     def test_one_of_something_else(self, tmp_path):
         path = write_simple(tmp_path / "wrong.h5", units={**OUR_UNITS, "velocity": "nm"})
         assert "'nm' is no unit of velocity" in refused(path)

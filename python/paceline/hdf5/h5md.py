@@ -21,7 +21,7 @@ from paceline.hdf5.elements import (
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 from paceline.hdf5.h5md_tree import LAMBDA
 from paceline.hdf5.sandbox import extend_time_limit
-from paceline.hdf5.units import Units
+from paceline.hdf5.units import Units, UnknownUnitError
 
 #: Vectors of atoms: our field and its quantity, by H5MD's name.
 VECTORS = {
@@ -292,10 +292,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
     frames, notes = particles.frames, particles.notes
     assert frames.steps is not None
     _note_steps(frames, notes)
-    elements = {
-        VECTORS[name][0]: _describe_element(particles, vector, VECTORS[name][1], known)
-        for name, vector in particles.vectors.items()
-    }
+    elements = _elements(particles, known)
     times = _times(particles, known)
     cells = _cells(particles, known)
     known.check_missing()
@@ -328,6 +325,20 @@ def _note_steps(frames: SampledElement, notes: list[str]) -> None:
             f"{frames.name}: step {frames.steps[row]} of frame {row} comes after step "
             f"{frames.steps[row - 1]}; frames are in the order of the file"
         )
+
+
+def _elements(particles: Particles, units: Units) -> dict[str, Element]:
+    """Describe the elements of the atoms, but for those in unknown units beside others."""
+    found: dict[str, Element] = {}
+    for name, vector in particles.vectors.items():
+        field, quantity = VECTORS[name]
+        try:
+            found[field] = _describe_element(particles, vector, quantity, units)
+        except UnknownUnitError as error:
+            if not found:
+                raise
+            particles.notes.append(f"left out: {units.why(error)}")
+    return found
 
 
 def _describe_element(

@@ -82,6 +82,10 @@ _TOKEN = re.compile(
 )
 
 
+class UnknownUnitError(UnsupportedError):
+    """The text of a unit cannot be read."""
+
+
 def factor_of(unit: str, quantity: str) -> float:
     """Factor that converts numbers in a unit, such as "kJ mol-1 nm-1" or "kJ/(mol*nm)", to ours.
 
@@ -170,7 +174,7 @@ def _size_of(unit: str) -> tuple[float, _Power]:
     except OverflowError:
         found = math.inf
     if not 0 < found < math.inf or not unit.strip():
-        raise UnsupportedError(f"unknown unit {unit!r}")
+        raise UnknownUnitError(f"unknown unit {unit!r}")
     a, b, c, d, e = powers
     return found, (a, b, c, d, e)
 
@@ -194,9 +198,9 @@ def _factors(unit: str) -> Iterator[tuple[str, Fraction, _Power, int]]:
             yield *_symbol(token["symbol"], unit), outer[-1] * sign * int(token["power"] or 1)
             sign = 1
         else:
-            raise UnsupportedError(f"unknown unit {unit!r}: {token[0]!r} has no place in it")
+            raise UnknownUnitError(f"unknown unit {unit!r}: {token[0]!r} has no place in it")
     if sign != 1 or len(outer) > 1:
-        raise UnsupportedError(f"unknown unit {unit!r}: it breaks off")
+        raise UnknownUnitError(f"unknown unit {unit!r}: it breaks off")
 
 
 def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
@@ -210,7 +214,7 @@ def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
         size, power = _SI[name[1:]]
         return name, size * Fraction(10) ** _PREFIXES[name[0]], power
     known = ", ".join([*_SYMBOLS, *_SI])
-    raise UnsupportedError(
+    raise UnknownUnitError(
         f"unknown unit {unit!r}: {name!r} is none of {known}, nor one of "
         "these with a prefix, such as nm, fs or kcal"
     )
@@ -238,18 +242,22 @@ class Units:
         if unit is None:
             self._missing.setdefault(quantity, name)
             return 1.0
-        self.used[quantity] = unit
         try:
             factor = factor_of(unit, quantity)
         except UnsupportedError as error:
             ours = OUR_UNITS[quantity]
-            raise UnsupportedError(
+            raise type(error)(
                 f"{self._path}: {name}: {error}; say which it has with "
                 f'units=, for instance units="{ours}" (--units "{ours}")'
             ) from None
+        self.used[quantity] = unit
         if stated is not None and unit != stated:
             self.notes.append(f"{name}: in {unit}, as units= (--units) says, and not in {stated}")
         return factor
+
+    def why(self, error: UnsupportedError) -> str:
+        """Return the message of an error without the path of the file."""
+        return str(error).removeprefix(f"{self._path}: ")
 
     def check_missing(self) -> None:
         """Raise `UnsupportedError` where a dataset had no unit."""
