@@ -22,6 +22,7 @@ from MDAnalysis.auxiliary.XVG import XVGReader
 from MDAnalysisTests.datafiles import waterDCD, waterPSF
 
 import paceline
+from paceline import transform
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
@@ -120,11 +121,19 @@ def test_rmsd_writes_a_table_to_stdout(adk, universe, run):
 
 
 def test_rmsf_writes_a_table(adk, universe, run):
-    _, out, _ = run("rmsf", *adk, "--select", "name CB")
-    last = [line.split("\t")[-1] for line in out.splitlines()]
-    assert last[0] == "RMSF (Å)"
-    wanted = RMSF(universe.select_atoms("name CB")).run().results.rmsf
-    assert np.array_equal([float(cell) for cell in last[1:]], wanted)
+    cb = universe.select_atoms("name CB")
+    fitted = transform.fit("name CA")
+    for options, align, transforms in (
+        ((), True, ()),
+        (("--no-align",), False, ()),
+        (("--fit", "name CA"), False, (fitted,)),
+        (("--fit", "name CA", "--align"), True, (fitted,)),
+    ):
+        _, out, _ = run("rmsf", *adk, "--select", "name CB", *options)
+        last = [line.split("\t")[-1] for line in out.splitlines()]
+        assert last[0] == "RMSF (Å)"
+        wanted = RMSF(cb, align=align).run(transforms=transforms).results.rmsf
+        assert np.array_equal([float(cell) for cell in last[1:]], wanted), options
 
 
 def test_rdf_writes_a_table(adk, universe, run):

@@ -13,8 +13,11 @@ from MDAnalysisTests.datafiles import (
     DCD_TRICLINIC,
     GRO,
     PSF_TRICLINIC,
+    RNA_PDB,
+    RNA_PSF,
     TPR,
     TRR,
+    XTC,
     Martini_membrane_gro,
 )
 
@@ -71,6 +74,8 @@ def test_each_computes_what_its_class_does(name, adk_xtc, tmp_path, run):
     assert (status, out, err) == (0, "", "")
     universe = paceline.Universe(*adk_xtc)
     options = {one["keyword"]: one["default"] for one in entry["options"]}
+    if entry["fits"]:
+        options["align"] = True
     if "correlation" in entry["further"]:
         del options["tau_max"]  # of that table alone
     wanted = class_of(name)(universe.select_atoms(select), **options).run(stop=5)
@@ -575,3 +580,28 @@ def test_neighbors(adk_xtc, tmp_path, run):
     ]
     first, second = universe.residues[[int(x) for x in rows[1][1:3]]]
     assert rows[1][0] == f"{first.resname} {first.resid}–{second.resname} {second.resid}"
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"), [("rmsd", "nucleic and name P"), ("gyration", "nucleic")]
+)
+def test_default_atoms_follow_the_system(name, taken, run, tmp_path):
+    rna = (RNA_PSF, RNA_PDB)
+    status, out, err = run(name, *rna)
+    assert status == 0
+    assert f"those of '{taken}' are taken" in err
+    assert run(name, *rna, "--select", taken) == (0, out, "")
+
+
+def test_default_atoms_of_a_system_that_has_none_of_them(run, tmp_path):
+    water = paceline.Universe(TPR, XTC).select_atoms("water").residues[:5]
+    water.atoms.write(tmp_path / "water.gro")
+    status, _, err = run("rmsd", tmp_path / "water.gro")
+    assert (status, "no atoms match 'protein and name CA'" in err) == (2, True)
+
+
+def test_fit_takes_the_default_atoms_of_the_system(run):
+    rna = (RNA_PSF, RNA_PDB)
+    status, _, err = run("gyration", *rna, "--select", "nucleic", "--fit")
+    assert status == 0
+    assert "--fit: the system has no atoms of 'protein and name CA'" in err

@@ -18,3 +18,7 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 #: Treatments of a frame that cannot be read: an error, or to leave it out.
 ON_ERROR = ("raise", "skip")
+#: Default selections of a system of any kind: one atom of each residue, and whole molecules.
+#: "Other" is GROMACS's group of what is neither a biopolymer, nor water, nor an ion.
+TRACE = ("protein and name CA", "nucleic and name P", "protein and name BB", "Other")
+SOLUTE = ("protein", "nucleic", "Other")

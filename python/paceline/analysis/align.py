@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
+from paceline._util.choices import SOLUTE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
@@ -106,7 +107,7 @@ class AlignTraj(AnalysisBase):
             "convert'. Molecules must be whole: --unwrap makes them so."
         ),
         section="structure.md#superposed-trajectories",
-        select="protein and name CA",
+        select=TRACE,
         examples=(
             "adk.psf adk.dcd -o fitted.xtc",
             "md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb -o fitted.dcd",
@@ -333,7 +334,7 @@ class AverageStructure(AnalysisBase):
             "--unwrap makes them so."
         ),
         section="structure.md#average-structure",
-        select="protein",
+        select=SOLUTE,
         examples=(
             "adk.psf adk.dcd -o average.pdb --plot rmsf.png",
             "md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb --mass -o average.gro",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.choices import TRACE
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.results import Results, write_structures
@@ -120,7 +121,7 @@ class Clustering(AnalysisBase):
             "makes them so."
         ),
         section="matrices-clusters.md#clusters-of-frames",
-        select="protein and name CA",
+        select=TRACE,
         examples=(
             "adk.psf adk.dcd --cutoff 1.5 -o clusters.csv --plot clusters.png",
             (

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
+from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.results import Results
@@ -99,7 +100,7 @@ class DistanceMatrix(AnalysisBase):
             "--unwrap makes them so."
         ),
         section="matrices-clusters.md#matrix-of-rmsds",
-        select="protein and name CA",
+        select=TRACE,
         examples=(
             "adk.psf adk.dcd --plot matrix.png -o matrix.npz",
             "md.tpr md.xtc --unwrap --select backbone --mass --step 10 --plot matrix.png",
@@ -314,7 +315,7 @@ class DiffusionMap:
         ),
         section="matrices-clusters.md#diffusion-map",
         needs=("whole molecules",),
-        select="protein and name CA",
+        select=TRACE,
         examples=(
             ("adk.psf adk.dcd --epsilon 4 -o map.csv --plot map.png --eigenvalues eigenvalues.png"),
             "md.tpr md.xtc --unwrap --select backbone --step 10 --epsilon 2 -o map.npz",

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.images import nearer_images
@@ -315,7 +316,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
             "deviation, by nearest images."
         ),
         section="hydrogen-bonds.md#distances-and-angles",
-        select="protein and name CA",
+        select=TRACE,
         examples=(
             "adk.psf adk.dcd -o map.tsv --plot map.png",
             (

@@ -6,6 +6,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import one_of
+from paceline._util.choices import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
@@ -109,7 +110,7 @@ class Gyration(AnalysisBase):
             "whole: --unwrap makes them so."
         ),
         section="structure.md#radius-of-gyration-and-shape",
-        select="protein",
+        select=SOLUTE,
         examples=(
             "adk.psf adk.dcd -o gyration.csv --plot gyration.png",
             "md.tpr md.xtc --select protein --unwrap --compound segments -o gyration.npz",

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
+from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
@@ -95,13 +96,14 @@ class PCA(AnalysisBase):
         description=(
             "Principal components of the positions, in decreasing order of their variance (Å²): "
             "a table of variances, or as .npz all components, and projections of all frames on "
-            "some."
+            "some. Frames are superposed on the first one, unless you say --no-align or --fit."
         ),
         section="matrices-clusters.md#principal-components",
-        select="protein and name CA",
+        select=TRACE,
+        fits=True,
         examples=(
-            "adk.psf adk.dcd --align -o pca.csv --plot pca.png",
-            "md.tpr md.xtc --unwrap --align --n-components 10 --n-projected 3 -o pca.npz",
+            "adk.psf adk.dcd -o pca.csv --plot pca.png",
+            "md.tpr md.xtc --unwrap --n-components 10 --n-projected 3 -o pca.npz",
         ),
         options=(
             "align",

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
+from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
@@ -95,7 +96,7 @@ class RMSD(AnalysisBase):
             "be whole: --unwrap makes them so."
         ),
         section="structure.md#rmsd",
-        select="protein and name CA",
+        select=TRACE,
         examples=(
             "adk.psf adk.dcd",
             'md.tpr md.xtc --select "backbone" -o rmsd.csv --plot rmsd.png',
@@ -291,16 +292,18 @@ class RMSF(AnalysisBase):
         name="rmsf",
         summary="root mean square fluctuation of each atom",
         description=(
-            "RMSF (Å) of each atom about its mean position. Nothing is superimposed unless you "
-            "say --align or --fit, and no molecule made whole unless you say --unwrap."
+            "RMSF (Å) of each atom about its mean position. Frames are superposed on the average "
+            "structure, unless you say --no-align or --fit. Molecules must be whole: --unwrap "
+            "makes them so."
         ),
         section="structure.md#rmsf",
-        select="protein and name CA",
+        select=TRACE,
+        fits=True,
         examples=(
-            "adk.psf fitted.dcd",
-            "md.tpr md.xtc --unwrap --align",
+            "adk.psf adk.dcd",
+            "md.tpr md.xtc --unwrap",
             "md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv",
-            'md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png',
+            'md.tpr fitted.xtc --no-align --select "backbone" -o rmsf.tsv --plot rmsf.png',
         ),
         options=(
             Option(
@@ -341,7 +344,8 @@ class RMSF(AnalysisBase):
                 self._fitted = choose_atoms(self.atomgroup.universe, align, "align")
             if len(self._fitted) < 3:
                 raise SelectionError(
-                    f"align: {len(self._fitted)} atoms have no orientation; select three or more"
+                    f"align: {len(self._fitted)} atoms have no orientation; select three or "
+                    "more, or take positions as they are (--no-align)"
                 )
             self.stages = 2
 

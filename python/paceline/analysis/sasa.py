@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.choices import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
@@ -111,7 +112,7 @@ class SASA(AnalysisBase):
             "Rupley), of the selected atoms as if there were no others."
         ),
         section="structure.md#solvent-accessible-surface",
-        select="protein",
+        select=SOLUTE,
         examples=(
             "adk.psf adk.dcd -o sasa.csv --plot sasa.png",
             "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.npz",

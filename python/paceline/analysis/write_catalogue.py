@@ -35,14 +35,18 @@ _UNIT = re.compile(r"[,(] ?((?:Å|ps|K|degrees|frames|e|g|u)(?:[²³⁻¹ /]|Å|
 def entry_of(cls: type) -> dict[str, Any]:
     """Describe a declared class: its declaration, and what follows from the class itself.
 
-    All values are those of JSON. Beside the fields of `Declaration` an entry has `class`,
-    `parameters` (name, type, default, choices, unit, help), `results` (name, type, unit, help),
-    `needs`, and `in_batteries`; options of the command have all arguments of `argparse`.
+    All values are those of JSON. Beside the fields of `Declaration` an entry has
+    `select_otherwise` (selections that are tried after `select`), `class`, `parameters` (name,
+    type, default, choices, unit, help), `results` (name, type, unit, help), `needs`, and
+    `in_batteries`; options of the command have all arguments of `argparse`.
     """
     declared: Declaration = vars(cls)["declaration"]
     sections = sections_of(inspect.getdoc(cls) or "")
     parameters = _parameters_of(cls, sections.get("Parameters", {}))
+    first, *others = (declared.select,) if isinstance(declared.select, str) else declared.select
     found = asdict(declared) | {
+        "select": first,
+        "select_otherwise": others,
         "class": f"{cls.__module__}.{cls.__qualname__}".removeprefix(_PACKAGE),
         "description": declared.description or sections["Summary"]["text"],
         "options": [_option_of(cls, one, parameters) for one in declared.options],

@@ -54,6 +54,12 @@ class Command(NamedTuple):
         name: str = self.entry["name"]
         return name
 
+    @property
+    def select(self) -> tuple[str, ...]:
+        """Default selections in the order in which they are tried; none where one is required."""
+        first = self.entry["select"]
+        return (first, *self.entry["select_otherwise"]) if first else ()
+
     def parser(self, commands: Any) -> CommandParser:
         """Add a parser with help and examples, and without arguments."""
         lines = [f"  paceline {self.name} {example}" for example in self.entry["examples"]]
@@ -68,7 +74,7 @@ class Command(NamedTuple):
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
         entry, parser = self.entry, self.parser(commands)
-        add_analysis_arguments(parser, select=entry["select"], files=tuple(entry["files"]))
+        add_analysis_arguments(parser, select=self.select, files=tuple(entry["files"]))
         if entry["chooses"]:
             parser.set_defaults(select=None)
         for number, explained in enumerate(entry["groups"], start=2):
@@ -86,6 +92,14 @@ class Command(NamedTuple):
             )
         for option in entry["options"]:
             add_option(parser, **option)
+        if entry["fits"]:
+            parser.section("calculation").add_argument(
+                "--no-align",
+                dest="align",
+                action="store_false",
+                help="take positions as they are, or as --fit leaves them",
+            )
+            parser.set_defaults(align=None)
         parser.set_defaults(
             run=run_analysis_command, analysis_of=self.analysis_of, further=[*entry["further"]]
         )
@@ -99,6 +113,8 @@ class Command(NamedTuple):
 
         universe = open_universe(args)
         options = {one["keyword"]: getattr(args, one["keyword"]) for one in self.entry["options"]}
+        if self.entry["fits"] and args.align is None:
+            options["align"] = args.fit is None
         others = (f"select_{k}" for k, _ in enumerate(self.entry["groups"], start=2))
         texts = [args.select or "all", *(getattr(args, name) for name in others)]
         updating = self.entry["updating"]
@@ -275,7 +291,7 @@ def add_align(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
     command = command_of("align")
     parser = command.parser(commands)
-    add_system_arguments(parser, select=command.entry["select"])
+    add_system_arguments(parser, select=command.select)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
     for option in command.entry["options"]:

@@ -13,9 +13,9 @@ from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
-from paceline.cli.options import Bound, hdf5_options
+from paceline.cli.options import Bound, DefaultSelection, hdf5_options
 from paceline.contract.source import FrameInterval
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
 from paceline.transform.base import check_positions
@@ -81,7 +81,32 @@ def system_of(args: argparse.Namespace, **options: Any) -> "GroupUniverse":
             "between steps; unpack it, and paceline reads it"
         )
     use_index_file(args, universe)
+    choose_defaults(args, universe)
     return universe
+
+
+def choose_defaults(args: argparse.Namespace, universe: "GroupUniverse") -> None:
+    """Replace default selections that find no atoms by the next ones that do, and warn of it."""
+    for name in ("select", "fit", "center"):
+        default = getattr(args, name, None)
+        if not isinstance(default, DefaultSelection):
+            continue
+        found = next((text for text in default.alternatives if _finds(universe, text)), default)
+        if found != default:
+            atoms = many(len(universe.select_atoms(found)), "atom")
+            warn(
+                f"--{name}: the system has no atoms of '{default}', the default; those of "
+                f"'{found}' are taken, {atoms}: --{name} chooses others"
+            )
+        setattr(args, name, str(found))
+
+
+def _finds(universe: "GroupUniverse", text: str) -> bool:
+    """Check whether a selection finds atoms."""
+    try:
+        return len(universe.select_atoms(text)) > 0
+    except (AttributeError, SelectionError):  # the topology lacks names; no such group
+        return False
 
 
 def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:

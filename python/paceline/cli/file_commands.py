@@ -495,7 +495,7 @@ def add_convert(commands: Any) -> CommandParser:
     )
     form = FileForm(topology="optional", output="required", alone=True)
     add_file_arguments(parser, form, formats="trajectory")
-    add_selection_arguments(parser, select="all")
+    add_selection_arguments(parser, select=("all",))
     add = parser.section("output").add_argument
     add(
         "--precision",

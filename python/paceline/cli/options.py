@@ -6,10 +6,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from paceline._core import __version__
-from paceline._util.choices import BACKENDS, ON_ERROR
+from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
 from paceline._util.files import parse_size
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
@@ -256,7 +256,7 @@ def layout_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_analysis_arguments(
-    parser: CommandParser, *, select: str, files: Sequence[str] = ()
+    parser: CommandParser, *, select: Sequence[str], files: Sequence[str] = ()
 ) -> None:
     """Add the arguments of every analysis; `files` are endings of -o beside those of tables."""
     add_system_arguments(parser, select=select)
@@ -289,23 +289,43 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
     )
 
 
-def add_system_arguments(parser: CommandParser, *, select: str, alone: bool = True) -> None:
+def add_system_arguments(
+    parser: CommandParser, *, select: Sequence[str], alone: bool = True
+) -> None:
     """Add topology, trajectory and atoms; if `alone`, a structure may be the trajectory, too."""
     form = FileForm(topology="required", alone=alone)
     add_file_arguments(parser, form, formats="trajectory")
     add_selection_arguments(parser, select=select)
 
 
-def add_selection_arguments(parser: CommandParser, *, select: str) -> None:
+class DefaultSelection(str):
+    """First of several selections, which stands for the first that finds atoms."""
+
+    alternatives: tuple[str, ...]
+
+    def __new__(cls, alternatives: Sequence[str]) -> Self:
+        """Make one of selections in the order in which they are tried."""
+        made = super().__new__(cls, alternatives[0])
+        made.alternatives = tuple(alternatives)
+        return made
+
+    @property
+    def shown(self) -> str:
+        """Selections in the order in which they are tried, for help."""
+        return ", else ".join(self.alternatives)
+
+
+def add_selection_arguments(parser: CommandParser, *, select: Sequence[str]) -> None:
     """Add the choice of atoms."""
     add = parser.section("atoms").add_argument
+    default = DefaultSelection(select) if select else None
     add(
         "--select",
-        default=None if select == "all" else select,
+        default=None if default == "all" else default,
         required=not select,
         metavar="TEXT",
         help="atoms, in MDAnalysis's words, or the name of a group, such as Backbone"
-        + f" [{select}]" * bool(select),
+        + ("" if default is None else f" [{default.shown}]"),
     )
     add_index_argument(parser)
 
@@ -380,6 +400,7 @@ def add_hdf5_arguments(parser: CommandParser) -> None:
 
 def add_transform_arguments(parser: CommandParser) -> None:
     """Add transformations of positions."""
+    solute, trace = DefaultSelection(SOLUTE), DefaultSelection(TRACE)
     add = parser.section("transformations").add_argument
     add("--unwrap", action="store_true", help="make molecules whole along their bonds")
     add(
@@ -398,9 +419,9 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add(
         "--center",
         nargs="?",
-        const="protein",
+        const=solute,
         metavar="TEXT",
-        help="then move the center of these atoms to that of the cell [%(const)s]",
+        help=f"then move the center of these atoms to that of the cell [{solute.shown}]",
     )
     add(
         "--wrap",
@@ -410,9 +431,9 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add(
         "--fit",
         nargs="?",
-        const="protein and name CA",
+        const=trace,
         metavar="TEXT",
-        help="then superpose these atoms on those of the first frame [%(const)s]",
+        help=f"then superpose these atoms on those of the first frame [{trace.shown}]",
     )
 
 

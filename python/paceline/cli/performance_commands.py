@@ -21,6 +21,7 @@ from paceline.cli.analysis_commands import (
     rdf_of,
 )
 from paceline.cli.options import (
+    DefaultSelection,
     add_frame_arguments,
     add_json_argument,
     add_output_arguments,
@@ -32,7 +33,6 @@ from paceline.cli.options import (
     size,
 )
 from paceline.cli.parser import CommandParser, FileForm
-from paceline.contract.catalogue import catalogue
 from paceline.performance.model import (
     FILE_SYSTEMS,
     LAYOUTS,
@@ -91,7 +91,7 @@ the machine disturbs all alike. Ctrl-C ends it; what was measured until then is 
 ANALYSES = (add_rmsd, command_of("rmsf").add, add_rdf)
 
 #: Atoms that each analysis takes by default, as its own command does.
-ADVISE_SELECT = {name: catalogue()[name]["select"] for name in ("rmsd", "rmsf", "rdf")}
+ADVISE_SELECT = {name: command_of(name).select for name in ("rmsd", "rmsf", "rdf")}
 
 ADVISE_COLUMNS = (
     *("workers", "from memory (s)", "from the disk (s)", "now (s)", "at least (s)", "at most (s)"),
@@ -159,7 +159,7 @@ def add_advise(commands: Any) -> CommandParser:
         "it, how many workers pay off, and whether another file would be faster.",
         epilog=ADVISE_EXAMPLES,
     )
-    add_system_arguments(parser, select="as that analysis does", alone=False)
+    add_system_arguments(parser, select=("as that analysis does",), alone=False)
     parser.set_defaults(select=None)
     calculation = parser.section("calculation")
     calculation.add_argument(
@@ -198,6 +198,8 @@ def run_advise(args: argparse.Namespace) -> None:
     from paceline.cli.analysis_steps import frames_of, system_of, transforms_of
 
     # A long file needs no index for it, which may take a minute to make.
+    if args.select is None:
+        args.select = DefaultSelection(ADVISE_SELECT[args.analysis])
     opener = {} if args.continuous else {"opener": open_samples}
     universe = system_of(args, **opener)
     if sys.stderr.isatty():
@@ -230,8 +232,6 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
     from paceline.analysis.rms import RMSD, RMSF
     from paceline.cli.analysis_steps import selected
 
-    if args.select is None:
-        args.select = ADVISE_SELECT[args.analysis]
     if args.analysis == "rdf":
         return rdf_of(universe, args)
     return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))

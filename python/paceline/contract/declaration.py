@@ -59,8 +59,9 @@ class Declaration:
     section: str = ""
     #: Other classes and functions of the module that compute the like.
     variants: tuple[str, ...] = ()
-    #: Atoms by default; empty where they must be given.
-    select: str = ""
+    #: Atoms by default; empty where they must be given. Of several selections, the first that
+    #: finds atoms.
+    select: str | tuple[str, ...] = ""
     #: Arguments of example calls of the command.
     examples: tuple[str, ...] = ()
     #: Options of the command: parameters by name, or options that need more than that.
@@ -75,6 +76,8 @@ class Declaration:
     further: Mapping[str, str] = field(default_factory=dict)
     #: Help for --select-2 and so on, which must be given.
     groups: tuple[str, ...] = ()
+    #: True if the command superposes frames (parameter `align`) where it is not told otherwise.
+    fits: bool = False
     #: Endings of other files than tables that -o may have.
     files: tuple[str, ...] = ()
     #: Help for --structures, where results are also saved as structures.
