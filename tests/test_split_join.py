@@ -350,7 +350,7 @@ def test_overlapping_restarts_warn_and_are_kept(water, tmp_path):
         whole = paceline.join([first, second], tmp_path / "all.xtc")
     assert [str(warning.message) for warning in told] == [
         f"{second}: 2 of 6 frames are not later than 500 ps, where {first} ends; all of them "
-        "are kept"
+        "are kept: continuous=True (--continuous) leaves them out"
     ]
     assert told[0].filename == __file__
     assert whole.read_bytes() == first.read_bytes() + second.read_bytes()
@@ -360,6 +360,43 @@ def test_overlapping_restarts_warn_and_are_kept(water, tmp_path):
         warnings.simplefilter("error")
         paceline.join([first, third], tmp_path / "whole.xtc")
     assert (tmp_path / "whole.xtc").read_bytes() == file.content
+
+
+def test_continuous_joins_without_what_restarts_repeat(water, tmp_path, monkeypatch):
+    file = xtc(water.read_bytes())
+    first, second = tmp_path / "one.xtc", tmp_path / "two.xtc"
+    first.write_bytes(file.cut(file.borders[6]))
+    second.write_bytes(file.content[file.borders[4] :])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # In any order of the files.
+        paceline.join([second, first], tmp_path / "all.xtc", continuous=True)
+    assert (tmp_path / "all.xtc").read_bytes() == file.content
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["join", "two.xtc", "one.xtc", "--continuous", "-o", "again.xtc"]) in (0, None)
+    assert (tmp_path / "again.xtc").read_bytes() == file.content
+
+
+def test_continuous_leaves_out_frames_that_one_file_repeats(water, tmp_path):
+    file = xtc(water.read_bytes())
+    borders = file.borders
+    appended = tmp_path / "appended.xtc"
+    appended.write_bytes(file.content[: borders[6]] + file.content[borders[3] :])
+    paceline.join([appended], tmp_path / "all.xtc", continuous=True)
+    assert (tmp_path / "all.xtc").read_bytes() == file.content
+
+
+def test_continuous_of_dcd_files_compares_computed_times(tmp_path):
+    one = dcd_file(tmp_path / "one.dcd", 4, istart=10)
+    two = dcd_file(tmp_path / "two.dcd", 3, istart=20, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = paceline.join([one, two], tmp_path / "all.dcd", continuous=True)
+    found = paceline.open(whole)
+    assert found.n_frames == 5
+    assert found.times == pytest.approx(paceline.open([one, two], continuous=True).times)
+    expected = paceline.open([one, two], continuous=True).positions()
+    assert np.array_equal(found.positions(), expected)
 
 
 def test_a_pattern_is_joined_as_people_count(water):

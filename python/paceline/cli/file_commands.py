@@ -17,6 +17,7 @@ from paceline._util.files import (
     saved_together,
 )
 from paceline.cli.options import (
+    CONTINUOUS,
     above_zero,
     add_backend_arguments,
     add_frame_arguments,
@@ -78,6 +79,7 @@ examples:
 JOIN_EXAMPLES = """\
 examples:
   paceline join "md.part*.xtc" -o md.xtc
+  paceline join "md.part*.xtc" --continuous -o md.xtc
   paceline join run1.dcd run2.dcd -o whole.dcd
 """
 
@@ -463,12 +465,13 @@ def add_join(commands: Any) -> CommandParser:
         help="put several trajectories into one file",
         description="Put trajectories of one format and one system together in the order given, "
         "by copying bytes, without decoding. No frame is dropped: where restarts overlap, a "
-        "warning says so.",
+        "warning says so, and --continuous leaves out what is repeated.",
         epilog=JOIN_EXAMPLES,
     )
     add_file_arguments(parser, FileForm(), formats=COPIED, more="-o FILE")
     add = parser.section("output").add_argument
     add("-o", "--output", required=True, metavar="FILE", help="the whole")
+    parser.section("frames").add_argument("--continuous", action="store_true", help=CONTINUOUS)
     add("--overwrite", action="store_true", help="replace a file that exists")
     add_thread_argument(parser, "files copied at a time [the CPUs this process may use]")
     parser.set_defaults(run=run_join)
@@ -479,7 +482,8 @@ def run_join(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.trajectory.split_join import join
 
-    join(args.trajectory, args.output, overwrite=args.overwrite, n_workers=args.n_workers)
+    options = {"continuous": args.continuous, "overwrite": args.overwrite}
+    join(args.trajectory, args.output, **options, n_workers=args.n_workers)
 
 
 def add_convert(commands: Any) -> CommandParser:

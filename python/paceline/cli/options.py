@@ -22,6 +22,9 @@ UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
 #: Endings of tables.
 TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
 
+#: Help for --continuous.
+CONTINUOUS = "order trajectories by time, and leave out frames that a later one repeats"
+
 #: Value of `bound`: ("frame", number) or ("time", picoseconds).
 Bound = tuple[str, float] | None
 
@@ -374,7 +377,7 @@ def add_frame_arguments(parser: CommandParser) -> None:
     add(
         "--continuous",
         action="store_true",
-        help="order trajectories by time, and leave out frames that a later one repeats",
+        help=CONTINUOUS,
     )
     add(
         "--dt",

@@ -3,7 +3,7 @@
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -102,6 +102,15 @@ class Chain:
     def n_frames_of_files(self) -> int:
         """Frames of all files, those that are left out, too."""
         return sum(file.n_frames for file in self.files)
+
+    def runs(self) -> Iterator[tuple[TrajectoryFile, int, int]]:
+        """Yield neighbouring frames: a file, its first frame, and the one behind the last."""
+        for file, kept in zip(self.files, self._kept, strict=True):
+            if kept is None:
+                yield file, 0, file.n_frames
+                continue
+            for frames in np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1):
+                yield file, int(frames[0]), int(frames[-1]) + 1
 
     def _compare_times(self, *, continuous: bool) -> None:
         """Report what restarts repeat, or leave it out."""

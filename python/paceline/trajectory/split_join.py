@@ -24,6 +24,7 @@ from paceline.contract.source import (
     extents_in,
 )
 from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError, warn
+from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import files_named, open_file
 
 #: Least digits of a piece's number.
@@ -130,6 +131,7 @@ def join(
     trajectories: str | os.PathLike | Sequence[str | os.PathLike],
     output: str | os.PathLike,
     *,
+    continuous: bool = False,
     overwrite: bool = False,
     n_workers: int | None = None,
     progress: bool | None = None,
@@ -146,6 +148,8 @@ def join(
         such as "md.part*.xtc", whose files are taken in the order in which people count.
     output : path-like
         The whole.
+    continuous : bool
+        Order the files by time, and leave out frames that a later one repeats.
     overwrite : bool
         Replace it where it exists.
     n_workers : int, optional
@@ -190,13 +194,18 @@ def join(
     files = [_open(path, progress) for path in names]
     _check_traits(files)
     _check_ending(files[0], output)
-    _warn_of_times(files, output)
-    n_frames = sum(file.n_frames for file in files)
+    chain = Chain(
+        names, continuous=continuous, quiet=True, times_given=True, opener=lambda *_, **__: files
+    )
+    runs = [*chain.runs()]
+    _warn_of_times(runs, output)
+    n_frames = sum(stop - first for _, first, stop in runs)
     with new_files([output], overwrite=overwrite) as [temporary]:
-        at = _write_head(files[0], 0, n_frames, output, temporary)
+        file, first, _ = runs[0]
+        at = _write_head(file, first, n_frames, output, temporary)
         copies = []
-        for file in files:
-            copy = _FrameCopy(file, 0, file.n_frames, output, temporary, at)
+        for file, first, stop in runs:
+            copy = _FrameCopy(file, first, stop, output, temporary, at)
             copies.append(copy)
             at += copy.size
         _copy_all(copies, n_workers, progress)
@@ -323,34 +332,41 @@ def _check_traits(files: Sequence[TrajectoryFile]) -> None:
             )
 
 
-def _warn_of_times(files: Sequence[TrajectoryFile], output: Path) -> None:
+#: Neighbouring frames of a file: it, the first, and the one behind the last.
+_Run = tuple[TrajectoryFile, int, int]
+
+
+def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
     """Warn where files overlap in time, or where frames get other times than they had."""
     latest, source, n_before = -np.inf, "", 0
-    for file in files:
+    for file, first, stop in runs:
         if file.dt is not None:
-            _warn_of_shift(file, files[0], n_before, output)
+            _warn_of_shift(file, first, runs[0], n_before, output)
         else:
-            times, _ = file.times()
+            times = file.times()[0][first:stop]
             repeated = int(np.count_nonzero(times <= latest))
             if repeated:
                 warn(
                     f"{file.path}: {repeated} of {file.n_frames} frames are not later than "
-                    f"{latest:g} ps, where {source} ends; all of them are kept"
+                    f"{latest:g} ps, where {source} ends; all of them are kept: continuous=True "
+                    "(--continuous) leaves them out"
                 )
             end = np.fmax.reduce(times)
             if end > latest:
                 latest, source = end, file.path
-        n_before += file.n_frames
+        n_before += stop - first
 
 
 def _warn_of_shift(
-    file: TrajectoryFile, first: TrajectoryFile, n_before: int, output: Path
+    file: TrajectoryFile, frame: int, start: _Run, n_before: int, output: Path
 ) -> None:
-    """Warn where a file's first frame gets another time behind `n_before` frames."""
-    expected, found = first.first + n_before, file.first
+    """Warn where a frame of a file gets another time behind `n_before` frames."""
+    expected, found = start[0].first + start[1] + n_before, file.first + frame
     if abs(expected - found) > _TIME_ROUNDING and file.dt is not None:
+        which = f"frame {frame} of {file.path} is at" if frame else f"{file.path} begins at"
+        there = "it comes" if frame else "its first frame comes"
         warn(
-            f"{file.path} begins at {found * file.dt:g} ps, and in {output} its first frame comes "
+            f"{which} {found * file.dt:g} ps, and in {output} {there} "
             f"at {expected * file.dt:g} ps: a DCD file has no times of its own for its frames"
         )
 
