@@ -1,4 +1,4 @@
-"""Client part of an analysis, as the engine sees it: what it declares, and the calls of a run."""
+"""Client part of an analysis as the engine sees it: its declarations, and the calls of a run."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Analysis:
-    """Client part of an analysis; `paceline.analysis.base.AnalysisBase` says what each field is.
+    """Client part of an analysis; `paceline.analysis.base.AnalysisBase` describes each field.
 
     A run gives it its options and facts, and calls `prepare`, `next_stage` and `finish`.
     """
@@ -32,11 +32,11 @@ class Analysis:
     needs_together: bool = False
     needs_fit: bool = False
     needs_one_location: bool = False
-    #: True for an analysis that goes along with those that a user has asked for.
+    #: True for a companion: an analysis that runs beside the analyses that a user has requested.
     is_companion: ClassVar[bool] = False
     #: Warnings that a companion finds, for the provenance of all other analyses.
     found: Sequence[str] = ()
-    #: Warnings about the results, by what they are about.
+    #: Warnings about the results; the key of each is its subject.
     remarks: Mapping[str, str] = {}
     results: Any
     #: Options and facts of the present run, or of the last one.
@@ -60,44 +60,44 @@ class Analysis:
 
     @property
     def outputs(self) -> Sequence[str]:
-        """Files that a run writes by itself."""
+        """Files that the analysis writes during a run."""
         return ()
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters, for the record that is saved with the results."""
+        """Parameters for the record that is saved with the results."""
         return {}
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Return the bytes of all that is kept of so many frames."""
+        """Return the bytes that the analysis keeps for a number of frames."""
         return self.row_bytes * n_frames
 
     def receiver(self) -> AbstractContextManager[Receiver]:
-        """Open what takes the results of blocks, of an analysis whose worker part is `PerBlock`.
+        """Open the receiver of the results of blocks of a `PerBlock` analysis.
 
-        It is left when all blocks are done, or by an error.
+        The run exits this context when all blocks are done, or on an error.
         """
         raise NotImplementedError(f"{self.name} has no method receiver")
 
     def prepare(self) -> Any:
-        """Make the worker part, with all that is the same for every frame."""
+        """Make the worker part, with all data that are the same for every frame."""
         raise NotImplementedError(f"{self.name} has no method prepare")
 
     def next_stage(self, value: Any) -> Any:
-        """Make the worker part of the next pass, or the parts, from the result of the last pass."""
+        """Make the worker part or parts of the next pass from the result of the last pass."""
         raise NotImplementedError(f"{self.name} has no method next_stage")
 
     def finish(self, value: Any) -> None:
-        """Turn all rows, the merged partial result, or offsets and records, into results."""
+        """Compute the results from all rows, the merged partial result, or offsets and records."""
         raise NotImplementedError(f"{self.name} has no method finish")
 
 
 def begin_run(analysis: Analysis, context: RunContext, info: RunInfo) -> None:
-    """Give an analysis the options of a run, and the facts about it that are known."""
+    """Give an analysis the options of a run, and the facts known at its start."""
     analysis._run_context, analysis._run_info = context, info
 
 
 def note_run(analysis: Analysis, info: RunInfo) -> None:
-    """Give an analysis all facts about its run that are known by now."""
+    """Give an analysis all facts about its run that are known so far."""
     analysis._run_info = info
 
 

@@ -1,7 +1,7 @@
-"""Types of MDAnalysis's objects: the attributes that are used of them, since its classes have none.
+"""Types of MDAnalysis's objects, which declare none, with the attributes that paceline uses.
 
-Atoms of files without a topology (`paceline.trajectory.frames`) have `atoms`, `indices` and
-`universe` alone.
+Atoms of files without a topology (`paceline.trajectory.frames`) have only `atoms`, `indices` and
+`universe`.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from paceline.block import FIELDS
 
 
 class Timestep(Protocol):
-    """A frame: MDAnalysis's `Timestep`, or that of a file without a topology."""
+    """Frame: MDAnalysis's `Timestep`, or that of a file without a topology."""
 
     frame: int
     time: float
@@ -66,13 +66,13 @@ class System(Protocol):
         """All segments: a `SegmentGroup`."""
 
     def select_atoms(self, *texts: str, **options: object) -> "Atoms":
-        """Select atoms by texts."""
+        """Select atoms by selection texts."""
 
 
 class Atoms(Protocol):
     """Atoms of a system: MDAnalysis's `AtomGroup`.
 
-    Its `masses`, `names` and other arrays are there if the topology has them (`attribute_of`).
+    Its `masses`, `names` and other arrays exist if the topology has them (`attribute_of`).
     """
 
     @property
@@ -81,11 +81,11 @@ class Atoms(Protocol):
 
     @property
     def atoms(self) -> "Atoms":
-        """The atoms themselves."""
+        """The group itself."""
 
     @property
     def unique(self) -> "Atoms":
-        """The same atoms, each of them once and in the order of their indices."""
+        """Group of the same atoms without duplicates, ordered by index."""
 
     @property
     def residues(self) -> Any:
@@ -93,7 +93,7 @@ class Atoms(Protocol):
 
     @property
     def bonds(self) -> Any:
-        """Bonds that have one of these atoms."""
+        """Bonds in which at least one of these atoms takes part."""
 
     @property
     def indices(self) -> np.ndarray:
@@ -101,7 +101,7 @@ class Atoms(Protocol):
 
     @property
     def ix(self) -> np.ndarray:
-        """The same array as `indices`, in a fraction of the time."""
+        """The same array as `indices`; reading it takes a fraction of the time."""
 
     @property
     def resindices(self) -> np.ndarray:
@@ -130,7 +130,7 @@ class Atoms(Protocol):
     @overload
     def __getitem__(self, rows: slice | np.ndarray | list[int]) -> "Atoms": ...
     def select_atoms(self, *texts: str, **options: object) -> "Atoms":
-        """Select some of these atoms by texts."""
+        """Select some of these atoms by selection texts."""
 
 
 #: Choice of atoms: a group, all atoms of a system, or a selection text.
@@ -173,6 +173,6 @@ def topology_attribute_of(system: object, name: str) -> TopologyAttribute | None
 
 
 def residue_name(residue: object) -> str:
-    """Name a residue by what its topology knows, as "ALA 5"; empty if it knows nothing."""
+    """Name a residue from its topology, as "ALA 5" (empty if it has no name or number)."""
     known = [attribute_of(residue, name) for name in ("resname", "resid")]
     return " ".join(str(value) for value in known if value is not None)

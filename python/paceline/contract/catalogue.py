@@ -1,6 +1,6 @@
 """Catalogue of analyses: `catalogue.json`, which `make catalogue` writes from their declarations.
 
-Commands, batteries and tables of the manual read it, and so import no analysis.
+Commands, batteries and tables of the manual read it instead of importing analyses.
 """
 
 import functools
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: The file, beside the classes that it describes.
+#: Path of the catalogue, beside the classes that it describes.
 FILE = Path(__file__).parents[1] / "analysis" / "catalogue.json"
 
 #: Facts about one analysis, made by `paceline.analysis.write_catalogue.entry_of`.
@@ -18,6 +18,6 @@ Entry = Mapping[str, Any]
 @functools.cache
 def catalogue() -> dict[str, Entry]:
     """Read the declared analyses by name, in the order of the manual."""
-    import json  # not where no command is run
+    import json  # commands alone need json
 
     return {entry["name"]: entry for entry in json.loads(FILE.read_text(encoding="utf-8"))}

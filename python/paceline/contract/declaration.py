@@ -1,4 +1,4 @@
-"""Declaration of an analysis: what its signature and its docstring do not say."""
+"""Declaration of an analysis: facts that its signature and its docstring do not contain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,13 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Option:
-    """Option of a command. A field that is None follows from the parameter of the same name."""
+    """Option of a command. A field that is None is taken from the parameter of the same name."""
 
-    #: The parameter, or a name of the command's own.
+    #: Name of the parameter, or of an argument that only the command has.
     keyword: str
-    #: First sentence of the parameter's description, with its default.
+    #: Help text; by default the first sentence of the parameter's description, with its default.
     help: str | None = None
-    #: "--" and the keyword; "--no-" and the keyword of what is True by default.
+    #: Flag; by default "--" and the keyword, or "--no-" and the keyword if the default is True.
     flag: str | None = None
     #: Value without the option.
     default: Any = None
@@ -35,9 +35,9 @@ class Member:
     system: str
     #: Parameters, as in a battery file.
     parameters: Mapping[str, Any]
-    #: Name of the entry's files; by default that of the analysis.
+    #: Name of the entry's files; by default the name of the analysis.
     name: str = ""
-    #: Place among the system's entries, which are in this order.
+    #: Sort key of the entry among the system's entries.
     place: int = 100
 
 
@@ -51,44 +51,46 @@ class Declaration:
 
     #: Name of the command, and of the analysis in batteries.
     name: str
-    #: What it computes, in a line.
+    #: Computed quantity, in one line.
     summary: str
-    #: What the command computes, in a few lines; by default the summary of the docstring.
+    #: Computed quantity, in a few lines, for the command's help; by default the docstring's
+    #: summary.
     description: str = ""
-    #: Section of the manual: file of `docs`, and anchor.
+    #: Section of the manual: a file of `docs` and an anchor.
     section: str = ""
-    #: Other classes and functions of the module that compute the like.
+    #: Other classes and functions of the module that compute similar quantities.
     variants: tuple[str, ...] = ()
-    #: Atoms by default; empty where they must be given. Of several selections, the first that
+    #: Default atom selection; empty if atoms must be given. Of several selections, the first that
     #: finds atoms.
     select: str | tuple[str, ...] = ""
     #: Arguments of example calls of the command.
     examples: tuple[str, ...] = ()
-    #: Options of the command: parameters by name, or options that need more than that.
+    #: Options of the command: names of parameters, or `Option` objects.
     options: tuple[str | Option, ...] = ()
-    #: Default batteries that it belongs to.
+    #: Default batteries that contain the analysis.
     batteries: tuple[Member, ...] = ()
-    #: Class of MDAnalysis that computes the same, as module.Class below `MDAnalysis.analysis`.
+    #: Class of MDAnalysis that computes the same quantity, as module.Class below
+    #: `MDAnalysis.analysis`.
     counterpart: str = ""
-    #: Needs of the topology or of frames that no attribute of the class declares.
+    #: Requirements on the topology or on frames that no attribute of the class declares.
     needs: tuple[str, ...] = ()
-    #: Names of further tables, with the help of options that save them.
+    #: Names of additional tables; the value is the help of the option that saves the table.
     further: Mapping[str, str] = field(default_factory=dict)
-    #: Help for --select-2 and so on, which must be given.
+    #: Help of --select-2 and further atom selections, which are required.
     groups: tuple[str, ...] = ()
-    #: True if the command superposes frames (parameter `align`) where it is not told otherwise.
+    #: True if the command superposes frames (parameter `align`) by default.
     fits: bool = False
-    #: Endings of other files than tables that -o may have.
+    #: File name extensions that -o accepts besides those of tables.
     files: tuple[str, ...] = ()
-    #: Help for --structures, where results are also saved as structures.
+    #: Help of --structures, for analyses that also save results as structures.
     structures: str = ""
     #: True if atoms are selected anew in each frame.
     updating: bool = False
-    #: True if the command chooses the atoms where --select is not given, as `select` says.
+    #: True if the command chooses the atoms without --select, as `select` describes.
     chooses: bool = False
-    #: False if only batteries have it by this name.
+    #: False if the analysis has no command of this name, only battery entries.
     has_command: bool = True
-    #: False if no battery has it by this name.
+    #: False if batteries cannot contain the analysis under this name.
     in_batteries: bool = True
 
 
@@ -105,7 +107,7 @@ REF = Option(
     metavar="FRAME|FILE",
 )
 NO_SUPERPOSITION = Option("superposition", "compare positions as they are", default=True)
-#: Longest lag of the further table of correlations, and that table's help.
+#: Longest lag of the additional table of correlations, and the help of that table.
 LAGS = Option("tau_max", "longest lag of --correlation, frames [20]", type="positive", metavar="N")
 CORRELATION = (
     "write the fraction of {} that are there after a lag, too: again (intermittent), or without a "

@@ -1,9 +1,4 @@
-"""Kinds of analysis: what a worker part gives for a block of frames.
-
-An analysis has a client part (`paceline.contract.analysis.Analysis`), which stays in the calling
-process, and a worker part, which is pickled and sent to the workers. The class of a worker part
-declares its kind.
-"""
+"""Kinds of analysis, distinguished by what a worker part returns for a block of frames."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -25,7 +20,7 @@ class Kind(Enum):
     BLOCKS = "a result for each block"
 
 
-#: Method by which a worker part of a user's class, which declares no kind, is known to be of it.
+#: Method that identifies the kind of a user's worker part, whose class declares no kind.
 _METHOD_OF = {
     Kind.SCAN: "scan",
     Kind.BLOCKS: "compute_block",
@@ -34,27 +29,26 @@ _METHOD_OF = {
 }
 
 
-#: Attributes of such a part that say what the engine may do with it, as in `WorkerDeclaration`.
+#: Attributes that a user's worker part may have; they are fields of `WorkerDeclaration`.
 _FLAGS = ("returns_new", "fills_rows", "checks_validity")
 
 
 @dataclass(frozen=True)
 class WorkerDeclaration:
-    """Kind of a worker part, and what the engine may do with it."""
+    """Kind of a worker part, and permissions of the engine."""
 
     kind: Kind
-    #: Each call returns arrays of its own, which are not copied. Positions of frames that were left
-    #: out are NaN then, and rows of such frames are dropped.
+    #: Each call returns newly allocated arrays, which the engine need not copy. Positions of frames
+    #: that were left out are NaN then, and the rows of these frames are dropped.
     returns_new: bool = False
-    #: `compute(block, rows)` writes to rows that it is given, which are contiguous, and returns
-    #: them.
+    #: `compute(block, rows)` fills and returns the contiguous output rows that it is given.
     fills_rows: bool = False
     #: Blocks have `validity` and no coordinates: each frame is checked while it is decoded.
     checks_validity: bool = False
 
 
 class WorkerPart:
-    """Worker part of an analysis. It is pickled, and must hold no MDAnalysis object."""
+    """Worker part of an analysis. It is pickled, and must not hold an MDAnalysis object."""
 
     kind: ClassVar[Kind]
     #: As in `WorkerDeclaration`.
@@ -63,7 +57,7 @@ class WorkerPart:
 
     @property
     def fills_rows(self) -> bool:
-        """True if rows may be given to be filled."""
+        """True if the engine may pass output rows to `compute`."""
         return False
 
 
@@ -75,9 +69,9 @@ class PerFrame(WorkerPart):
     def compute(self, block: Block) -> np.ndarray:
         """Compute the rows of a block's frames, shape (n_frames, …).
 
-        With `returns_new` or a halo, frames that were left out have positions that are NaN, and
-        their rows are dropped. Else they are not among the block's, and it is not called without
-        any.
+        With `returns_new` or a halo, positions of frames that were left out are NaN, and the rows
+        of these frames are dropped. Otherwise the block does not contain these frames, and
+        `compute` is not called for a block without frames.
         """
         raise NotImplementedError
 
@@ -91,14 +85,14 @@ class Reduction(WorkerPart):
     kind = Kind.SUM
 
     def compute(self, block: Block) -> Any:
-        """Compute the partial result of one leaf without its unreadable frames.
+        """Compute the partial result of the readable frames of one leaf.
 
-        It may be left with none, whose partial result changes nothing where it is merged.
+        If no frame is readable, merging the partial result must not change the other one.
         """
         raise NotImplementedError
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Merge the partial results of two neighbours."""
+        """Merge the partial results of two neighbouring leaves or subtrees."""
         raise NotImplementedError
 
 
@@ -111,7 +105,7 @@ class PerBlock(WorkerPart):
     kind = Kind.BLOCKS
 
     def compute_block(self, block: Block, first: int) -> Any:
-        """Compute the result of a block without its unreadable frames.
+        """Compute the result of a block from its readable frames.
 
         `first` is the block's first row in the results, counting unreadable frames.
         """
@@ -124,22 +118,23 @@ class Ragged(WorkerPart):
     kind = Kind.RECORDS
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
-        """Compute the records of a block without its unreadable frames.
+        """Compute the records of the readable frames of a block.
 
-        First the number of records of each frame, integers of shape (n_frames,); then those of all
-        frames one after another, shape (n_records, …), of the same type and shape for each block.
-        With `returns_new`, None stands for no records.
+        The first array holds the number of records of each frame, integers of shape (n_frames,).
+        The second array holds the records of all frames one after another, shape (n_records, …);
+        its type and the shape of a record are the same for each block. With `returns_new`, None
+        stands for an array without records.
         """
         raise NotImplementedError
 
 
 class PrefixScan(WorkerPart):
-    """Worker part of an analysis whose rows depend on all frames before: a prefix scan.
+    """Worker part of a prefix scan: each row depends on all earlier frames.
 
-    It takes two of the analysis's `stages`. In the first pass `scan` and `merge` find how each
-    block of frames changes a state, from which follows the state before each block; in the second
-    one `compute` goes on from there. Neighbours are those of the run. With `returns_new`, no call
-    changes an object that it is given.
+    It takes two of the analysis's `stages`. In the first pass, `scan` and `merge` compute how each
+    block of frames changes a state. The engine derives the state before each block. In the second
+    pass, `compute` starts from that state. Frames are adjacent if they are adjacent in the run.
+    With `returns_new`, no call changes an object that it is given.
     """
 
     kind = Kind.SCAN
@@ -147,49 +142,50 @@ class PrefixScan(WorkerPart):
     def scan(self, block: Block) -> Any:
         """Compute how the frames of one leaf, at least one, change the state.
 
-        None is for no change.
+        None means that the state does not change.
         """
         raise NotImplementedError
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Join two such changes of neighbours, or a state and the change after it.
+        """Merge the state changes of two neighbours, or a state and the change after it.
 
-        It must be associative.
+        The operation must be associative.
         """
         raise NotImplementedError
 
     def compute(self, block: Block, state: Any) -> np.ndarray:
         """Compute the rows of a leaf's frames, shape (n_frames, …).
 
-        `state` is the change over all frames before the leaf, or None if there are none. Frames
-        that were left out are not among the leaf's, unless all of them were: then the rows are
-        dropped.
+        `state` is the merged change of all frames before the leaf; None for the first leaf. The
+        leaf contains only readable frames. If no frame is readable it contains all frames, and the
+        rows are dropped.
         """
         raise NotImplementedError
 
 
 class OverParts:
-    """Last stage of an analysis whose tasks compute parts of what was collected, not frames.
+    """Last stage of an analysis whose tasks process parts of the collected rows instead of frames.
 
-    Each task gets no more than its arguments. What a part is must not depend on the workers.
+    Each task receives only the arguments of its part. Parts must not depend on the number of
+    workers.
     """
 
     #: Number of parts.
     n_parts: int
-    #: Worker part: `compute(*arguments)` returns a tuple of arrays, each of the same shape for all
-    #: parts. It is pickled.
+    #: Worker part: `compute(*arguments)` returns a tuple of arrays; the shape of each is the same
+    #: for all parts. The worker part is pickled.
     worker: Any
 
     def arguments(self, number: int) -> tuple[Any, ...]:
-        """Return the arguments of a part: numbers, and views of what was collected, not copied."""
+        """Return the arguments of a part: numbers, and views of the collected rows."""
         raise NotImplementedError
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Take the result of a part, in the calling thread; parts come in any order."""
+        """Store the result of a part, in the calling thread; parts arrive in any order."""
         raise NotImplementedError
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
-        """Return the result of a part that was put, for a checkpoint."""
+        """Return the stored result of a part, for a checkpoint."""
         raise NotImplementedError
 
     def describe(self, number: int, frames: np.ndarray) -> str:
@@ -198,14 +194,14 @@ class OverParts:
 
 
 class Receiver(Protocol):
-    """Takes the results of a `PerBlock`, in the calling thread, in any order."""
+    """Receiver of the results of a `PerBlock`; it is called in the calling thread, in any order."""
 
     def add(self, number: int, value: Any) -> None:
-        """Take the result of block `number`."""
+        """Receive the result of block `number`."""
 
 
 def declaration_of(part: object) -> WorkerDeclaration:
-    """Return the declaration of a worker part; that of a user's class follows from its methods."""
+    """Return the declaration of a worker part, derived from the methods of a user's class."""
     if isinstance(part, WorkerPart):
         return WorkerDeclaration(part.kind, part.returns_new, part.fills_rows, part.checks_validity)
     found = (kind for kind, method in _METHOD_OF.items() if hasattr(part, method))
@@ -214,9 +210,9 @@ def declaration_of(part: object) -> WorkerDeclaration:
 
 
 def check_methods_of_scan(name: str, part: object) -> None:
-    """Raise `UnsupportedError` where a user's worker part with `scan` lacks a method, or has more.
+    """Raise `UnsupportedError` if a user's worker part with `scan` lacks a method or has others.
 
-    `name` is that of the analysis.
+    `name` is the name of the analysis.
     """
     for method in ("merge", "compute"):
         if not hasattr(part, method):

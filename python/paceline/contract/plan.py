@@ -1,9 +1,9 @@
 """Split frames into fixed-size leaves for reproducible reduction, and leaves into blocks.
 
-Partial results form on *leaves*. Their size depends only on the system, on the frames that are
-asked for and on frames that must stay together; leaves are merged over the binary tree of their
-numbers. A *block* is a subtree of 2**k neighbouring leaves, so that any number of workers and any
-size of blocks merge the same pairs in the same order and give the same bits.
+Each partial result is computed over a *leaf*. The size of leaves depends only on the system, on the
+requested frames and on frames that must stay together. Leaves are merged over the binary tree of
+their numbers. A *block* is a subtree of 2**k adjacent leaves. Any number of workers and any block
+size therefore merge the same pairs in the same order and give the same bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,18 +15,19 @@ import numpy as np
 
 from paceline._util.arguments import slice_of
 
-#: Frames in a leaf of a small system.
+#: Number of frames in a leaf of a small system.
 LEAF_FRAMES = 16
-#: Positions of a leaf, and about of a block, bytes: few enough to stay in the processor's caches.
+#: Size of the positions of a leaf, and approximate size of a block, bytes; both fit into the
+#: processor's caches.
 LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
-#: Positions of a leaf of whole chunks, at most, bytes.
+#: Maximum size of the positions of a leaf of whole chunks, bytes.
 LARGEST_LEAF_BYTES = 64 * 2**20
-#: Positions of a block of whole chunks, at most, bytes.
+#: Maximum size of the positions of a block of whole chunks, bytes.
 LARGEST_BLOCK_BYTES = 256 * 2**20
-#: States in which blocks begin, or how blocks change them, all together at most, bytes.
+#: Maximum total size of the initial states of all blocks, or of all changes of state, bytes.
 STATES_BYTES = 2**31
-#: Blocks per worker, at least, if frames suffice: the last block then delays the end by a few
-#: per cent.
+#: Minimum number of blocks per worker, if there are enough frames. The last block then delays the
+#: end by a few per cent.
 BLOCKS_PER_WORKER = 16
 
 
@@ -34,17 +35,17 @@ BLOCKS_PER_WORKER = 16
 class Borders:
     """Chunk boundaries among the rows of a run, for files that store many frames as a chunk."""
 
-    #: Rows of a chunk, at most.
+    #: Maximum number of rows of a chunk.
     rows: int = 1
-    #: Rows after which the boundaries repeat: more than `rows` where a step that does not divide
-    #: the chunk takes now more, now fewer frames of it.
+    #: Number of rows after which the boundaries repeat. It exceeds `rows` if the step does not
+    #: divide the chunk, so that chunks contribute different numbers of rows.
     period: int = 1
-    #: Rows before the first boundary; 0 if the run starts at one.
+    #: Number of rows before the first boundary; 0 if the run starts at a boundary.
     head: int = 0
 
     @classmethod
     def of(cls, frames: np.ndarray, chunk_frames: int) -> Self:
-        """Find the boundaries of chunks between frames; everywhere if frames have no fixed step."""
+        """Find the chunk boundaries between frames; every row if the step varies."""
         step = _step(frames)
         if not 0 < step < chunk_frames:
             return cls()
@@ -54,7 +55,7 @@ class Borders:
 
 
 def _step(frames: np.ndarray) -> int:
-    """Step between all frames; 0 if it varies."""
+    """Step between all frames; 0 if the step varies."""
     if len(frames) < 2:
         return 0
     step = int(frames[1] - frames[0])
@@ -62,9 +63,9 @@ def _step(frames: np.ndarray) -> int:
 
 
 def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
-    """Count the frames to be read for each one, with those passed over: all from the first one on.
+    """Count the frames to be read per analysed frame if all frames from the first one on are read.
 
-    None if that number varies, or so many frames of `n_atoms` are too large for a leaf.
+    None if the number varies, or if so many frames of `n_atoms` atoms are too large for a leaf.
 
     Examples
     --------
@@ -81,8 +82,9 @@ def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
 class Leaves:
     """Boundaries of the leaves of a run.
 
-    Rows before the first chunk boundary are cut into smaller leaves, as many as fit between two
-    boundaries, so that subtrees of leaves end at chunks wherever a run starts.
+    Rows before the first chunk boundary are cut into smaller leaves. Their number equals the number
+    of leaves between two boundaries, so that subtrees of leaves end at chunk boundaries wherever a
+    run starts.
 
     Examples
     --------
@@ -92,14 +94,14 @@ class Leaves:
 
     #: Rows of a leaf.
     size: int
-    #: Rows at the start that are cut into smaller leaves.
+    #: Number of rows at the start that are cut into smaller leaves.
     head: int = 0
-    #: Number of these leaves; 0 if these rows are so few that the first leaf has them too.
+    #: Number of the smaller leaves; 0 if the first leaf includes these rows because they are few.
     n_head: int = 0
 
     @classmethod
     def between(cls, borders: Borders, size: int) -> Self:
-        """Make leaves of a size; it times a power of two is a multiple of the borders' period."""
+        """Make leaves of a size that times a power of two is a multiple of the borders' period."""
         if not borders.head:
             return cls(size)
         wanted = max(1, borders.period // size)
@@ -119,7 +121,7 @@ class Leaves:
         return max(0, (row - self.head) // self.size + self.n_head)
 
     def cuts(self, first: int, n_rows: int) -> list[int]:
-        """Boundaries of the leaves in a block, counted from its first row, with its end."""
+        """Return the boundaries of the leaves in a block, relative to its first row."""
         numbers = range(self.number(first) + 1, self.number(first + n_rows - 1) + 1)
         return [0, *(self.begin(number) - first for number in numbers), n_rows]
 
@@ -131,10 +133,10 @@ def choose_frames(
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Resolve a slice, or integers or booleans in its place, to frame numbers: int64.
+    """Resolve a slice, integers or booleans to frame numbers: int64.
 
-    Raises `TypeError` for a bound that is no integer, `IndexError` for a frame that does not exist,
-    and `ValueError` where no frame is left, both ways are used, or the step is 0.
+    Raises `TypeError` for a bound that is not an integer, `IndexError` for a frame that does not
+    exist, and `ValueError` if no frame is selected, both ways are used, or the step is 0.
     """
     if frames is None:
         numbers = np.arange(n_frames)[slice_of(start, stop, step)]
@@ -148,10 +150,10 @@ def choose_frames(
 
 
 def numbers_of(chosen: object, n: int, thing: str) -> np.ndarray:
-    """Resolve integers or booleans to numbers of `n` things, "frame" or "atom", as NumPy would.
+    """Resolve integers or booleans to indices of `n` frames or atoms, as NumPy does.
 
-    Raises `IndexError` for one that does not exist, `ValueError` for something else, or booleans of
-    another number.
+    Raises `IndexError` for an index that does not exist, and `ValueError` for another type or for a
+    wrong number of booleans.
     """
     numbers = np.asarray(chosen)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):
@@ -178,10 +180,11 @@ class Plan:
     frames: np.ndarray
     #: Boundaries of leaves.
     leaves: Leaves
-    #: Frames in a block: a leaf times a power of two. The first blocks of a run may be smaller.
+    #: Number of frames in a block: a leaf times a power of two. The first blocks of a run may be
+    #: smaller.
     block_frames: int
-    #: Number of blocks that read the same chunk, at most: more than 1 where memory should not hold
-    #: a chunk, or as many frames of it as a leaf would need.
+    #: Maximum number of blocks that read the same chunk. It exceeds 1 if memory cannot hold a
+    #: chunk, or as many frames of a chunk as a leaf would need.
     chunk_reads: int = 1
 
     @property
@@ -221,31 +224,34 @@ def make_plan(
 ) -> Plan:
     """Choose the size of leaves and blocks.
 
-    `n_atoms`, the first frame, the step, `chunk_frames` and `frames_together` alone fix the leaves.
+    The leaves depend only on `n_atoms`, the first frame, the step, `chunk_frames` and
+    `frames_together`.
 
     Parameters
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers to be analysed.
     n_atoms : int
-        Atoms of the system.
+        Number of atoms of the system.
     n_wanted : int
-        Atoms to be decoded.
+        Number of atoms to be decoded.
     frame_bytes : float
-        Bytes to be read of a frame, about.
+        Approximate number of bytes to be read per frame.
     n_workers : float
-        Workers that will share the blocks; a fraction of one that has other trajectories to do.
+        Number of workers that share the blocks. It may be a fraction: a worker may process several
+        trajectories.
     block_frames : int, optional
-        Frames in a block, rounded up to a leaf times a power of two. By default as many as give
-        each worker 16 blocks or more and keep a block within 16 MiB, read and decoded.
+        Number of frames in a block, rounded up to a leaf times a power of two. By default each
+        worker gets 16 blocks or more, and a block holds at most 16 MiB, read and decoded.
     chunk_frames : int
-        Frames that the file stores as one chunk, counted from its first frame: blocks end where
-        chunks do, if the choice of frames allows it, memory holds them, and each worker has one.
+        Number of frames that the file stores as one chunk, counted from its first frame. Blocks end
+        at chunk boundaries if the chosen frames allow it, memory suffices, and each worker gets a
+        block.
     frames_together : int
-        Frames of the run that one block must hold together.
+        Number of consecutive frames of the run that one block must contain.
     n_halo : int
-        Frames before and after a block that are read with it: blocks of a chosen size are four
-        times as large, if memory holds them.
+        Number of frames before and after a block that are read with it. A block of the default size
+        has at least four times as many frames, if memory suffices.
 
     Examples
     --------
@@ -260,10 +266,10 @@ def make_plan(
     size = leaf = _leaf(n_atoms, borders.period, frames_together)
     while size % frames_together:
         size *= 2
-    # Not a power of two times the size where a leaf of whole chunks would be too large.
+    # `whole` is not a power of two times `size` if a leaf of whole chunks would be too large.
     whole, held = lcm(size, borders.period), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
     parted = (whole // size).bit_count() > 1
-    # What a writer wants together is counted from the first frame of the run.
+    # Groups of frames that a writer requires are counted from the first frame of the run.
     followed = not parted and frames_together == 1
     leaves = Leaves.between(borders, leaf) if followed else Leaves(leaf)
     if block_frames is not None:
@@ -281,21 +287,21 @@ def make_plan(
 
 
 def _reads(borders: Borders, size: int, leaves: Leaves) -> int:
-    """Count blocks of a size that have frames of one chunk, at most."""
+    """Return the maximum number of blocks of a size that have frames of the same chunk."""
     apart = gcd(borders.rows, size) if borders.rows == borders.period else 1
     before = 0 if leaves.head else borders.head % apart
     return 1 + -(-(borders.rows - apart + before) // size)
 
 
 def _doubled(size: int, *, until: int) -> int:
-    """Double a size until it is at least as large as wanted."""
+    """Double a size until it reaches a minimum."""
     while size < until:
         size *= 2
     return size
 
 
 def _leaf(n_atoms: int, chunk: int, together: int) -> int:
-    """Choose the frames of a leaf: it times a power of two is what must stay together."""
+    """Choose the rows of a leaf: rows times a power of two are the rows that must stay together."""
     frame = 12 * max(n_atoms, 1)
     for whole in (lcm(chunk, together), together):
         leaf = whole // (whole & -whole)

@@ -1,4 +1,4 @@
-"""Facts about a run over one trajectory: its options, and what is known of its frames."""
+"""Options of a run over one trajectory, and facts about its frames."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -16,33 +16,33 @@ class RunContext:
 
     #: Transformations, in this order.
     transforms: Sequence[Transform] = ()
-    #: True if frames that cannot be read are left out.
+    #: True if unreadable frames are left out.
     skip_damaged: bool = False
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Facts about the frames of a run; the engine replaces it as more becomes known."""
+    """Facts about the frames of a run; the engine replaces it as more facts become known."""
 
     #: Frame numbers, int64, shape (n_frames,).
     frames: np.ndarray
-    #: The files that are read, the transformations, and warnings about them.
+    #: Files, transformations, and warnings about them.
     provenance: dict[str, Any]
-    #: Times of the frames, ps, float64, shape (n_frames,); NaN for frames that were left out.
-    #: None before a pass has read the frames.
+    #: Times of the frames, ps, float64, shape (n_frames,); NaN for frames that were left out. None
+    #: before a pass has read the frames.
     times: Any = None
-    #: Number and reason of each frame that was left out so far.
+    #: Number of each frame that was left out so far, and the reason.
     damaged: list[tuple[int, str]] = field(default_factory=list)
     #: None until the run has ended.
     timings: Any = None
 
     def with_warnings(self, warnings: Sequence[str]) -> "RunInfo":
-        """Make a copy whose provenance has warnings, if there are any."""
+        """Make a copy with additional warnings in its provenance."""
         said = {"warnings": "; ".join(warnings)} if warnings else {}
         return replace(self, provenance=self.provenance | said)
 
 
-#: Facts about an analysis that was not run: none is known.
+#: Facts about an analysis that was not run.
 NO_RUN: Any = RunInfo(None, None, damaged=None)  # type: ignore[arg-type]
 #: Attributes that an analysis has after a run.
 RUN_ATTRIBUTES = tuple(one.name for one in fields(RunInfo))
@@ -66,13 +66,7 @@ def describe_atoms(atomgroup: Atoms) -> str:
 
 
 def describe_frames(frames: np.ndarray) -> str:
-    """Describe frames in one line: as start:stop:step, else their number, first and last.
-
-    Examples
-    --------
-    >>> describe_frames(np.arange(0, 100, 10)), describe_frames(np.array([7, 3, 4]))
-    ('0:91:10', '3 frames from 7 to 4')
-    """
+    """Describe frame numbers in one line: as start:stop:step, or as count, first and last."""
     steps = np.unique(np.diff(frames))
     if len(steps) == 0:
         return f"{frames[0]}"

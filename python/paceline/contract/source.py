@@ -1,8 +1,8 @@
-"""Trajectory files: how one is opened, what of it travels to a worker, and how that reads it.
+"""Trajectory files: how files are opened, which data a worker receives, and how a worker reads.
 
-A file that is open here (`TrajectoryFile`) gives a `FileSpec`, plain data that can be pickled; in a
-worker a spec gives a `FileReader`. A `FrameSource` and its `FrameReader` are the same for a
-trajectory, which may have several files.
+A file in the calling process (`TrajectoryFile`) gives a `FileSpec`, plain data that can be pickled.
+In a worker, a `FileSpec` opens a `FileReader`. `FrameSource` and `FrameReader` are the equivalents
+for a trajectory, which may consist of several files.
 """
 
 import time
@@ -19,43 +19,43 @@ import numpy as np
 from paceline import _core
 from paceline.block import FrameBuffer, field_bits
 
-#: Formats that the core knows, by their names: endings of files, and abilities.
+#: Formats of the compiled module by name, with their file name extensions and abilities.
 FORMATS = {format.name: format for format in _core.formats()}
 
-#: Fact about a run whose frames have times that are not known: why.
+#: Key of the warning that times of frames are not known.
 UNKNOWN_TIMES = "times not known"
-#: Advice for such a run.
+#: Advice for that warning.
 TIMES_REMEDY = "give dt= (--dt)"
 
-#: Files that one reader keeps open.
+#: Maximum number of files that one reader keeps open.
 OPEN_FILES = 2
-#: Readers of a user's process that have files open at the same time.
+#: Maximum number of readers of a process that have files open.
 OPEN_READERS = 16
 
-#: Readers that have files open, the one that read last at the end.
+#: Readers that have files open, ordered by their last use.
 _open_readers: "OrderedDict[int, weakref.ref[ClosesFiles]]" = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Places of frames in the files of a trajectory."""
+    """Positions of frames in the files of a trajectory."""
 
-    #: File of the trajectory, counted from 0, int64, shape (n_frames,).
+    #: File index in the trajectory, int64, shape (n_frames,).
     files: np.ndarray
     #: Frame numbers in their files, uint64, shape (n_frames,).
     frames: np.ndarray
-    #: Bytes, uint64, shape (n_frames,).
+    #: Byte offsets, uint64, shape (n_frames,).
     offsets: np.ndarray
     sizes: np.ndarray
-    #: For each run of frames in one file, the part of that file's own index that they need; None
-    #: where offsets and sizes are enough.
+    #: Part of the file's own index for each run of frames in one file; None if offsets and sizes
+    #: are enough.
     slices: tuple[Any, ...]
 
     def __len__(self) -> int:
         return len(self.frames)
 
     def parts(self) -> Iterator[tuple[int, slice, "Extents"]]:
-        """Split into runs of frames in one file: the file, its rows, and their extents."""
+        """Split into runs of frames in one file: file index, rows, and extents."""
         for (file, rows), index in zip(runs_by_file(self.files), self.slices, strict=True):
             files, frames = self.files[rows], self.frames[rows]
             offsets, sizes = self.offsets[rows], self.sizes[rows]
@@ -63,7 +63,7 @@ class Extents:
 
 
 def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Split rows into runs of one file, given the file of each: (file, rows)."""
+    """Split rows into runs of one file, given the file index of each row: (file, rows)."""
     borders = np.flatnonzero(np.diff(files)) + 1
     for first, stop in pairwise([0, *borders.tolist(), len(files)]):
         if stop > first:
@@ -71,38 +71,38 @@ def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 
 def unknown_times(doubt: str) -> str:
-    """Say in a sentence that times are not known, why, and what to do."""
+    """Make the sentence that says that times are not known, why, and what to do."""
     return f"the times of frames are not known: {doubt}; {TIMES_REMEDY}"
 
 
 class FrameInterval(float):
-    """Time between frames, ps, also of files that count steps: `--dt` of the commands."""
+    """Time between frames, ps, also for files that store step numbers: `--dt` of the commands."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Times of frames: the file's, or those that the user set in their place."""
+    """Times of frames: those of the file, or those that the user has set instead."""
 
-    #: Number by which the first frame is counted.
+    #: Number of the first frame in the calculation of times.
     first: float = 0.0
-    #: Time between frames, ps, in place of the file's times.
+    #: Time between frames, ps, which replaces the times of the file.
     dt: float | None = None
-    #: Added to all times, ps.
+    #: Time that is added to all times, ps.
     offset: float = 0.0
-    #: `dt` is the time between steps, which the file counts.
+    #: True if `dt` is the time between the steps that the file stores.
     per_step: bool = False
-    #: Why times are not known; None where they are.
+    #: Reason why times are not known; None if they are known.
     doubt: str | None = None
 
     def __call__(self, frames: Any, times: Any, steps: Any) -> Any:
-        """Times of frames, ps, given times and steps in the file: arrays, or of one frame."""
+        """Compute times of frames, ps, from those in the file and steps: arrays or numbers."""
         if self.dt is not None:
             times = (steps if self.per_step else frames + self.first) * self.dt
         return times + self.offset if self.offset else times
 
 
-#: Cost of reading: nanoseconds of reading and of decoding, bytes, calls; and the rows that could
-#: not be read, each with the reason.
+#: Cost of reading: nanoseconds of reading and of decoding, bytes, calls; and the unreadable rows,
+#: each with the reason.
 FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
 
@@ -110,73 +110,73 @@ class FileReader(Protocol):
     """A file that is open in a worker."""
 
     def read_ahead(self, extents: Extents) -> None:
-        """Ask for the bytes of frames that will be read soon."""
+        """Prefetch the bytes of frames that will be read soon."""
 
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Read frames into arrays; with `skip`, leave out those that cannot be read."""
+        """Read frames into arrays; with `skip`, leave out unreadable frames."""
 
 
 class FileSpec(Protocol):
-    """All that a worker must know of a file; it can be pickled."""
+    """Description of a file for workers; it can be pickled."""
 
     @property
     def path(self) -> str:
         """Absolute path."""
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """Open the file for these atoms, rising (None: all), and field bits."""
+        """Open the file for atoms in increasing order (None: all atoms), and field bits."""
 
 
 class ReadStats(NamedTuple):
-    """Costs of reading a block."""
+    """Cost of reading a block."""
 
     #: Nanoseconds.
     open: int
     read: int
     decode: int
-    #: Requested from the file.
+    #: Number of bytes requested from the file.
     bytes: int
     calls: int
-    #: Rows that could not be read, and why.
+    #: Unreadable rows, each with the reason.
     damaged: list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
 class FrameSource:
-    """How a worker reads a trajectory: plain data that can be pickled and opens nothing."""
+    """Description of a trajectory for workers: plain data that can be pickled."""
 
-    #: Its files, one after another.
+    #: Files in the order of the trajectory.
     files: Sequence[FileSpec]
     #: Atoms to be decoded, int64, increasing; None for all.
     atoms: np.ndarray | None
-    #: Their number.
+    #: Number of these atoms.
     n_wanted: int
     #: Fields to be decoded, out of `paceline.block.FIELDS`.
     fields: Sequence[str]
-    #: Fields that every frame must hold; the others are NaN where a frame has none.
+    #: Fields that every frame must hold; other fields are NaN in frames that lack them.
     required: Sequence[str]
     time_axis: TimeAxis
-    #: Cell of all frames, which a script has set where the files have none, Å and degrees.
+    #: Cell of all frames that a script has set because the files have none, Å and degrees.
     cell: np.ndarray | None = None
 
     def open(self) -> "FrameReader":
-        """Make a reader; it opens a file for the first block that touches it."""
+        """Make a reader; it opens each file when a block first needs it."""
         return FrameReader(self)
 
     @property
     def frame_bytes(self) -> int:
-        """Memory that a decoded frame takes."""
+        """Size of a decoded frame in memory, bytes."""
         return 12 * max(1, self.n_wanted) * max(1, len(self.fields))
 
     def name_of(self, extents: Extents, row: int) -> str:
-        """Name a frame for messages: its file, and its number there."""
+        """Name a frame in messages: its file, and its number in the file."""
         return f"{self.files[extents.files[row]].path}: frame {extents.frames[row]}"
 
 
 class FrameReader:
-    """Per-worker trajectory reader: keeps the files open that were needed last."""
+    """Trajectory reader of a worker; it keeps the most recently used files open."""
 
     def __init__(self, source: FrameSource):
         self._source = source
@@ -185,7 +185,7 @@ class FrameReader:
         self._open: OrderedDict[int, FileReader] = OrderedDict()
 
     def file_reader(self, file: int) -> FileReader:
-        """Reader of one file, opened if it is not open."""
+        """Return the reader of one file, opened if necessary."""
         reader = self._open.pop(file, None)
         if reader is None:
             while len(self._open) >= OPEN_FILES:
@@ -195,18 +195,18 @@ class FrameReader:
         return reader
 
     def close_files(self) -> None:
-        """Close all files; each is opened again when it is needed."""
+        """Close all files; the reader opens a file again when it is needed."""
         self._open.clear()
 
     def read_ahead(self, extents: Extents) -> None:
-        """Ask for the bytes of frames that will be read soon, of files that are open."""
+        """Prefetch the bytes of frames that will be read soon, in files that are open."""
         for file, _, part in extents.parts():
-            # Not worth opening a file for, least of all one that another worker will read.
+            # Opening a file for this is too expensive; another worker may read it.
             if file in self._open:
                 self._open[file].read_ahead(part)
 
     def read(self, extents: Extents, decoded: FrameBuffer, *, skip: bool) -> ReadStats:
-        """Read frames into arrays; with `skip`, leave out those that cannot be read."""
+        """Read frames into arrays; with `skip`, leave out unreadable frames."""
         sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []
         for file, rows, part in extents.parts():
@@ -223,14 +223,14 @@ class FrameReader:
 
 
 class ClosesFiles(Protocol):
-    """A reader that can do without its open files."""
+    """Reader that can close its files and open them again."""
 
     def close_files(self) -> None:
-        """Close all files; each is opened again when it is needed."""
+        """Close all files; the reader opens a file again when it is needed."""
 
 
 def limit_open_files(reader: ClosesFiles) -> None:
-    """Close the files of readers that were idle longest, before one more reads."""
+    """Close the files of the readers that were idle longest, before another reader reads."""
     _open_readers.pop(id(reader), None)
     _open_readers[id(reader)] = weakref.ref(reader)
     while len(_open_readers) > OPEN_READERS:
@@ -240,7 +240,7 @@ def limit_open_files(reader: ClosesFiles) -> None:
 
 
 class TrajectoryFile(Protocol):
-    """A trajectory file and its index: it was opened once, and is held open no longer."""
+    """Trajectory file and its index; the file was opened once, and is closed."""
 
     @property
     def path(self) -> str:
@@ -248,26 +248,26 @@ class TrajectoryFile(Protocol):
 
     @property
     def format(self) -> str:
-        """Name of the format, as users call it."""
+        """Name of the format in the user interface."""
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms of each frame; of the first one, where it varies."""
+        """Number of atoms of each frame; that of the first frame if the number varies."""
 
     @property
     def varying(self) -> str | None:
-        """Sentence on how the number of atoms varies; None where it does not."""
+        """Sentence that describes how the number of atoms varies; None if it is constant."""
 
     @property
     def atom_counts(self) -> np.ndarray | None:
-        """Atoms of each frame, uint32, 0 where unknown; None where the number does not vary."""
+        """Number of atoms of each frame, uint32, 0 if unknown; None if the number is constant."""
 
     def spec_of(self, frame: int) -> tuple[FileSpec, int]:
-        """All that a worker must know to read one frame, and its number of atoms."""
+        """Return the description of one frame for a worker, and its number of atoms."""
 
     @property
     def n_frames(self) -> int:
-        """Number of whole frames."""
+        """Number of complete frames."""
 
     @property
     def fields(self) -> int:
@@ -275,19 +275,19 @@ class TrajectoryFile(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the file, bytes."""
 
     @property
     def bytes_per_frame(self) -> float:
-        """Mean size of a frame."""
+        """Mean size of a frame, bytes."""
 
     @property
     def fingerprint(self) -> str:
-        """Text by which the file is recognised."""
+        """Text that identifies the file."""
 
     @property
     def samples(self) -> bytes:
-        """Fingerprint and digests of samples, by which workers recognise what they read."""
+        """Fingerprint and digests of samples, by which workers verify the file."""
 
     @property
     def notes(self) -> list[str]:
@@ -299,7 +299,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def index_file(self) -> Path | None:
-        """File in which the index is saved, if it is."""
+        """File in which the index is saved; None if it is not saved."""
 
     @property
     def index_origin(self) -> str:
@@ -307,97 +307,97 @@ class TrajectoryFile(Protocol):
 
     @property
     def dt(self) -> float | None:
-        """Time between frames in the header, ps; None where each frame has its own time."""
+        """Time between frames in the header, ps; None if each frame has its own time."""
 
     @property
     def first(self) -> float:
-        """Number by which the first frame is counted, where times are numbers of frames."""
+        """Number of the first frame, if times are computed from frame numbers."""
 
     @property
     def time_doubt(self) -> str | None:
-        """Why times of frames are not known; None where they are."""
+        """Reason why times of frames are not known; None if they are known."""
 
     @property
     def frames_counted(self) -> bool:
-        """True where the file has no times, and frames are counted."""
+        """True if the file has no times, and times are computed from frame numbers."""
 
     @property
     def traffic(self) -> tuple[int, int] | None:
-        """Bytes and calls that opening took, where that is known."""
+        """Number of bytes and calls of opening the file; None if unknown."""
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Names and values that files must share, for frames of one to follow another's."""
+        """Names and values that must agree between files whose frames form one trajectory."""
 
     @property
     def spec(self) -> FileSpec:
-        """All that workers must know of it."""
+        """Description of the file for workers."""
 
     @property
     def chunk_frames(self) -> int:
-        """Neighbours that are stored as one, and cost together what one of them costs."""
+        """Number of adjacent frames that are stored as one chunk, and read together."""
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Offsets and sizes of frames, bytes."""
 
     def slice_of(self, frames: np.ndarray) -> Any:
-        """Part of its own index that workers need for frames; None where extents are enough."""
+        """Return the part of the file's index that workers need; None if extents suffice."""
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Time (ps) and step of every frame."""
+        """Return the time (ps) and step of every frame."""
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """First bytes of a file of these frames, where they can be copied as they are."""
+        """Return the header of a file of these frames, if frames can be copied as bytes."""
 
     def verify(self) -> None:
-        """Raise `FileChangedError` where the file of this name is not the one that was opened."""
+        """Raise `FileChangedError` if the file at this path is not the one that was opened."""
 
 
 @dataclass(frozen=True)
 class IndexedFileSpec:
-    """A file whose frames lie one after another, as a worker knows it."""
+    """Description for workers of a file whose frames are stored one after another."""
 
     path: str
-    #: How the file's frames are coded.
+    #: Encoding parameters of the file's frames.
     layout: bytes
-    #: Samples by which the file was recognised when it was indexed.
+    #: Samples that identify the indexed version of the file.
     samples: bytes
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """Open the file; what is read is compared with the samples around it."""
+        """Open the file; the reader compares the bytes that it reads with samples around them."""
         return _core.Reader(self.path, self.layout, self.samples, atoms=atoms, fields=fields)
 
 
 class IndexedFile(_core.Trajectory):
-    """A file of a format that the core knows, with its index: a `TrajectoryFile`.
+    """File of a format of the compiled module, with its index: a `TrajectoryFile`.
 
-    Raises `UnsupportedError` for a file of none of these formats, `DamagedFileError` where its
-    first frame or its header is damaged.
+    Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the first frame
+    or the header is damaged.
     """
 
     chunk_frames = 1
 
     @property
     def spec(self) -> IndexedFileSpec:
-        """All that workers must know of it."""
+        """Description of the file for workers."""
         return IndexedFileSpec(self.path, self.layout, self.samples)
 
     def spec_of(self, frame: int) -> tuple[IndexedFileSpec, int]:
-        """All that a worker must know to read one frame, and its number of atoms."""
+        """Return the description of one frame for a worker, and its number of atoms."""
         layout, n_atoms = self.layout_of(frame)
         return IndexedFileSpec(self.path, layout, self.samples), n_atoms
 
     @property
     def bytes_per_frame(self) -> float:
-        """Mean size of a frame."""
+        """Mean size of a frame, bytes."""
         return self.size / self.n_frames
 
     def slice_of(self, frames: np.ndarray) -> None:
-        """Nothing: offsets and sizes are enough."""
+        """Return None: offsets and sizes are enough."""
 
 
 def extents_in(number: int, file: TrajectoryFile, frames: np.ndarray) -> Extents:
-    """Find frames (uint64) in one file, the `number`-th of its trajectory."""
+    """Return the extents of frames (uint64) of one file, the `number`-th of its trajectory."""
     slices = (file.slice_of(frames),)
     return Extents(np.full(len(frames), number), frames, *file.extents(frames), slices)
 
@@ -405,7 +405,8 @@ def extents_in(number: int, file: TrajectoryFile, frames: np.ndarray) -> Extents
 def time_axis_of(files: Sequence[TrajectoryFile], dt: float | None = None) -> TimeAxis:
     """Make the time axis of a trajectory of these files, with the user's `dt`, ps.
 
-    Of LAMMPS's dumps `dt` is the time between steps, as in MDAnalysis, but for a `FrameInterval`.
+    For LAMMPS dumps, `dt` is the time between steps, as in MDAnalysis, unless it is a
+    `FrameInterval`.
     """
     first = files[0]
     counts_steps = first.format in FORMATS and FORMATS[first.format].times_are_steps

@@ -1,4 +1,4 @@
-"""Declarations of transformations: client parts, worker parts, and those that scan the frames."""
+"""Declarations of transformations: client parts, worker parts, and prefix scans over the frames."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -10,8 +10,8 @@ from paceline.block import Block
 if TYPE_CHECKING:
     from paceline.contract.atoms import System
 
-#: A row with bonds that are longer than half the cell: row, number of bonds, the longest one's
-#: atoms, its length in Å.
+#: Row with bonds that are longer than half the cell: row, number of such bonds, atoms of the
+#: longest bond, and its length in Å.
 LongBondsOfRow = tuple[int, int, Any, float]
 
 
@@ -24,17 +24,17 @@ class WorkerTransform:
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Transform a block in place; return rows that cannot be transformed, with the reason.
+        """Transform a block in place; return the rows that failed, each with the reason.
 
-        `cells` are those of `FrameBuffer`, and `vectors` the velocities and forces, which turn with
-        the positions.
+        `cells` are the cells of a `FrameBuffer`. `vectors` are the velocities and forces, which are
+        rotated with the positions.
         """
         raise NotImplementedError
 
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[LongBondsOfRow]]:
-        """Transform as `apply` does; also return rows with bonds that are too long afterwards."""
+        """Transform as `apply` does; also return the rows whose bonds are too long afterwards."""
         return self.apply(positions, cells, vectors), []
 
 
@@ -43,7 +43,7 @@ class Follower(Protocol):
 
     @property
     def changes(self) -> np.ndarray:
-        """Frames whose cell differs by more than half from that of the frame before."""
+        """Frames whose cell differs by more than half from the cell of the previous frame."""
 
     def move_on(
         self,
@@ -52,98 +52,97 @@ class Follower(Protocol):
         cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Transform block `number` in place as those before it are.
+        """Transform block `number` in place, starting from the state after the block before it.
 
-        Threads may have one block each. `state` is filled with that in the first frame of it.
-        Returns rows that cannot be transformed, with the reason; None after `close`.
+        Each thread may transform one block at a time. `state` receives the state in the first frame
+        of the block. Returns the rows that failed, each with the reason; None after `close`.
         """
 
     def close(self) -> None:
-        """Release the blocks that wait for others."""
+        """Release the threads that wait for the states of earlier blocks."""
 
 
 class TransformScan(Protocol):
-    """Worker part of the pass that finds states: partial results hold those of some frames."""
+    """Worker part of the pass that finds states; partial results hold changes of some frames."""
 
     def compute(self, block: Block) -> Any:
-        """Compute the partial result of neighbouring frames; there may be none."""
+        """Compute the partial result of adjacent frames; it is called for an empty set, too."""
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Merge those of neighbours."""
+        """Merge the partial results of two adjacent ranges of frames."""
 
     def states(self, merged: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Make the states of frames from the partial result of all.
+        """Compute the states of frames from the partial result of all frames.
 
-        Their shape is (n_states, …). Also returns frames whose cell differs by more than half from
-        that of the frame before.
+        The array has the shape (n_states, …). Also returns the frames whose cell differs by more
+        than half from the cell of the previous frame.
         """
 
 
 class WorkerScan(WorkerTransform):
     """Worker part of a transformation that follows atoms from frame to frame.
 
-    A first pass over all frames, from the first of the trajectory on, finds the states in which
-    blocks begin (`apply`, `scan_of`); in the next one each block goes on from its state
-    (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
-    cannot be followed. Where one process has all frames, blocks are transformed in order instead
-    (`follower`).
+    A first pass over all frames of the trajectory finds the initial state of each block (`apply`,
+    `scan_of`). In the next pass, each block starts from its initial state (`apply_from`). States
+    must merge exactly. `apply` changes nothing, and returns the rows that cannot be followed. If
+    one process has all frames, it transforms the blocks in order instead (`follower`).
     """
 
     scans = True
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the state in one frame."""
+        """Size of the state of one frame, bytes."""
         raise NotImplementedError
 
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
-        """Transform a block in place, given its states: of every frame, or of the first."""
+        """Transform a block in place, given the states of all its frames or of its first frame."""
         raise NotImplementedError
 
     def follower(self, skip_damaged: bool) -> Follower:
-        """Make what transforms blocks in order.
+        """Make the object that transforms blocks in order.
 
-        With `skip_damaged`, rows that cannot be followed are left out; else the first one ends
-        the run.
+        With `skip_damaged`, rows that cannot be followed are left out. Otherwise the first of them
+        ends the run.
         """
         raise NotImplementedError
 
     def no_states(self, n: int) -> np.ndarray:
-        """States of `n` frames before anything has changed, shape (n, …)."""
+        """Return the states of `n` frames without any change, shape (n, …)."""
         raise NotImplementedError
 
     def scan_of(self, frames: np.ndarray) -> TransformScan:
-        """Make the worker part of the first pass, given the frames of the states."""
+        """Make the worker part of the first pass, given the frames whose states are needed."""
         raise NotImplementedError
 
 
 class Transform:
-    """Client part of a transformation; it serves any number of runs."""
+    """Client part of a transformation; it can be used in several runs."""
 
     #: True if `prepare` makes a `WorkerScan`.
     scans: ClassVar[bool] = False
-    #: True if it makes molecules whole (`made_whole`).
+    #: True if the transformation makes molecules whole (`made_whole`).
     makes_whole: ClassVar[bool] = False
-    #: True if atoms of one molecule may come to lie in different images.
+    #: True if atoms of one molecule may end up in different periodic images.
     breaks: ClassVar[bool] = False
 
     @property
     def turns(self) -> bool:
-        """True if it rotates positions, and velocities and forces with them."""
+        """True if the transformation rotates positions, velocities and forces."""
         return False
 
     def made_whole(self, universe: "System") -> np.ndarray:
-        """Find the atoms of the molecules that it makes whole: indices."""
+        """Find the atoms of the molecules that the transformation makes whole: indices."""
         raise NotImplementedError
 
     def whole_atoms(self, universe: "System") -> np.ndarray | None:
-        """Find the atoms whose molecules must be whole for it, indices; None if none must."""
+        """Find the atoms whose molecules must be whole beforehand: indices, or None."""
         return None
 
     def atoms(self, wanted: np.ndarray, universe: "System") -> np.ndarray:
-        """Find the atoms to be decoded so that those of `wanted` can be transformed.
+        """Find the atoms that must be decoded to transform the atoms `wanted`.
 
         Parameters
         ----------
@@ -155,7 +154,7 @@ class Transform:
         Returns
         -------
         numpy.ndarray of int64, shape (n_atoms,)
-            Indices, increasing; those of `wanted` among them.
+            Indices, increasing; they include `wanted`.
         """
         raise NotImplementedError
 
@@ -176,7 +175,7 @@ class Transform:
         Returns
         -------
         WorkerTransform
-            Without any MDAnalysis object.
+            Worker part; it holds no MDAnalysis object.
         """
         raise NotImplementedError
 
