@@ -1,4 +1,4 @@
-"""Collect the results of blocks, as they come, into whole results."""
+"""Collect the results of blocks in any order of arrival."""
 
 import math
 import pickle
@@ -38,14 +38,15 @@ from paceline.performance.number_format import amount, many
 from paceline.performance.record import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
 from paceline.timing import Timings
 
-#: Records that wait for those of frames before them, at most, bytes; `SMALL` with a limit.
+#: Maximum size of records that wait for those of earlier frames, bytes; `SMALL` with a memory
+#: limit.
 AHEAD = 2**25
-#: Damaged frames that a notebook lists.
+#: Maximum number of damaged frames that a notebook lists.
 LISTED = 10
 
 
 class DamagedFrames(list[tuple[int, str]]):
-    """Damaged frames that a run left out: number and reason of each."""
+    """Damaged frames that a run left out: number of each frame, and the reason."""
 
     def _repr_html_(self) -> str:
         from paceline.performance.page import html_table, notebook_page
@@ -60,10 +61,10 @@ class DamagedFrames(list[tuple[int, str]]):
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows `first` to `stop` of the run: their times (ps), and the rows of each analysis.
+    """Results of rows `first` to `stop` of the run: times (ps), and the rows of each analysis.
 
-    Records of an analysis that gives any number of them per frame are a `RecordRange`, or
-    `Records` where they were read back.
+    Records of an analysis that gives any number of records per frame are a `RecordRange`, or
+    `Records` if a checkpoint was read.
     """
 
     first: int
@@ -74,13 +75,13 @@ class RowRange:
 
 @dataclass(frozen=True)
 class Record:
-    """Results of a trajectory that were collected in some time, enough to restore them."""
+    """Results of a trajectory that were collected between two cursors; `restore` takes them."""
 
     #: Rows of all frames that were collected.
     ranges: list[RowRange] = field(default_factory=list)
-    #: By (level, number) of each new subtree of blocks, the partial results of the reductions.
+    #: Partial results of the reductions for each new subtree of blocks, by (level, number).
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
-    #: Frames that were left out, and why.
+    #: Frames that were left out, each with the reason.
     damaged: list[tuple[int, str]] = field(default_factory=list)
     #: Timings of the blocks that were collected.
     timings: list[BlockTiming] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position in the sequence of collected results: counts of all that came before."""
+    """Position in the sequence of collected results: counts of all earlier results."""
 
     n_frames: int = 0
     ranges: int = 0
@@ -101,10 +102,10 @@ class Cursor:
 
 
 class Collected:
-    """Results of all blocks so far of one trajectory, of a number in the run.
+    """Results of all completed blocks of one trajectory, which has a number in the run.
 
-    Results are in the order of the analyses; each with a result per block has its receiver.
-    `timings` get every block's timing, and the time spent here.
+    Results are in the order of the analyses. Each analysis with a result per block has its
+    receiver. `timings` receives the timing of every block, and the time spent here.
     """
 
     def __init__(
@@ -142,22 +143,23 @@ class Collected:
         self.long_bonds.extend(result.long_bonds)
         done = time.monotonic_ns()
         timings = [replace(timing, job=self._number, comm=0) for timing in result.timings]
-        # What came together was sent when the last block was done. Another host's clock may have
-        # drifted since it was compared, by more than the way takes.
+        # Results that arrived together were sent when the last block was done. The clock of another
+        # host may have drifted since the comparison by more than the latency.
         if timings and result.timings[-1].comm != SENT_WITH_LATER:
             timings[-1] = replace(timings[-1], comm=max(0, done - timings[-1].end))
         self._timings.blocks.extend(timings)
         self._timings.t_comm += (done - begun) / 1e9
 
     def add_duplicate(self, attempt: DuplicateAttempt) -> None:
-        """Record an attempt that does not count."""
+        """Record an attempt whose result is not used."""
         timing = replace(attempt.timing, job=self._number)
         self._timings.abandoned.append(replace(attempt, timing=timing))
 
     def add_collected(self, collected: CollectedResult, since: int) -> None:
-        """Set the results of all blocks, which the ranks had kept until now.
+        """Set the results of all blocks, which the ranks had kept.
 
-        `since` is when the last block was done, or the last job's results were taken, ns.
+        `since` is the time at which the last block was done, or the results of the last job were
+        taken, ns.
         """
         for collector, value in zip(self._collectors, collected.values, strict=True):
             collector.put_all(value)
@@ -165,9 +167,9 @@ class Collected:
         self._timings.t_comm += (time.monotonic_ns() - since) / 1e9
 
     def since(self, cursor: Cursor) -> tuple[Record, Cursor]:
-        """Get the results that came after a cursor, and the present cursor.
+        """Return the results that came after a cursor, and the present cursor.
 
-        The record's arrays are those that are filled further on: copy or write them at once.
+        The record holds the output arrays, which later results fill: copy or write them at once.
         """
         ranges = [
             RowRange(
@@ -197,7 +199,7 @@ class Collected:
         return record, now
 
     def restore(self, record: Record) -> None:
-        """Put back all results of an earlier run, each subtree's partial results once."""
+        """Restore all results of an earlier run, with the partial results of each subtree once."""
         for rows in record.ranges:
             for collector, values in zip(self._rows, rows.rows, strict=True):
                 collector.put(rows.first, values)
@@ -216,7 +218,7 @@ class Collected:
         return sum(stop - first for first, stop in self._ranges)
 
     def missing(self) -> np.ndarray:
-        """Find the numbers of the blocks that are still to be done."""
+        """Return the numbers of the blocks that are not done."""
         missing = np.ones(len(self._plan), bool)
         for first, stop in self._ranges:
             missing[self._plan.number(first) : self._plan.number(stop - 1) + 1] = False
@@ -224,7 +226,7 @@ class Collected:
 
     @property
     def values(self) -> list[Any]:
-        """Complete rows, offsets and records, or merged partial result, of each analysis."""
+        """Return complete rows, offsets and records, or merged partial result, of each analysis."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         for one in self._rows:
             if isinstance(one, _Rows) and one.value is None:
@@ -246,7 +248,7 @@ def _collector(
 
 
 class _Received:
-    """Results of blocks, passed on to a receiver."""
+    """Results of blocks that are passed to a receiver."""
 
     def __init__(self, receiver: Receiver):
         self._receiver = receiver
@@ -256,20 +258,20 @@ class _Received:
             self._receiver.add(number, value)
 
     def put_all(self, value: None) -> None:
-        """Do nothing: such results are not kept."""
+        """Do nothing: ranks never keep results of blocks."""
 
     def whole(self, missing: np.ndarray) -> None:
-        """Return None: the receiver has it all."""
+        """Return None: the receiver has all results."""
 
 
 class _Rows:
-    """One row per frame, written to the output array: by workers of this process, if they can."""
+    """Rows of all frames in one output array; workers of this process write to it if possible."""
 
     def __init__(self, n_rows: int, analysis: WorkerAnalysis):
         self._n_rows = n_rows
         self._analysis = analysis
         self.value: np.ndarray | None = None
-        #: First rows of the ranges that came.
+        #: First rows of the ranges that were added.
         self._done: set[int] = set()
         analysis.shared.replace(None)
 
@@ -277,9 +279,9 @@ class _Rows:
         self.put(result.first, rows)
 
     def put(self, first: int, rows: np.ndarray) -> None:
-        """Write rows of neighbouring frames, the first of them at `first`."""
+        """Write rows of adjacent frames, the first of them at index `first`."""
         shared, n_rows = self._analysis.shared, len(rows)
-        if are_unread(rows):  # NaN in the end
+        if are_unread(rows):  # `whole` fills them with NaN
             self._done.add(first)
             return
         if self.value is None:
@@ -290,14 +292,14 @@ class _Rows:
         if np.may_share_memory(rows, self.value[first : first + n_rows]):
             return
         if shared.are_given and shared.take(first, n_rows) is None:
-            # An earlier attempt at this block, which was overdue, still writes there.
+            # An overdue earlier attempt at this block may still write to the output array.
             rest = self.value
             self._allocate(rest.shape[1:], rest.dtype)
             self.value[:] = rest
         put_rows(self.value, first, rows)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Allocate all rows; workers get views of an array in memory, not of one in a file."""
+        """Allocate all rows; workers get views of an array in memory, not of an array in a file."""
         self.value = allocate((self._n_rows, *shape), dtype)
         in_memory = file_of(self.value) is None
         self._analysis.shared.replace(self.value if in_memory else None, self._done)
@@ -308,16 +310,16 @@ class _Rows:
         return self._analysis.name
 
     def rows(self, first: int, stop: int) -> np.ndarray:
-        """Get rows that were written."""
+        """Return rows that were written."""
         return unread_rows(stop - first) if self.value is None else self.value[first:stop]
 
     def put_all(self, rows: np.ndarray) -> None:
         self.value = None if are_unread(rows) else rows
 
     def whole(self, missing: np.ndarray) -> np.ndarray:
-        """Get all rows; NaN, or its like for dates and text, for frames that were left out.
+        """Return all rows, with NaN, NaT or empty text for frames that were left out.
 
-        So are rows that were computed with such a frame in their halo.
+        Rows whose halo contains such a frame are filled in the same way.
         """
         missing = _near(missing, *self._analysis.halo)
         assert self.value is not None
@@ -330,7 +332,7 @@ class _Rows:
             self.value = numbers
         try:
             self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
-        except ValueError as error:  # of records, of which a field has no NaN
+        except ValueError as error:  # a field of records has no NaN
             raise AnalysisError(
                 f"{self._analysis.name}: rows of {self.value.dtype} have no NaN for frames that "
                 "were left out: return floating-point numbers, or run it on frames without these"
@@ -339,7 +341,7 @@ class _Rows:
 
 
 def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Mask of rows with a missing one among themselves and so many before and after them.
+    """Mask of rows that are missing or have a missing row at most so many rows before or after.
 
     Examples
     --------
@@ -353,36 +355,38 @@ def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
 
 
 class RecordLog:
-    """Records of ranges of frames, in the order in which these come.
+    """Records of ranges of frames, in the order in which the ranges arrive.
 
-    They are in memory up to `LARGE`, or up to the run's limit, and beyond it in an anonymous
-    temporary file that grows with them. A range that comes before its turn waits while all waiting
-    ones take less than `AHEAD`; records are copied once more if ranges came out of order even so.
+    Records are in memory up to `LARGE`, or up to the run's limit, and beyond it in an anonymous
+    temporary file that grows. A range that arrives early waits while all waiting ranges take less
+    than `AHEAD`. If ranges were still written out of order, the records are copied once more.
     `n_rows` is the number of all frames, from which the final size is estimated; None for a log of
-    some frames, which begin anywhere.
+    some frames, whose first row may be any.
     """
 
     def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):
         self._analysis, self._n_rows = analysis, n_rows
-        #: Its capacity exceeds the number of records.
+        #: Log of records; its capacity exceeds their number.
         self._log: np.ndarray | None = None
         self._n_records = 0
         self._file: IO[bytes] | None = None
-        #: First row, index of the first record in the log, and counts, in order.
+        #: First row, index of the first record in the log, and counts of each range, in order of
+        #: arrival.
         self._ranges: list[tuple[int, int, np.ndarray]] = []
-        #: Row after those that came in order, and ranges after it by their first rows.
+        #: Row after the ranges that were written in order, and the waiting ranges by their first
+        #: rows.
         self._next = 0
         self._ahead: dict[int, Records] = {}
 
     def add(self, result: BlockResult, found: Records) -> None:
-        """Take the records of a block, or of several neighbours."""
+        """Add the records of one or several adjacent blocks."""
         self.put(result.first, found)
 
     def put(self, first: int, found: Records) -> None:
-        """Take the records of neighbouring frames, the first of them at `first`."""
+        """Add the records of adjacent frames, the first of them at index `first`."""
         if self._n_rows is None and not self._ranges:
             self._next = first
-        counts, records = found  # plain in checkpoints
+        counts, records = found  # plain tuple in checkpoints
         self._ahead[first] = Records(np.asarray(counts), records)
         while self._ahead and min(self._ahead) <= self._next:
             self._write(min(self._ahead))
@@ -391,12 +395,12 @@ class RecordLog:
             self._write_all()
 
     def _write_all(self) -> None:
-        """Write those that wait, too."""
+        """Write the waiting ranges to the log, too."""
         for first in sorted(self._ahead):
             self._write(first)
 
     def _write(self, first: int) -> None:
-        """Write the records of a range that waits to the end of the log."""
+        """Write the records of a waiting range to the end of the log."""
         counts, records = self._ahead.pop(first)
         insort(self._ranges, (first, self._n_records, counts), key=itemgetter(0))
         self._next = max(self._next, first + len(counts))
@@ -409,14 +413,14 @@ class RecordLog:
         log[begin : self._n_records] = records
 
     def _log_with_room(self, like: np.ndarray) -> np.ndarray:
-        """Get the log with the capacity for all records, each like the given ones."""
+        """Return the log with the capacity for all records of the given type."""
         old = self._log
         if old is not None and self._n_records <= len(old):
             return old
         size = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
         rooms, new = [2 * self._n_records], None
         if self._n_rows:
-            # What is not written to takes no memory, and growing would take it twice.
+            # Unused capacity takes no memory until it is written; growing an array copies it.
             n_known = sum(len(counts) for *_, counts in self._ranges)
             rooms.append(self._n_records * self._n_rows // n_known * 9 // 8)
         while self._file is None and new is None and rooms:
@@ -437,12 +441,12 @@ class RecordLog:
         return new
 
     def rows(self, first: int, stop: int) -> "RecordRange":
-        """Get the records of rows that were taken, to be loaded later."""
+        """Return the records of rows that were added; they can be loaded later."""
         self._write_all()
         return RecordRange(self, first, stop)
 
     def parts(self, first: int, stop: int) -> list[Records]:
-        """Get the records of rows that were taken, not copied, range by range."""
+        """Return the records of rows that were added, range by range and without a copy."""
         parts = []
         for begin, place, counts in self._ranges[
             self._place_of(first) : self._place_of(stop - 1) + 1
@@ -455,16 +459,16 @@ class RecordLog:
         return parts
 
     def _place_of(self, row: int) -> int:
-        """Number of the range that a row is in."""
+        """Return the number of the range that contains a row."""
         return bisect_right(self._ranges, row, key=itemgetter(0)) - 1
 
     def put_all(self, found: Records) -> None:
-        """Take the records of all frames."""
+        """Add the records of all frames."""
         self._ranges, self._n_records = [(0, 0, found.counts)], int(found.counts.sum())
         self._log, self._file = found.records, None
 
     def ordered(self) -> Records:
-        """Get all records in the order of frames; None if no frame could be read."""
+        """Return all records in the order of frames; None if no frame could be read."""
         counts = self.counts()
         if self._log is None:
             return Records(counts, None)
@@ -485,14 +489,14 @@ class RecordLog:
         self._log, self._ranges, self._file = log, ranges, file_of(log)
 
     def counts(self) -> np.ndarray:
-        """Get the counts of all rows that were taken, in the order of frames."""
+        """Return the counts of all rows that were added, in the order of frames."""
         self._write_all()
         return np.concatenate([np.zeros(0, np.int64), *(some for *_, some in self._ranges)])
 
     def whole(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Get the index of each frame's first record, and of the end; and all records.
+        """Return the index of each frame's first record and of the end, and all records.
 
-        Frames that were left out have none.
+        Frames that were left out have no records.
         """
         counts, records = self.ordered()
         offsets = np.zeros(len(counts) + 1, np.int64)
@@ -502,7 +506,7 @@ class RecordLog:
 
 @dataclass(frozen=True)
 class RecordRange:
-    """Records of rows `first` to `stop` that a log has: loaded when they are written."""
+    """Records of rows `first` to `stop` of a log; they are loaded when they are written."""
 
     log: RecordLog
     first: int
@@ -510,7 +514,7 @@ class RecordRange:
 
     @property
     def nbytes(self) -> int:
-        """Size of them."""
+        """Size of the records, bytes."""
         arrays = [one for part in self._parts for one in part if one is not None]
         return sum(one.nbytes for one in arrays)
 
@@ -519,7 +523,7 @@ class RecordRange:
         return RecordRange(self.log, self.first + first, self.first + stop)
 
     def load(self) -> Records:
-        """Copy them."""
+        """Copy the records."""
         counts = np.concatenate([part.counts for part in self._parts])
         found = [part.records for part in self._parts if part.records is not None]
         return Records(counts, np.concatenate(found) if found else None)
@@ -542,12 +546,12 @@ class _Merged:
         self.tree.root = merged
 
     def whole(self, missing: np.ndarray) -> Any:
-        """Get the merged result; frames that were left out never came here."""
+        """Return the merged result; it does not include frames that were left out."""
         return self.tree.root
 
 
 class _Changes(_Merged):
-    """How each block changes the state of an analysis that scans, by its number."""
+    """Changes of the state of an analysis that scans, by the number of the block."""
 
     def __init__(self, plan: Plan, analysis: WorkerAnalysis):
         super().__init__(len(plan), analysis)
@@ -563,7 +567,7 @@ class _Changes(_Merged):
         super().put_all(changes)
 
     def _check_room(self, changes: dict[int, Any]) -> None:
-        """Raise `UnsupportedError` where there would be too much to keep."""
+        """Raise `UnsupportedError` if the changes exceed the memory."""
         self._n_blocks += len(changes)
         self._n_bytes += sum(map(_size_of, changes.values()))
         if self._n_bytes <= STATES_BYTES:
@@ -578,19 +582,19 @@ class _Changes(_Merged):
 
 
 def _size_of(value: object) -> int:
-    """Size of a state, bytes: of arrays as they are, and of all else when pickled."""
+    """Size of a state, bytes: that of arrays, or of the pickle of other objects."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.nbytes
     if isinstance(value, tuple):
         return sum(map(_size_of, value))
     try:
         return len(pickle.dumps(value, 5))
-    except Exception:  # of what is never sent: pickling runs code of every object's own
+    except Exception:  # pickling runs arbitrary code of the objects
         return 0
 
 
 def _united(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort ranges of rows, and join neighbours."""
+    """Sort ranges of rows, and join adjacent ranges."""
     united: list[tuple[int, int]] = []
     for first, stop in sorted(ranges):
         if united and united[-1][1] == first:

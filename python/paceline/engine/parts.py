@@ -1,8 +1,8 @@
-"""Stages that compute parts of what was collected: pairs of frames, or series cut by atoms.
+"""Stages that process parts of the collected rows: pairs of frames, or time series of some atoms.
 
-Each part is a call of a `FunctionJob`, with arguments that are numbers and views of the collected
-array: read where they are by threads, from an anonymous temporary file by processes of this
-machine, and sent to all other workers. Results are put in their places as they come.
+Each part is a call of a `FunctionJob`. Its arguments are numbers and views of the collected array.
+Threads read the views directly, processes of this machine read them from an anonymous temporary
+file, and other workers receive them. Results are stored as they arrive.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,30 +25,30 @@ from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
 
-#: Bytes from which on a part is read from a file by processes of this machine.
+#: Minimum size of a part that processes of this machine read from a file, bytes.
 LARGE_PART = 2**14
-#: Results larger than this are kept in a file that vanishes with them, bytes.
+#: Maximum size of results in memory, bytes; larger results are kept in an anonymous temporary file.
 IN_MEMORY = 2**28
 
 
 def allocate_results(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Allocate the array in which results of parts are put: in a temporary file if it is large."""
+    """Allocate the array for results of parts; a large array is in an anonymous temporary file."""
     return allocate(shape, dtype, IN_MEMORY)
 
 
 class PartsRun:
-    """The last stage of an analysis, over parts, as a `TrajectoryRun` is one over frames.
+    """Run of an analysis's last stage over parts, the counterpart of `TrajectoryRun`.
 
     Parameters
     ----------
     run : TrajectoryRun
-        The run whose last stage this is.
+        Run to which the stage belongs.
     analysis : Analysis
-        The analysis that made the parts.
+        Analysis that made the parts.
     parts : OverParts
         The parts.
     collected : numpy.ndarray
-        The rows of which the parts have views.
+        Rows from which the parts are views.
     stage : int
         Number of the stage.
     """
@@ -65,24 +65,25 @@ class PartsRun:
         self.stage = stage
         self._trajectory_run, self._analysis = run, analysis
         self._parts, self._collected = parts, collected
-        # Parts of a user's class may lack it.
+        # Parts of a user's class may lack this method.
         self._describe = getattr(parts, "describe", partial(OverParts.describe, parts))
         self.plan = Plan(np.arange(parts.n_parts), Leaves(1), 1)
         self._frames = info_of(analysis).frames
         n_frames, n_parts = len(self._frames), parts.n_parts
-        #: No method: results that refer to this would keep all rows until garbage is collected.
+        #: A function rather than a method: a reference to this object would keep all rows in memory
+        #: until garbage collection.
         self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
         self.job = FunctionJob(analysis.name, cloudpickle.dumps(_Call(parts.worker)))
 
-    #: Whatever reads the trajectory: its frames are not needed any more.
+    #: Independent of the trajectory's reader: no frame is read.
     shareable = True
 
     def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
-        """Get ready to collect results."""
+        """Prepare to collect results."""
         self.collected = CollectedParts(number, self.plan, self._parts, timings, self._frames_at)
 
     def tasks(self, job: int, n_workers: int) -> Iterator[FunctionTask]:
-        """Yield a task for every part still to be done."""
+        """Yield a task for every part that is not done."""
         file = _SharedFile.of(self._collected) if self._trajectory_run.parts_by_file else None
         for number in self.collected.missing().tolist():
             what = self._describe(number, self._frames)
@@ -93,24 +94,24 @@ class PartsRun:
             yield FunctionTask(job, number, number, number, 1, what, item)
 
     def frames_of(self, result: BlockResult) -> int:
-        """Frames as which a result counts in the progress: all parts are a pass over them."""
+        """Number of frames that a result counts in the progress: all parts are one pass."""
         return self._frames_at(result.first + 1) - self._frames_at(result.first)
 
     def release(self, result: BlockResult) -> None:
-        """Free nothing: parts begin with nothing."""
+        """Do nothing: parts have no initial state."""
 
     @property
     def n_frames_here(self) -> int:
-        """Frames as which all parts count."""
+        """Number of frames that all parts count in the progress."""
         return self._frames_at(len(self.plan))
 
     @property
     def n_frames_done(self) -> int:
-        """Frames as which all collected results count."""
+        """Number of frames that all collected results count in the progress."""
         return self._frames_at(self.collected.n_frames)
 
     def next_stages(self) -> list[Any]:
-        """Return nothing: this is the last."""
+        """Return no stage: this stage is the last one."""
         return []
 
     def finish(self, timings: Timings) -> None:
@@ -119,7 +120,7 @@ class PartsRun:
 
 
 class CollectedParts(Collected):
-    """Results of all parts so far."""
+    """Results of all completed parts."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class CollectedParts(Collected):
         self._collectors = [_Placed(parts)]  # type: ignore[list-item]
 
     def since(self, cursor: Cursor) -> tuple[Record, Cursor]:
-        """Get the results that came after a cursor, and the present cursor."""
+        """Return the results that came after a cursor, and the present cursor."""
         record, now = super().since(cursor)
         ranges = [
             RowRange(one.first, one.stop, one.times, _stacked(self._parts, one.first, one.stop))
@@ -143,7 +144,7 @@ class CollectedParts(Collected):
         return replace(record, ranges=ranges), replace(now, n_frames=self._frames_at(now.n_frames))
 
     def restore(self, record: Record) -> None:
-        """Put back all results of an earlier run."""
+        """Restore all results of an earlier run."""
         for one in record.ranges:
             for number, *values in zip(range(one.first, one.stop), *one.rows, strict=True):
                 self._parts.put(number, *values)
@@ -165,7 +166,7 @@ def _stacked(parts: OverParts, first: int, stop: int) -> list[Any]:
 
 
 class _Stack:
-    """One array of the results of neighbouring parts; gathered when it is needed."""
+    """Array of the results of adjacent parts; it is gathered when it is needed."""
 
     def __init__(self, parts: OverParts, number: int, members: range):
         self._parts, self._number, self._members = parts, number, members
@@ -182,7 +183,7 @@ class _Stack:
 
 
 class _Call:
-    """Calls the worker part with the arguments of a task."""
+    """Call of the worker part with the arguments of a task."""
 
     def __init__(self, worker: Any):
         self._worker = worker
@@ -193,7 +194,7 @@ class _Call:
 
 
 class Part:
-    """A view of an array, pickled as an offset in a file if it is mapped, else as its numbers."""
+    """View of an array, pickled as an offset in a file if the array is mapped, else as numbers."""
 
     def __init__(self, array: np.ndarray, file: "_SharedFile | None" = None):
         self.array, self._file = array, file
@@ -206,19 +207,19 @@ class Part:
 
 
 class _SharedFile:
-    """An anonymous temporary file that holds an array, for other processes of this machine."""
+    """Anonymous temporary file that shares an array with other processes of this machine."""
 
     def __init__(self, array: np.ndarray):
         self._array = array
 
     @classmethod
     def of(cls, array: np.ndarray) -> "_SharedFile | None":
-        """Share an array; None where processes cannot open another one's files."""
+        """Share an array; None if processes cannot open the files of another process."""
         return cls(array) if CAN_SHARE else None
 
     @cached_property
     def _copy(self) -> np.ndarray | None:
-        """The array in a file: itself, or a copy; None if the folder lacks the free space."""
+        """Return the array in a file: itself or a copy; None if free disk space is insufficient."""
         if file_of(self._array) is not None:
             return self._array
         try:
@@ -229,7 +230,7 @@ class _SharedFile:
         return copy
 
     def place(self, view: np.ndarray) -> tuple[Any, ...] | None:
-        """Find where in the file a view of the array is; None if it is none, or has no file."""
+        """Return the offset of a view of the array in the file; None if it is not such a view."""
         begin, end = byte_bounds(self._array)
         first, last = byte_bounds(view)
         copy = self._copy if begin <= first < last <= end else None

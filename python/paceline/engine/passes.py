@@ -1,4 +1,4 @@
-"""Passes over the frames of one trajectory: make their tasks, collect the results."""
+"""Passes over the frames of one trajectory: create their tasks, and collect the results."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from paceline.timing import Timings
 
 
 class Before(NamedTuple):
-    """Facts that earlier passes over the same frames found."""
+    """Facts that earlier passes over the same frames have found."""
 
     #: Number and reason of each frame that was left out.
     damaged: list[tuple[int, str]]
@@ -33,11 +33,11 @@ class Before(NamedTuple):
 class FramePass:
     """One pass over frames of a trajectory."""
 
-    #: Set by `start_collecting`.
+    #: Results; set by `start_collecting`.
     collected: Collected
 
     def __init__(self, run: TrajectoryRun, plan: Plan, job: Job):
-        #: The run that it is of, the blocks, and what is done to each.
+        #: Run that the pass belongs to, its blocks, and the job of each block.
         self.run, self.plan, self.job = run, plan, job
 
     @property
@@ -47,32 +47,32 @@ class FramePass:
 
     @property
     def shareable(self) -> bool:
-        """True if workers read the frames by themselves."""
+        """True if workers read the frames themselves."""
         return self.run.trajectory.shareable
 
     @property
     def bytes_used(self) -> int:
-        """Size of the decoded numbers of all frames."""
+        """Size of the decoded values of all frames, bytes."""
         source = self.job.source
         return 12 * source.n_wanted * len(source.fields) * len(self.plan.frames)
 
     def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
-        """Get ready to collect results; receivers are entered into `stack`.
+        """Prepare to collect results; receivers are entered into `stack`.
 
-        `number` is that of this pass in the run.
+        `number` is the number of this pass in the run.
         """
         receivers = self._receivers(stack)
         self.collected = Collected(number, self.plan, self.job.analyses, receivers, timings)
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
-        """Enter the receivers of analyses that have a result for each block."""
+        """Enter the receivers of analyses with a result for each block."""
         return [None] * len(self.job.analyses)
 
     def tasks(self, job: int, n_workers: int) -> Iterator[Task]:
-        """Yield a task for every block still to be done.
+        """Yield a task for every block that is not done.
 
-        `job` is the number of this job among those that are run together. Each task has the extents
-        of its worker's next one, if tasks are assigned to `n_workers` in turn.
+        `job` is the number of this job among the jobs of the backend's run. If tasks are assigned
+        to `n_workers` workers in turn, each task has the extents of its worker's next task.
         """
 
         def located() -> Iterator[Task]:
@@ -91,23 +91,23 @@ class FramePass:
             yield replace(task, ahead=ahead)
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Frames that are read for the rows of a block, and attributes of the task about them."""
+        """Return the frames to be read for a block's rows, and the task's attributes about them."""
         return self.plan.frames[rows], {}
 
     def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
-        """Attributes of a task with what its block begins with, given the frames that it reads."""
+        """Return the task's attributes about initial states, given the frames to be read."""
         return {}
 
     def frames_of(self, result: BlockResult) -> int:
-        """Frames as which a result counts in the progress."""
+        """Number of frames that a result counts in the progress."""
         return result.n_frames
 
     def release(self, result: BlockResult) -> None:
-        """Free what was kept for other attempts at a block that was collected."""
+        """Free the data that were kept for other attempts at a block that was collected."""
 
     @property
     def n_frames_done(self) -> int:
-        """Frames that were collected."""
+        """Number of frames that were collected."""
         return self.collected.n_frames
 
     @property
@@ -117,20 +117,20 @@ class FramePass:
 
     @property
     def n_frames(self) -> int:
-        """Number of frames to be read in this pass and all that follow."""
+        """Number of frames to be read in this pass and all later passes."""
         raise NotImplementedError
 
     def next_stages(self) -> "list[FramePass | PartsRun]":
-        """Make the passes that follow, once all blocks are done."""
+        """Make the passes that follow, after all blocks are done."""
         raise NotImplementedError
 
     def finish(self, timings: Timings) -> None:
-        """Set results, and warn of what was found."""
+        """Set the results, and give the warnings."""
         raise NotImplementedError
 
 
 class AnalysisPass(FramePass):
-    """One pass of some analyses: those of a stage."""
+    """One pass of several analyses: one stage of each."""
 
     def __init__(
         self,
@@ -144,12 +144,12 @@ class AnalysisPass(FramePass):
         job = replace(run.job, analyses=parts, caching=run.caching_of(stage))
         super().__init__(run, run.plan, job)
         self.stage, self.analyses = stage, analyses
-        #: For each analysis the state before each block, None where it needs none.
+        #: State before each block for each analysis; None for analyses without states.
         self._states, self._before = states, before
 
     @classmethod
     def first_of(cls, run: TrajectoryRun, before: Before | None = None) -> "AnalysisPass":
-        """Make the first pass of all analyses, given what a pass before it found."""
+        """Make the first pass of all analyses, given the facts that an earlier pass found."""
         states = [None] * len(run.analyses)
         return cls(run, 0, run.analyses, run.job.analyses, states, before or Before([], False))
 
@@ -160,19 +160,18 @@ class AnalysisPass(FramePass):
 
     @property
     def n_frames(self) -> int:
-        """Number of frames to be read in this pass and all that follow."""
+        """Number of frames to be read in this pass and all later passes."""
         return (max(one.stages for one in self.analyses) - self.stage) * len(self.plan.frames)
 
     def release(self, result: BlockResult) -> None:
-        """Free the state in which a block began, if no later pass needs it."""
+        """Free the initial state of a block, if no later pass needs it."""
         if self.run.relay is not None and self.stage == 0 and self.run.n_passes == 1:
             self.run.relay.release(result.number)
 
     def next_stages(self) -> list[FramePass | PartsRun]:
-        """Make the next pass, of the analyses that need one, once all blocks are done.
+        """Make the next pass of the analyses that need one, after all blocks are done.
 
-        It has the same frames, blocks and decoded atoms. Each analysis over parts has a run of its
-        own.
+        It has the same frames, blocks and decoded atoms. Each analysis over parts has its own run.
         """
         stage = self.stage + 1
         found: list[tuple[Analysis, WorkerAnalysis, Any]] = []
@@ -190,7 +189,7 @@ class AnalysisPass(FramePass):
         return [self._next_pass(found), *following] if found else following
 
     def _next_pass(self, found: Sequence[tuple[Analysis, WorkerAnalysis, Any]]) -> "AnalysisPass":
-        """Make the next pass of some analyses, from what this one found."""
+        """Make the next pass of some analyses from the results of this one."""
         stage, parts, states = self.stage + 1, list[WorkerAnalysis](), list[list[Any] | None]()
         for analysis, part, value in found:
             if part.finds_states:
@@ -205,14 +204,14 @@ class AnalysisPass(FramePass):
         return AnalysisPass(self.run, stage, analyses, parts, states, before)
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
-        """Enter the receivers of analyses that have a result for each block."""
+        """Enter the receivers of analyses with a result for each block."""
         return [
             stack.enter_context(analysis.receiver()) if part.per_block else None
             for analysis, part in zip(self.analyses, self.job.analyses, strict=True)
         ]
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Frames that are read for the rows of a block, and attributes of the task about them."""
+        """Return the frames to be read for a block's rows, and the task's attributes about them."""
         frames, per_row = self.plan.frames, self.run.per_row
         if per_row is None:
             before, after = self.run.halo
@@ -225,7 +224,7 @@ class AnalysisPass(FramePass):
         return np.arange(begin, frames[rows.stop - 1] + 1), {"lead": lead, "step": per_row}
 
     def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
-        """Attributes of a task with what its block begins with, given the frames that it reads."""
+        """Return the task's attributes about initial states, given the frames to be read."""
         of_transform = self.run.transform_states
         return {
             "state": of_transform.of_window(frames) if of_transform else None,
@@ -233,7 +232,7 @@ class AnalysisPass(FramePass):
         }
 
     def finish(self, timings: Timings) -> None:
-        """Set the results of every analysis whose last stage this is, once all blocks are done."""
+        """Set the results of every analysis whose last stage this is, after all blocks are done."""
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
             if analysis.stages == self.stage + 1:
                 self.run.conclude(analysis, value, timings, **self._known())
@@ -245,32 +244,33 @@ class AnalysisPass(FramePass):
             self.run.warn_of_long_bonds(self.collected.long_bonds)
 
     def _known(self) -> dict[str, Any]:
-        """Return the times of the frames, and those that were left out, for a `RunInfo`."""
+        """Return the times of the frames, and the frames that were left out, for a `RunInfo`."""
         damaged = DamagedFrames(sorted(self._all_damaged))
         return {"times": self.collected.times, "damaged": damaged}
 
     @property
     def _all_damaged(self) -> list[tuple[int, str]]:
-        """Frames that any stage left out, and why."""
+        """Frames that were left out in any stage, each with the reason."""
         now = self.collected.damaged
         known = {frame for frame, _ in now}
         return now + [one for one in self._before.damaged if one[0] not in known]
 
 
 class ScanPass(FramePass):
-    """The pass before the first one, for a transformation that follows atoms from frame to frame.
+    """Pass before the first one, for a transformation that follows atoms from frame to frame.
 
-    It passes over all frames, from the trajectory's first one on, and finds the states in which the
-    blocks of the analyses begin. States merge exactly, so that neighbours can be merged at once.
+    It covers all frames of the trajectory from the first one on, and finds the initial states of
+    the blocks of the analyses. States merge exactly, so that adjacent blocks can be merged at once.
     """
 
     def __init__(self, run: TrajectoryRun, states: TransformStates):
         self._states, scan, job = states, states.scan, run.job
         frames = np.arange(run.plan.frames[-1] + 1)
-        # Blocks as the analyses', which a checkpoint keeps, whatever the number of workers.
+        # The same blocks as those of the analyses: a checkpoint keeps them for any number of
+        # workers.
         block_frames = run.plan.block_frames * (run.per_row or 1)
         plan = run.make_plan(frames, block_frames=block_frames)
-        #: True if the blocks are those of the analyses, for which decoded frames can be kept.
+        #: True if these blocks equal those of the analyses, so that decoded frames can be kept.
         self._keeps = np.array_equal(frames, run.plan.frames) and not any(run.halo)
         self._scan = scan.scan_of(states.frames)
         finding = WorkerAnalysis("nojump", self._scan, declaration_of(self._scan), None)
@@ -285,11 +285,11 @@ class ScanPass(FramePass):
 
     @property
     def n_frames(self) -> int:
-        """Number of frames to be read in this pass and all that follow."""
+        """Number of frames to be read in this pass and all later passes."""
         return len(self.plan.frames) + self.run.n_stages * len(self.run.plan.frames)
 
     def next_stages(self) -> list[FramePass | PartsRun]:
-        """Get the first pass of the analyses, from the states that this one found."""
+        """Make the first pass of the analyses, from the states that this pass found."""
         [merged] = self.collected.values
         self._states.found, cells = self._scan.states(merged)
         warned = self._keeps and bool(self.collected.long_bonds)
@@ -303,6 +303,6 @@ class ScanPass(FramePass):
 
 
 def first_pass(run: TrajectoryRun) -> FramePass:
-    """Make the pass to begin with: one that finds states for a transformation, if it needs them."""
+    """Make the first pass: one that finds states for a transformation, if necessary."""
     states = run.transform_states
     return ScanPass(run, states) if states and run.scans_before else AnalysisPass.first_of(run)

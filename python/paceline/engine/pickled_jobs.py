@@ -1,4 +1,4 @@
-"""Send jobs to workers of other processes, which note the attempts that they begin."""
+"""Send jobs to workers of other processes, which log the attempts that they start."""
 
 import contextlib
 import copy
@@ -20,9 +20,9 @@ from paceline.errors import WorkerError
 
 
 class PickledJob:
-    """A job that is pickled once, and opened once per worker.
+    """Job that is pickled once, and unpickled once per worker.
 
-    `key` identifies the job on a worker; `data` is the pickle, empty where only the key is sent.
+    `key` identifies the job on a worker; `data` is the pickle, empty if only the key is sent.
     """
 
     def __init__(self, job: AnyJob):
@@ -36,15 +36,15 @@ class PickledJob:
         return other
 
     def open(self) -> AnyJob:
-        """Unpickle the job; `WorkerError` if that is impossible here."""
+        """Unpickle the job; raise `WorkerError` if that is impossible."""
         return unpickle(self.data)
 
 
 def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
-    """Pickle jobs for the workers of a backend; `WorkerError`, which names it, if one cannot be."""
+    """Pickle jobs for the workers of a backend; raise `WorkerError` if a job cannot be pickled."""
     try:
         return [PickledJob(job) for job in jobs]
-    except Exception as error:  # pickling runs code of every object's own
+    except Exception as error:  # pickling runs arbitrary code of the objects
         raise WorkerError(
             f"an analysis cannot be sent to the workers of {backend}: {error}; "
             "backend='threads' sends nothing"
@@ -52,9 +52,9 @@ def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
 
 
 class AttemptLog:
-    """Names the workers of attempts that never come: each notes which one it began last.
+    """Log of each worker's last attempt, which identifies the workers of attempts that never end.
 
-    Workers of other hosts find no such folder, and note nothing.
+    Workers on other hosts cannot find the folder of the log, and write nothing.
     """
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ class AttemptLog:
         self.folder = self._scratch.path if self._scratch else ""
 
     def read(self) -> dict[int, tuple[str, int]]:
-        """Get the worker of each worker's last attempt, and when it began, ns."""
+        """Return the worker of each logged attempt, and the time at which the attempt began, ns."""
         found = {}
-        # glob finds nothing where another process has removed the folder.
+        # glob yields nothing if another process has removed the folder.
         for path in Path(self.folder).glob("*") if self.folder else ():
-            # A full disk may have cut it.
+            # The note may be truncated because a disk was full.
             with contextlib.suppress(OSError, ValueError):
                 attempt, begun = map(int, path.read_text(encoding="utf-8").split())
                 found[attempt] = path.name.replace("~", ":"), begun
@@ -81,10 +81,10 @@ class AttemptLog:
 
 
 def note_attempt(folder: str, attempt: int) -> None:
-    """Note the attempt that the calling thread begins, in the folder of an `AttemptLog`."""
-    # Of one length, since emptying a file before each note takes ten times as long.
+    """Log the attempt that the calling thread starts, in the folder of an `AttemptLog`."""
+    # All notes have one length: truncating the file before each note takes ten times as long.
     note = f"{attempt:20d} {time.monotonic_ns():20d}".encode()
-    name = thread_name().replace(":", "~")  # no file of Windows has a colon in its name
+    name = thread_name().replace(":", "~")  # a file name on Windows cannot contain a colon
     with contextlib.suppress(OSError):
         file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | PLAIN, 0o600)
         try:
@@ -94,7 +94,7 @@ def note_attempt(folder: str, attempt: int) -> None:
 
 
 class _OfThread(threading.local):
-    """Worker of the calling thread, its job, and the key of that."""
+    """Worker of the calling thread, its job, and the job's key."""
 
     opened: tuple[object, Worker, AnyJob] | None = None
 
@@ -105,9 +105,9 @@ _of_thread = _OfThread()
 def run_pickled(
     pickled: PickledJob, batch: TaskBatch, notes: str, attempt: int
 ) -> BlockResult | None:
-    """Run a batch in this thread of this process; None if the job is not here.
+    """Run a batch in this thread; None if this process does not have the job.
 
-    The attempt is noted in the folder `notes` of an `AttemptLog`, if there is one.
+    The attempt is logged in the folder `notes` of an `AttemptLog`, if there is one.
     """
     if notes:
         note_attempt(notes, attempt)

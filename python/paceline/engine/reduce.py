@@ -1,4 +1,4 @@
-"""Tree reduction: merge partial results in the same pairs, in whatever order they come."""
+"""Tree reduction: merge partial results in the same pairs for any order of arrival."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def tree_reduce(values: Sequence[T], merge: Callable[[T, T], T]) -> T:
-    """Merge neighbours pairwise, level by level; an odd last one rises unchanged.
+    """Merge neighbours pairwise, level by level; an odd last value is passed on unchanged.
 
     Examples
     --------
@@ -29,11 +29,11 @@ def tree_reduce(values: Sequence[T], merge: Callable[[T, T], T]) -> T:
 def tree_accumulate(
     values: Iterable[T], merge: Callable[[T | None, T], T], initial: T | None = None
 ) -> Iterator[T | None]:
-    """Yield what is before each value, from `initial` on, and at last what is after all of them.
+    """Yield the merged values before each value, beginning with `initial`, and last the total.
 
-    Subtrees are merged as by `tree_reduce`, and joined from the left, the largest first: so values
-    may be cut into subtrees, each of which begins with what is before it. If `initial` is None,
-    for nothing, `merge` takes it.
+    Subtrees are merged as by `tree_reduce`, and joined from the left, the largest first. Values may
+    therefore be cut into subtrees, if `initial` of each is the merged result before it. If
+    `initial` is None, `merge` must accept None.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def tree_accumulate(
     >>> list(tree_accumulate("cd", join, initial="(ab)"))
     ['(ab)', '((ab)c)', '((ab)(cd))']
     """
-    # Level and value of each subtree that is complete, and what is before it.
+    # Level and value of each complete subtree, and the merged result before it.
     subtrees: list[tuple[int, T, T | None]] = []
     after = initial
     yield after
@@ -61,8 +61,8 @@ def tree_accumulate(
 class TreeReduction(Generic[T]):
     """Merge values that arrive in any order exactly as `tree_reduce` merges them in order.
 
-    Holds at most a logarithm of them if they arrive nearly in order. `root` is the result once all
-    `n_values` have arrived.
+    If values arrive nearly in order, the number of values held grows as the logarithm of
+    `n_values`. `root` is the result after all `n_values` have arrived.
 
     Examples
     --------
@@ -81,11 +81,11 @@ class TreeReduction(Generic[T]):
 
     @property
     def waiting(self) -> Mapping[tuple[int, int], T]:
-        """Values of subtrees whose siblings are missing, by (level, number); at last the root."""
+        """Values of subtrees that lack a sibling, by (level, number); at the end only the root."""
         return self._waiting
 
     def add(self, number: int, value: T, level: int = 0) -> None:
-        """Add the value of a subtree, once: `number` counts the subtrees of its level."""
+        """Add the value of a subtree, once; `number` counts the subtrees of its level."""
         width = -(-self._n_values >> level)
         while width > 1:
             sibling = number ^ 1
@@ -101,7 +101,7 @@ class TreeReduction(Generic[T]):
 
 
 def states_before(analysis: WorkerAnalysis, changes: Mapping[int, Any]) -> list[Any]:
-    """Compute the state before each block, by its number, from how each block changes it."""
+    """Compute the state before each block, by its number, from the changes of all blocks."""
     all_but_last = (changes[number] for number in range(len(changes) - 1))
     with analysis.naming_errors():
         return list(tree_accumulate(all_but_last, analysis.merge_states))
@@ -141,7 +141,7 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
 
 
 def joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
-    """Join the rows of neighbours; raise `AnalysisError` where they are not alike."""
+    """Join the rows of adjacent blocks; raise `AnalysisError` if shape or dtype differ."""
     computed = [rows for rows in values if not are_unread(rows)]
     if not computed:
         return np.concatenate(values)

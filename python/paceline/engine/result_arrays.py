@@ -1,4 +1,4 @@
-"""Arrays of results: in memory up to a limit, beyond it in anonymous temporary files."""
+"""Arrays of results: in memory up to a limit, above it in anonymous temporary files."""
 
 import math
 import shutil
@@ -16,40 +16,40 @@ from paceline._util.system import CAN_WRITE_MAPPED, reserve, write_at
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, joined
 
-#: Arrays larger than this are kept in a file that vanishes with them, where no limit is given,
-#: bytes.
+#: Maximum size of an array in memory if no limit is given, bytes; a larger array is in an anonymous
+#: temporary file.
 LARGE = 2**30
-#: Arrays that no limit counts, bytes: what a file takes is no less.
+#: Maximum size of an array that memory limits ignore, bytes; a file takes no less memory.
 SMALL = 2**20
-#: Advice where results exceed the free space.
+#: Advice if results exceed the free space.
 _REMEDY = (
     "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
     "free space"
 )
-#: Type of rows of which no frame could be read: other rows decide their shape and type.
+#: Type of rows without any readable frame: other rows determine their shape and type.
 UNREAD = np.dtype([("unread", np.uint8)])
 #: Memory limit of the present run.
 _memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
 
 
 def unread_rows(n_rows: int) -> np.ndarray:
-    """Make rows for frames that could not be read, in place of those that were not computed."""
+    """Make placeholder rows for frames that could not be read."""
     return np.zeros(n_rows, UNREAD)
 
 
 def are_unread(rows: np.ndarray) -> bool:
-    """True if no frame of these rows could be read."""
+    """True if none of these rows has a readable frame."""
     return rows.dtype == UNREAD
 
 
 def like_others(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Give rows of frames that could not be read the shape and type of others: zeros."""
+    """Give placeholder rows the shape and type of other rows; they are zeros."""
     return np.zeros((len(rows), *shape), dtype) if are_unread(rows) else rows
 
 
 @contextmanager
 def limited(limit: int | None) -> Iterator[MemoryLimit]:
-    """Limit the memory of all arrays that are allocated within it, bytes."""
+    """Context that limits the memory of all arrays allocated within it, bytes."""
     memory = MemoryLimit(limit)
     token = _memory.set(memory)
     try:
@@ -59,16 +59,16 @@ def limited(limit: int | None) -> Iterator[MemoryLimit]:
 
 
 def memory_limit() -> int | None:
-    """Limit of the present run, bytes; None if it has none."""
+    """Memory limit of the present run, bytes; None without a limit."""
     memory = _memory.get()
     return None if memory is None else memory.limit
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype, largest: int | None = None) -> np.ndarray:
-    """Allocate an array, not filled: in memory, or if it is large in an anonymous file, its `file`.
+    """Allocate an uninitialised array in memory; a large one is in an anonymous file, its `file`.
 
-    `largest` is the size of the largest one in memory, bytes, if the run has no limit; by default
-    `LARGE`. With 0 it is always in a file.
+    `largest` is the maximum size of an array in memory if the run has no limit, bytes; by default
+    `LARGE`. With 0 the array is always in a file.
     """
     array = in_memory(shape, dtype, LARGE if largest is None else largest)
     return in_file(tempfile.TemporaryFile(), shape, dtype) if array is None else array
@@ -87,8 +87,8 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarr
 
 
 def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Map an array to an anonymous temporary file, extended to the array's size."""
-    # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
+    """Map an array to an anonymous temporary file of the array's size."""
+    # On a full disk, writing to a mapped page without disk space crashes the process.
     folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
     try:
         reserve(file.fileno(), 0, n_bytes)
@@ -105,14 +105,14 @@ def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
 
 
 def file_of(array: np.ndarray) -> IO[bytes] | None:
-    """Get the file that an array is mapped to; None for an array in memory, or a part of one."""
+    """Return the file that an array is mapped to; None for an array in memory, or a part of one."""
     return getattr(array, "file", None)
 
 
 def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
     """Write rows to an allocated array, from index `first` on.
 
-    Rows of an array in a file are written to the file: touching its mapped pages takes longer.
+    Rows of an array in a file are written to the file: writing to its mapped pages takes longer.
     """
     file = file_of(array)
     if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:

@@ -1,4 +1,4 @@
-"""Short parts of a run, done as the run would do them, and timed."""
+"""Short timed parts of a run, which use the same code as the run."""
 
 import copy
 import os
@@ -28,37 +28,38 @@ from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
 from paceline.transform.base import find_scan
 
-#: Bytes that one reader reads, at the most, and in one call; and for how long, s.
+#: Maximum number of bytes that one reader reads, in all and in one call; and maximum time, s.
 _BYTES, _CALL, _SECONDS = 32 << 20, 4 << 20, 0.25
-#: A rate of a file of fewer bytes would mean nothing.
+#: Minimum size of a file for which a read rate is measured, bytes.
 _LEAST = 4 << 20
-#: Less than this in memory counts as nothing: reading elsewhere may bring in some pages. More
-#: than this counts as all.
+#: A fraction below the first value counts as not in memory: other reads may bring in some pages. A
+#: fraction above the second value counts as all in memory.
 _DROPPED, _MOST = 0.05, 0.5
-#: Linux keeps a file in pieces of up to so many bytes, and drops none of which a part is to stay.
+#: Maximum size of Linux's units of the page cache, bytes; Linux keeps a unit whole if any part of
+#: it must stay.
 _PIECE = 2 << 20
-#: Blocks that each worker does at the least, so that a slow one does not stand for all.
+#: Minimum number of blocks per worker, so that one slow block does not dominate.
 _BLOCKS = 3
-#: Part of the way between its blocks by which those of the next measurement lie further on: by the
-#: golden ratio, so that no few of them come back to where they were.
+#: Shift of the blocks of the next measurement, in units of the distance between blocks: the golden
+#: ratio, so that a few measurements never use the same blocks.
 _SHIFT = 0.618034
-#: Frames that are looked for in memory.
+#: Number of frames whose presence in memory is checked.
 _LOOKS = 256
-#: Bytes of a long trajectory in which frames are looked for, where some of them are enough.
+#: Bytes of a long trajectory within which frames are sampled, if a sample is enough.
 SAMPLE = 64 << 20
 
 
 class SampledFile(IndexedFile):
-    """A file of which, if it is long and has no index yet, only frames in its middle are known."""
+    """File of which only frames in the middle are known, if it is long and has no index."""
 
     @property
     def is_sample(self) -> bool:
-        """There are frames that are not known."""
+        """True if some frames are not known."""
         return self.index_origin == "sampled"
 
     @property
     def bytes_per_frame(self) -> float:
-        """Mean size of a frame, of those that are known."""
+        """Mean size of the known frames, bytes."""
         if not self.is_sample:
             return super().bytes_per_frame
         _, sizes = self.extents(np.arange(self.n_frames, dtype=np.uint64))
@@ -66,7 +67,7 @@ class SampledFile(IndexedFile):
 
 
 def open_samples(paths: Sequence[str | os.PathLike], **options: Any) -> list[TrajectoryFile]:
-    """Open files, of long ones without an index only the middle: see `Chain`'s `opener`."""
+    """Open files, long ones without an index only in the middle: an `opener` of `Chain`."""
     open_indexed = partial(SampledFile, sample=SAMPLE // len(paths))
     return open_files(paths, open_indexed=open_indexed, **options)
 
@@ -77,7 +78,7 @@ def _is_sampled(chain: Chain) -> bool:
 
 
 class Outline:
-    """Number and times of all frames, estimated where only those in the middle are known."""
+    """Number and times of all frames, estimated if only frames in the middle are known."""
 
     def __init__(self, chain: Chain):
         self._chain = chain
@@ -85,23 +86,23 @@ class Outline:
 
     @classmethod
     def of(cls, trajectory: Any) -> Any:
-        """Outline a trajectory; where all its frames are known, return it as it is."""
+        """Outline a trajectory; if all its frames are known, return it unchanged."""
         chain = getattr(trajectory, "chain", None)
         return trajectory if chain is None or not _is_sampled(chain) else cls(chain)
 
     def times(self) -> np.ndarray:
-        """Times of all frames, ps, if they are as far apart as those that are known."""
+        """Times of all frames, ps, extrapolated from the known ones with a constant step."""
         known, _ = self._chain.moments()
         numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
-        # Medians: a file may hold the times of several runs.
+        # The median: a file may hold the times of several runs.
         dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
         return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
 
 
 class SampleRun:
-    """A run of which short parts can be done; the analyses are left as they are.
+    """Run of which short parts can be executed; the analyses stay unchanged.
 
-    `is_sample` is true where only some frames of the trajectory are known.
+    `is_sample` is true if only some frames of the trajectory are known.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class SampleRun:
             )
 
         begun = time.perf_counter()
-        # Copies: advice leaves the user's analyses as they are.
+        # Copies: a forecast must not change the user's analyses.
         copies = [copy.copy(analysis) for analysis in analyses]
         self._run = TrajectoryRun(copies, transforms, opener())
         self._t_open = time.perf_counter() - begun
@@ -144,18 +145,18 @@ class SampleRun:
 
     @property
     def trajectory(self) -> Any:
-        """The trajectory, opened: a `Trajectory`."""
+        """Opened trajectory: a `Trajectory`."""
         return self._run.trajectory
 
     @property
     def source(self) -> Any:
-        """Source of a worker's frames: a `FrameSource`."""
+        """Source of the workers' frames: a `FrameSource`."""
         return self._run.job.source
 
     def middle(self, n: int, *, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Take at most `n` frames about the middle of those that the run analyses.
+        """Return at most `n` frames around the middle of the frames that the run analyses.
 
-        Of several `parts`, which are rows of neighbours, none has a frame of another.
+        If rows are divided into several `parts`, no part shares a frame with another one.
         """
         n = min(n, max(1, len(self._frames) // parts))
         first = (len(self._frames) - n * parts) // 2 + n * part
@@ -164,9 +165,9 @@ class SampleRun:
         return self._frames[max(0, first) :][:n]
 
     def throughout(self, n: int, block_frames: int, number: int) -> np.ndarray:
-        """Take about `n` frames of all that the run analyses: blocks that are equally far apart.
+        """Return about `n` frames of the run: equally spaced blocks.
 
-        Of each `number` the blocks are others; frames of a short run are repeated.
+        The blocks depend on `number`. Frames of a short run are repeated.
         """
         n_there = max(1, len(self._frames) // block_frames)
         n_blocks = min(n_there, -(-n // block_frames))
@@ -178,7 +179,7 @@ class SampleRun:
 
     @property
     def together(self) -> int:
-        """Frames of the run that are stored as one: read alone, each would cost as much as all."""
+        """Number of frames of the run that one chunk stores; a single frame would cost as much."""
         return self._borders.rows
 
     @property
@@ -194,10 +195,10 @@ class SampleRun:
         with ExitStack() as receivers:
             one.start_collecting(0, timings, receivers)
             tasks = one.tasks(0, backend.n_workers)
-            # Closed at once, also by an error here: workers would go on.
+            # Close the backend at once, also after an error here: workers would go on.
             with closing(backend.run([one.job], tasks)) as outcomes:
                 for outcome in outcomes:
-                    # Blocks that were abandoned count for nothing; MPI alone gathers.
+                    # Abandoned blocks are ignored; only MPI yields results that were kept by ranks.
                     if isinstance(outcome, BlockResult):
                         one.collected.add(outcome)
         timings.end = time.monotonic_ns()
@@ -212,20 +213,20 @@ class SampleRun:
         )
         leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
-            # Of slow functions a whole leaf would take too long. What is merged is thrown away.
+            # A whole leaf of a slow analysis would take too long. The merged results are discarded.
             leaves = Leaves(block_frames)
             self._run.plan = Plan(frames, leaves, block_frames)
             self._run.job = replace(self._run.job, leaves=leaves)
 
     @property
     def _wanted_bytes(self) -> float:
-        """Bytes to be read of a frame, about."""
+        """Approximate number of bytes to be read per frame."""
         atoms = getattr(self.source, "atoms", None)
         every = np.arange(self.trajectory.n_atoms)
         return self.trajectory.frame_bytes(every if atoms is None else atoms)
 
     def block_frames(self, n_workers: int) -> int:
-        """Frames that the whole run would assign at a time."""
+        """Number of frames that the whole run would assign at a time."""
         return make_plan(
             self._run_frames,
             n_atoms=self.trajectory.n_atoms,
@@ -236,9 +237,9 @@ class SampleRun:
         ).block_frames
 
     def block_of(self, n_frames: int) -> int:
-        """Frames of a block such that a worker gets several, of so many frames.
+        """Choose the number of frames of a block such that each worker gets several blocks.
 
-        As many as in the whole run, if these are few enough.
+        It is the number in the whole run, if that is small enough.
         """
         size = self.block_frames(2)
         while size > max(self.together, n_frames // _BLOCKS):
@@ -247,11 +248,11 @@ class SampleRun:
 
     @property
     def frame_bytes(self) -> float:
-        """Mean size of a frame in the file; 0 where that is not ours to know."""
+        """Mean size of a frame in the file, bytes; 0 if unknown."""
         return 0.0 if self._chain is None else self._chain.bytes_per_frame
 
     def _ranges(self, frames: np.ndarray) -> dict[str, list[tuple[int, int]]]:
-        """Byte ranges of each file that hold some frames."""
+        """Byte ranges of some frames in each file."""
         extents = self.trajectory.extents(frames)
         found = {}
         for member, _, part in extents.parts():
@@ -264,11 +265,11 @@ class SampleRun:
         return found
 
     def in_memory(self, frames: np.ndarray) -> float | None:
-        """Share in memory of what is read of some frames; None where it is unknown."""
+        """Fraction in memory of the bytes to be read for some frames; None if unknown."""
         if not self.trajectory.shareable:
             return None
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
-        # A frame of which no more is wanted is there as far as it is wanted.
+        # If only a part of a frame is read, that part may be in memory, and not the rest.
         wanted = min(1.0, float(self._wanted_bytes / self.frame_bytes))
         extents = self.trajectory.extents(looked_at)
         shares = []
@@ -282,14 +283,14 @@ class SampleRun:
         return sum(shares) / len(shares)
 
     def in_memory_now(self) -> float | None:
-        """Share in memory of what the whole run reads; None where it is unknown."""
+        """Fraction in memory of the bytes that the whole run reads; None if unknown."""
         if not self.is_sample:
             return self.in_memory(self._run_frames)
         return cached_share_of_all({file.path for file in self.trajectory.chain.files})
 
     @contextmanager
     def from_disk(self, frames: np.ndarray) -> Iterator[bool]:
-        """Drop frames from memory, to be read from the disk; yield whether they will."""
+        """Drop frames from the page cache; yield whether they will be read from the disk."""
         with ExitStack() as stack:
             ranges = self._ranges(frames).items()
             gone = [stack.enter_context(_dropped(path, some)) for path, some in ranges]
@@ -297,21 +298,21 @@ class SampleRun:
 
 
 def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
-    """Frames of a sample that are as far apart as those of the run."""
+    """Choose frames of a sample with the same spacing as the frames of the run."""
     stride = max(1, round((frames[-1] - frames[0]) / max(len(frames) - 1, 1)))
     return np.arange(0, n_known, stride, dtype=np.int64)
 
 
 def disk_rates(path: str) -> tuple[float, float] | None:
-    """Bytes per second from the disk by one reader, and by two together.
+    """Measure bytes per second from the disk by one reader, and by two readers in total.
 
-    None where the bytes stay in memory, or the system does not say.
+    Returns None if the bytes stay in memory, or if the system does not report that.
     """
     size = os.path.getsize(path)
     n_bytes = min(_BYTES, size // 8)
     if n_bytes < _LEAST:
         return None
-    # Away from the middle, where frames are read.
+    # Away from the middle, where frames of the sample are read.
     starts = [size // 8, size // 4, 5 * size // 8]
     with _dropped(path, [(start, n_bytes) for start in starts]) as from_disk:
         if not from_disk:
@@ -321,7 +322,7 @@ def disk_rates(path: str) -> tuple[float, float] | None:
 
 
 def _rate(path: str, starts: list[int], n_bytes: int) -> float:
-    """Bytes per second of several readers together."""
+    """Measure the total bytes per second of several readers."""
     begun = time.perf_counter()
     with ThreadPoolExecutor(len(starts)) as readers:
         read = readers.map(lambda start: _read(path, start, n_bytes), starts)
@@ -329,7 +330,7 @@ def _rate(path: str, starts: list[int], n_bytes: int) -> float:
 
 
 def _read(path: str, start: int, n_bytes: int) -> int:
-    """Read for a while, once at the least; return the number of bytes."""
+    """Read for a limited time, at least one call; return the number of bytes."""
     buffer, done = bytearray(_CALL), 0
     end = time.perf_counter() + _SECONDS
     with open(path, "rb", buffering=0) as file:
@@ -342,11 +343,11 @@ def _read(path: str, start: int, n_bytes: int) -> int:
 
 @contextmanager
 def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Drop byte ranges of a file from memory; yield whether they are known to be gone.
+    """Drop byte ranges of a file from the page cache; yield whether they are known to be gone.
 
-    Those that were there are read again in the end, one after another: of pages that are read at
-    random, as blocks are, Linux makes small ones, from which reading takes up to three times as
-    long. So a run, or other advice, would find the file slower than it was.
+    Bytes that were cached are read again sequentially at the end. If pages are read in random
+    order, as by blocks, Linux caches them in small units, from which reading takes up to three
+    times as long. A later run or forecast would then find the file slower than before.
     """
     ranges = [_whole_pieces(*one) for one in ranges]
     before = cached_share(path, ranges) or 0.0
@@ -365,7 +366,7 @@ def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
 
 
 def _whole_pieces(start: int, size: int) -> tuple[int, int]:
-    """Widen a byte range, by half of it at the most, to whole pieces of the system's memory."""
+    """Extend a byte range by at most half its length to whole units of the page cache."""
     if size < 4 * _PIECE:
         return start, size
     begin = start // _PIECE * _PIECE

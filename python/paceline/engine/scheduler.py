@@ -1,9 +1,9 @@
-"""Schedule tasks: assign them to workers as they come free.
+"""Schedule tasks: assign each one to the next idle worker.
 
 `Scheduler` assigns tasks one after another and re-executes overdue ones speculatively.
-`TaskBatcher` cuts its tasks into batches, for backends where sending one costs milliseconds.
+`TaskBatcher` cuts its tasks into batches, for backends with a cost of milliseconds per message.
 `PartitionedScheduler` assigns each worker a contiguous share of the tasks (`StealingPartition`);
-a worker that is done steals half of another's share, unless shares are static.
+a worker that has finished steals half of another's share, unless shares are static.
 """
 
 import statistics
@@ -19,38 +19,40 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Tas
 from paceline.errors import WorkerError
 from paceline.performance.record import PARTS, BlockTiming, DuplicateAttempt
 
-#: A task is overdue if it takes so many times what tasks of its job usually take …
+#: Factor by which an overdue task's time exceeds the median of its job's latest tasks.
 OVERDUE = 2.0
-#: … and longer than this, seconds; less is not worth a second worker.
+#: Minimum time of an overdue task, seconds: less is not worth a second attempt.
 SHORTEST = 0.5
-#: … by the latest of them: the median of all of some ten thousand takes milliseconds, and is
-#: needed often.
+#: Number of the latest tasks in the median. The median of some ten thousand tasks would take
+#: milliseconds.
 REMEMBERED = 255
-#: Allowed time of a task before any task of its job was done, seconds.
+#: Allowed time of a task before any task of its job is done, seconds.
 UNKNOWN = 10.0
-#: A task whose workers were lost so many times is given up: it may be what kills them.
+#: Maximum number of lost workers per task; the task may be the cause of the crashes.
 MOST_LOSSES = 3
 
-#: A batch takes at least so long, seconds: many times what it costs to assign it.
+#: Minimum duration of a batch, seconds: many times the cost of assigning it.
 BATCH_SECONDS = 0.2
-#: When less than a batch is left for each worker, a worker takes only this part of its share, so
-#: that all end together: else 16 simulated workers wait for 4 % of the time of a second's work.
+#: When less than a batch per worker is left, a worker takes only this fraction of its share, so
+#: that all workers end together. Without it, 16 simulated workers idle for 4 % of the time of a
+#: second's work.
 LAST = 0.25
-#: Decoded frames of a batch, or their rows if these are larger, at most, bytes: some batches'
-#: results are in memory at a time.
+#: Maximum size of a batch's decoded frames, or of their rows if larger, bytes: results of several
+#: batches are in memory at a time.
 BATCH_BYTES = 256 * 2**20
-#: A batch has at most 2 to this power blocks.
+#: Maximum level of a batch: it has at most 2 to this power blocks.
 DEEPEST = 12
 
 
-#: A batch is an aligned subtree of a job's blocks, and a task one of level 0.
+#: Unit of scheduling: a batch is an aligned subtree of a job's blocks, and a task is a subtree of
+#: level 0.
 Schedulable = AnyTask | TaskBatch
 T = TypeVar("T", bound=Schedulable)
 
 
 @dataclass
 class _Running(Generic[T]):
-    """A task that was assigned and is not done; `n_attempts` counts speculative ones too."""
+    """Task that was assigned and is not done; `n_attempts` includes speculative attempts."""
 
     task: T
     since: float
@@ -58,11 +60,11 @@ class _Running(Generic[T]):
 
 
 class Scheduler(Generic[T]):
-    """Assigns tasks to workers as they come free, so that none waits for a slow one.
+    """Assigns tasks to idle workers, so that none waits for a slow one.
 
     A task that takes too long is assigned a second time, to a worker with nothing else to do, and
     the first result counts (speculative re-execution). The backends run the tasks; the scheduler
-    only keeps account of them. Tasks are taken from the iterable as they are assigned.
+    only tracks them. A task is taken from the iterable when it is assigned.
 
     Examples
     --------
@@ -78,7 +80,7 @@ class Scheduler(Generic[T]):
 
     def __init__(self, tasks: Iterable[T]):
         self._tasks = iter(tasks)
-        # One ahead: so it is known at any time if another is left.
+        # One task ahead, to know at any time whether another task is left.
         self._upcoming = next(self._tasks, None)
         self._returned: deque[T] = deque()
         self._running: dict[tuple[int, int, int], _Running[T]] = {}
@@ -96,7 +98,7 @@ class Scheduler(Generic[T]):
         return [running.task for running in self._running.values()]
 
     def assign(self) -> T | None:
-        """Assign a new task; None if all were assigned."""
+        """Assign a new task; None if all tasks were assigned."""
         if self._returned:
             task = self._returned.popleft()
         elif self._upcoming is not None:
@@ -110,7 +112,7 @@ class Scheduler(Generic[T]):
         self._running[_key(task)] = _Running(task, time.monotonic())
 
     def assign_overdue(self) -> T | None:
-        """Assign the longest overdue task again, to an idle worker; None if new ones are left."""
+        """Assign the longest overdue task again, to an idle worker; None if new tasks are left."""
         now = time.monotonic()
         if self._upcoming is not None or self._returned:
             return None
@@ -121,18 +123,18 @@ class Scheduler(Generic[T]):
         return None
 
     def seconds_until_overdue(self) -> float | None:
-        """Time until `assign_overdue` may assign a task, s; None if none is running."""
+        """Time until `assign_overdue` may assign a task, s; None if no task is running."""
         if not self._running:
             return None
         soonest = min(self._due(running) for running in self._running.values())
         return max(0.0, soonest - time.monotonic())
 
     def _due(self, running: _Running[T]) -> float:
-        """Time at which a task is overdue; each attempt is allowed twice as long as the last."""
+        """Time at which a task is overdue; each attempt may take twice as long as the last."""
         paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:
-            # The lower one of two in the middle: a slow worker's tasks are not what is usual.
+            # The lower of two middle values, so that tasks of a slow worker do not set the median.
             usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
         return running.since + allowed * 2 ** (running.n_attempts - 1)
@@ -147,9 +149,9 @@ class Scheduler(Generic[T]):
         return True
 
     def return_lost(self, task: T, reason: str = "") -> None:
-        """Take back a task whose worker was lost, for a reason if it is known; it comes next.
+        """Take back a task whose worker was lost, with the reason if known; it is assigned next.
 
-        Raises `WorkerError` if its workers were lost too often.
+        Raises `WorkerError` if workers of the task were lost too often.
         """
         key = _key(task)
         if self._running.pop(key, None) is None:
@@ -170,17 +172,17 @@ def _key(task: Schedulable | BlockResult) -> tuple[int, int, int]:
 
 
 def late_attempts(result: BlockResult) -> list[DuplicateAttempt]:
-    """Record a result that came after another one of the same task: one attempt per block."""
+    """Record a result that came after another result of the same task: one attempt per block."""
     return [DuplicateAttempt(replace(timing, comm=0), came=True) for timing in result.timings]
 
 
 def abandoned_attempt(
     task: Schedulable, worker: str, since: int, *, offset: int = 0
 ) -> DuplicateAttempt:
-    """Record an attempt that is not waited for any more.
+    """Record an attempt that is no longer waited for.
 
-    `worker` is empty where it is not known; `since` is the time of assignment by this host's clock,
-    `offset` what is added to that to give the run's clock, both ns.
+    `worker` is empty if unknown. `since` is the time of assignment by this host's clock, `offset`
+    the difference between the run's clock and this clock, both ns.
     """
     timing = BlockTiming(
         job=task.job,
@@ -196,10 +198,10 @@ def abandoned_attempt(
 
 
 class TaskBatcher:
-    """Cuts tasks into batches that take long enough; single tasks until the pace is known.
+    """Cuts tasks into batches of a minimum duration; single tasks until the pace is known.
 
-    Tasks of each job come one after another, in the order of their numbers; `n_workers` batches run
-    at a time. Those that are shorter than `seconds` come at the end.
+    Tasks of each job come one after another, in the order of their numbers. `n_workers` batches run
+    at a time. Batches shorter than `seconds` come at the end.
     """
 
     def __init__(
@@ -214,14 +216,14 @@ class TaskBatcher:
         self._n_workers = n_workers
         self._seconds = seconds
         self._ahead: deque[Any] = deque()
-        # For each job: frames that were done, and nanoseconds that they took.
+        # For each job: number of frames done, and their time, ns.
         self._done = [(0, 0)] * len(jobs)
 
     def __iter__(self) -> Iterator[TaskBatch]:
         return self
 
     def __next__(self) -> TaskBatch:
-        """Cut the next batch, as long as it should be by the pace so far."""
+        """Cut the next batch; its length follows from the measured pace."""
         self._look_ahead(1)
         if not self._ahead:
             raise StopIteration
@@ -234,21 +236,21 @@ class TaskBatcher:
             level -= 1
         tasks = [self._ahead.popleft() for _ in range(2**level)]
         if level > 0:
-            # Within a batch a worker reads ahead by itself.
+            # Within a batch, the worker itself prefetches.
             tasks = [replace(task, ahead=None) for task in tasks]
             tasks[-1] = replace(tasks[-1], ahead=self._ahead_of(tasks[-1], level))
         return TaskBatch(level, tasks)
 
     def record(self, result: BlockResult) -> None:
-        """Record the time that blocks took."""
+        """Record the duration of blocks."""
         n_frames, took = self._done[result.job]
         took += sum(timing.end - timing.start for timing in result.timings)
         self._done[result.job] = n_frames + result.n_frames, took
 
     def _level(self, first: AnyTask, seconds: float) -> int:
-        """Level of the smallest subtree that takes long enough, or the largest that begins here."""
+        """Level of the smallest subtree that is long enough, or of the largest that begins here."""
         job, (n_frames, took) = self._jobs[first.job], self._done[first.job]
-        if n_frames == 0 or isinstance(job, FunctionJob):  # values of calls cannot be merged
+        if n_frames == 0 or isinstance(job, FunctionJob):  # results of calls cannot be merged
             return 0
         block_seconds = took / n_frames * first.n_frames / 1e9
         source = job.source
@@ -268,14 +270,14 @@ class TaskBatcher:
         self._ahead.extend(islice(self._tasks, max(0, n_tasks - len(self._ahead))))
 
     def _is_whole(self, level: int) -> bool:
-        """True if all blocks of the subtree come next: some may be done, or the job end."""
+        """True if all blocks of the subtree come next; some may be done or not exist."""
         first, last = self._ahead[0], 2**level - 1
         if len(self._ahead) <= last:
             return False
         return (self._ahead[last].job, self._ahead[last].number) == (first.job, first.number + last)
 
     def _ahead_of(self, last: AnyTask, level: int) -> Extents | None:
-        """Byte ranges of the first block that this batch's worker is likely to do after it."""
+        """Byte ranges of the first block that this batch's worker will probably process next."""
         following = (self._n_workers - 1) * 2**level
         if following >= len(self._ahead) or self._ahead[following].job != last.job:
             return None
@@ -285,10 +287,10 @@ class TaskBatcher:
 class StealingPartition:
     """Partition of tasks into contiguous shares, with work stealing.
 
-    A worker reads its part of the file in order, and holds few partial results, since neighbours
-    are merged at once; a worker that is done takes over half of the largest share left. If `fixed`,
-    each worker does its own share (static schedule); `in_order`, tasks are assigned one after
-    another.
+    A worker reads its part of the file in order, and holds few partial results, since adjacent ones
+    are merged at once. A worker that has finished takes over half of the largest remaining share.
+    With `fixed`, each worker processes its own share (static schedule). With `in_order`, tasks are
+    assigned in the order of their numbers.
 
     Examples
     --------
@@ -313,7 +315,7 @@ class StealingPartition:
         self._fixed = fixed
         n_shares = 1 if in_order and not fixed else n_workers
         bounds = [k * len(tasks) // n_shares for k in range(n_shares + 1)]
-        #: First and end of the rest of each share.
+        #: First and end of the remainder of each share.
         self._left = [[bounds[k], bounds[k + 1]] for k in range(n_shares)]
 
     def __bool__(self) -> bool:
@@ -321,9 +323,10 @@ class StealingPartition:
         return any(first < stop for first, stop in self._left)
 
     def take(self, worker: int, n_frames: int) -> list[AnyTask]:
-        """Take the next tasks of a worker's share: of one job, one at least, up to `n_frames`.
+        """Take the next tasks of a worker's share: at least one, all of one job, up to `n_frames`.
 
-        Returns an empty list if nothing is left for it. Each task has the extents of the next one.
+        Returns an empty list if no task is left for the worker. Each task has the extents of the
+        next one.
         """
         share = self._left[worker % len(self._left)]
         if share[0] == share[1] and not self._fixed:
@@ -339,14 +342,14 @@ class StealingPartition:
         return taken
 
     def _steal(self, share: list[int]) -> None:
-        """Move the back half of the largest share to one that is done."""
+        """Move the back half of the largest share to a worker that has finished."""
         largest = max(self._left, key=lambda other: other[1] - other[0])
         middle = (largest[0] + largest[1]) // 2
         share[:] = middle, largest[1]
         largest[1] = middle
 
     def _with_next(self, task: AnyTask, share: list[int]) -> AnyTask:
-        """Set the read-ahead of a task to the next one of its share."""
+        """Set the prefetched extents of a task to those of the next task of its share."""
         if not isinstance(task, Task):
             return task
         following = self._tasks[share[0]] if share[0] < share[1] else None
@@ -356,10 +359,10 @@ class StealingPartition:
 
 
 class PartitionedScheduler(Scheduler[AnyTask]):
-    """Assigns each worker its share, then stolen tasks, then overdue ones.
+    """Assigns each worker tasks of its share, then stolen tasks, then overdue tasks.
 
-    If `static`, each worker does its own share; `in_order`, there are none, and results come nearly
-    in order.
+    With `static`, each worker processes its own share. With `in_order`, there are no shares, and
+    results arrive nearly in order.
     """
 
     def __init__(self, tasks: Sequence[AnyTask], n_workers: int, *, static: bool, in_order: bool):
@@ -373,7 +376,7 @@ class PartitionedScheduler(Scheduler[AnyTask]):
         return not self._shares and super().finished
 
     def assign_to(self, worker: int, n_frames: int, *, is_idle: bool) -> list[AnyTask]:
-        """Assign about `n_frames` of a worker's share; if it is idle, perhaps an overdue task."""
+        """Assign about `n_frames` of a worker's share; an idle worker may get an overdue task."""
         tasks = self._shares.take(worker, n_frames)
         for task in tasks:
             self._start(task)

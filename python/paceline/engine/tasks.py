@@ -1,7 +1,7 @@
 """Jobs, tasks and results: plain data that backends send to workers and back.
 
-A *job* holds all that the blocks of one trajectory have in common, a *task* is one block of it, and
-a *batch* is a subtree of neighbouring tasks for one worker.
+A *job* holds the data that all blocks of one trajectory share. A *task* is one block of a job. A
+*batch* is a subtree of adjacent tasks for one worker.
 """
 
 import copy
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Records(NamedTuple):
-    """Records of some frames, of an analysis that gives any number of them per frame."""
+    """Records of some frames, of an analysis that gives any number of records per frame."""
 
-    #: Number of records of each frame; 0 of those that were left out. Int64, shape (n_frames,).
+    #: Number of records of each frame, int64, shape (n_frames,); 0 for frames that were left out.
     counts: np.ndarray
     #: Records of all frames, one after another; None if no frame could be read.
     records: np.ndarray | None
@@ -36,8 +36,8 @@ class Records(NamedTuple):
 class SharedRows:
     """Output array of an analysis, to which workers of the collecting process write their rows.
 
-    Other workers send their rows: a pickled one has no array, and none has one before the first
-    rows came.
+    Other workers send their rows: pickling drops the array. The array does not exist before the
+    first rows have arrived.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class SharedRows:
         return SharedRows, ()
 
     def replace(self, rows: np.ndarray | None, done: Iterable[int] = ()) -> None:
-        """Give views of another array from now on, but for blocks that are done."""
-        # Together: views that were taken are of the same array.
+        """Return views of another array from now on, except for blocks that are done."""
+        # One tuple, so that array and views are replaced together.
         self._state: tuple[np.ndarray | None, dict[int, object]] = rows, dict.fromkeys(done)
 
     @property
@@ -57,7 +57,7 @@ class SharedRows:
         return self._state[0] is not None
 
     def take(self, first: int, n_rows: int) -> np.ndarray | None:
-        """Get the view for a block, once: another attempt at it gets none."""
+        """Return the view for a block, once: a second attempt at the block gets None."""
         rows, taken = self._state
         mine = object()
         if rows is None or taken.setdefault(first, mine) is not mine:
@@ -67,45 +67,45 @@ class SharedRows:
 
 @dataclass(frozen=True)
 class WorkerAnalysis:
-    """Worker part of one analysis, and the columns of its atoms among the decoded ones."""
+    """Worker part of one analysis, and the columns of its atoms among the decoded atoms."""
 
     name: str
     computation: Any
     declared: WorkerDeclaration
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
-    #: Frames that its blocks have before and after those whose rows it computes.
+    #: Numbers of frames before and after a block that the analysis reads with it.
     halo: tuple[int, int] = (0, 0)
     shared: SharedRows = field(default_factory=SharedRows)
-    #: True in the second pass of a scan, whose tasks have the states before their blocks.
+    #: True in the second pass of a scan, whose tasks hold the states before their blocks.
     has_states: bool = False
 
     @property
     def scans(self) -> bool:
-        """True if its rows depend on all frames before."""
+        """True if rows of the analysis depend on all earlier frames."""
         return self.declared.kind is Kind.SCAN
 
     @property
     def finds_states(self) -> bool:
-        """True in the first pass of a scan: a block gives how it changes the state, by its number.
+        """True in the first pass of a scan: the result of a block is its change of the state.
 
-        None stands for no change, where all frames of a block were left out.
+        None stands for no change, if all frames of a block were left out.
         """
         return self.scans and not self.has_states
 
     @property
     def reduces(self) -> bool:
-        """True if it gives one result for all frames."""
+        """True if the analysis gives one result for all frames."""
         return self.finds_states or self.declared.kind is Kind.SUM
 
     @property
     def per_block(self) -> bool:
-        """True if each block's result is passed on by itself."""
+        """True if the result of each block is passed to a receiver."""
         return self.declared.kind is Kind.BLOCKS
 
     @property
     def ragged(self) -> bool:
-        """True if it gives any number of records per frame."""
+        """True if the analysis gives any number of records per frame."""
         return self.declared.kind is Kind.RECORDS
 
     def merge(self, left: Any, right: Any) -> Any:
@@ -116,25 +116,25 @@ class WorkerAnalysis:
             return self._merged(left, right)
 
     def merge_states(self, left: object, right: object) -> Any:
-        """Merge two changes of state, or a state and the change after it; None is none."""
+        """Merge two changes of state, or a state and the change after it; None is no change."""
         if left is None or right is None:
             return right if left is None else left
         return self._merged(self.own_state(left), right)
 
     def _merged(self, left: object, right: object) -> Any:
-        """Merge by the method; None, of one that returns nothing, would count as no frames."""
+        """Merge by the method; raise an error if the method returns None, which means no frames."""
         found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):
             raise TypeError("merge returned None: it must return the merged result, also in place")
         return found
 
     def own_state(self, state: object) -> Any:
-        """Copy a state, which others have too, where a method of the user's may change it."""
+        """Copy a state that is shared, if a method of the user's class may change it."""
         return state if self.declared.returns_new else copy.deepcopy(state)
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:
-        """Raise `AnalysisError`, which names the analysis, for errors of its `merge`."""
+        """Context that turns errors of `merge` into `AnalysisError`, which names the analysis."""
         try:
             yield
         except Exception as error:
@@ -144,7 +144,7 @@ class WorkerAnalysis:
 
     def check_rows_match(self, rows: np.ndarray, others: np.ndarray) -> None:
         """Raise `AnalysisError` if rows of two blocks differ in shape or dtype."""
-        # Were some differences allowed, the order in which blocks come would decide.
+        # If some differences were allowed, the result would depend on the order of blocks.
         for what, found, expected in (
             ("rows of shape ", rows.shape[1:], others.shape[1:]),
             ("", rows.dtype, others.dtype),
@@ -162,9 +162,9 @@ class FrameCaching:
 
     #: Name of the run over this trajectory.
     key: str
-    #: Counts what is kept; without a limit, frames are kept while half of the memory is free.
+    #: Limit of the cache; without a limit, frames are kept while half of the memory is free.
     memory: MemoryLimit
-    #: True in the last stage, which keeps no more frames.
+    #: True in the last stage, which adds no frames to the cache.
     last: bool = False
 
 
@@ -172,9 +172,9 @@ class FrameCaching:
 class Job:
     """Parameters and analyses that all tasks of one trajectory share.
 
-    `skip_damaged` leaves out unreadable frames. `streamed` jobs need the result of each block as it
-    comes, rather than at the end. With `caching`, decoded frames stay for the next stage. A frame's
-    rows take at least `row_bytes`.
+    `skip_damaged` leaves out unreadable frames. A `streamed` job needs the result of each block as
+    soon as it is available. With `caching`, decoded frames are kept for the next stage. The rows of
+    a frame take at least `row_bytes`.
     """
 
     source: FrameSource
@@ -189,9 +189,9 @@ class Job:
 
 @dataclass(frozen=True)
 class FunctionJob:
-    """A pickled function that all tasks of a job call; `name` is for error messages."""
+    """Pickled function that all tasks of a job call; `name` is for error messages."""
 
-    #: Each value is passed on at once: there is nothing to merge.
+    #: Each value is passed on at once, because values are not merged.
     streamed: ClassVar[bool] = True
     analyses: ClassVar[Sequence[WorkerAnalysis]] = ()
 
@@ -201,35 +201,35 @@ class FunctionJob:
 
 @dataclass(frozen=True)
 class Task:
-    """One block of frames for one worker, with its own slice of the index."""
+    """One block of frames for one worker, with the part of the index that it needs."""
 
-    #: Number of its job in the run.
+    #: Number of the job in the run.
     job: int
     #: Number of the block.
     number: int
-    #: Its first row in the results.
+    #: First row of the block in the results.
     first: int
-    #: Frame numbers in the trajectory, of the block, of its halo, and of frames that are passed
-    #: over, int64, shape (n_window,).
+    #: Frame numbers in the trajectory of the block, of its halo, and of intermediate frames that a
+    #: transformation needs, int64, shape (n_window,).
     window: np.ndarray
     #: Byte ranges of these frames.
     extents: Extents
-    #: Byte ranges of the block that this worker is likely to do next.
+    #: Byte ranges of the block that this worker will probably process next.
     ahead: Extents | None
-    #: First state of a transformation that follows atoms from frame to frame, or the relay that
-    #: gives it when the block before is done.
+    #: Initial state of a transformation that follows atoms from frame to frame, or the `Relay` that
+    #: provides it after the block before.
     state: "np.ndarray | Relay | None" = None
-    #: Frames of the window before and after those of the block.
+    #: Number of frames of the window before and after the block.
     halo: tuple[int, int] = (0, 0)
-    #: Frames of the window that are passed over before the first one of the block, and from one of
-    #: the block to the next.
+    #: Number of frames of the window that only a transformation uses, before the first frame of the
+    #: block, and between two frames of the block.
     lead: int = 0
     step: int = 1
-    #: State before the block of each analysis that scans, None before the first frame; None for
-    #: all other analyses. Empty if no analysis has states.
+    #: State before the block for each analysis; None for an analysis that does not scan, and before
+    #: the first frame. Empty if no analysis has states.
     states: Sequence[Any] = ()
 
-    #: A single block is a subtree of level 0.
+    #: Level of the subtree: a single block.
     level: ClassVar[int] = 0
 
     @property
@@ -238,15 +238,15 @@ class Task:
         return self.rows_with((0, 0))
 
     def rows_with(self, halo: tuple[int, int]) -> slice:
-        """Rows of the block and of a halo in its window, as many of the halo as there are."""
-        if self.halo == (0, 0):  # as of most runs: it is asked for a dozen times a block
+        """Rows of the block and of a halo in its window, as far as the halo exists."""
+        if self.halo == (0, 0):  # fast path of most runs: called about twelve times per block
             return slice(self.lead, len(self.window), self.step)
         before, after = (min(*two) for two in zip(halo, self.halo, strict=True))
         begin = self.lead + self.halo[0] - before
         return slice(begin, len(self.window) - self.halo[1] + after, self.step)
 
     def thinned(self) -> "Task":
-        """Make a copy without the frames that are passed over."""
+        """Make a copy without the frames that only a transformation uses."""
         return replace(self, window=self.window[self.lead :: self.step], lead=0, step=1)
 
     @property
@@ -272,16 +272,16 @@ class Task:
 
 @dataclass(frozen=True)
 class FunctionTask:
-    """One call of a `FunctionJob`'s function with one item."""
+    """One call of the function of a `FunctionJob` with one item."""
 
     level: ClassVar[int] = 0
 
-    #: Number of its job in the run, and of the call.
+    #: Number of the job in the run, and number of the call.
     job: int
     number: int
-    #: Number of frames of all calls before it.
+    #: Number of frames of all earlier calls.
     first: int
-    #: Frames that the call is about; a number and 1 if it is about anything else.
+    #: First frame and number of frames of the call, or any number and 1 if it concerns no frames.
     first_frame: int
     n_frames: int
     #: Name in error messages.
@@ -290,26 +290,26 @@ class FunctionTask:
     item: Any
 
 
-#: Types that backends are given.
+#: Types of jobs that a backend runs.
 AnyJob = Job | FunctionJob
 AnyTask = Task | FunctionTask
 
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Neighbouring tasks for one worker: an aligned subtree of 2**level blocks, or one call."""
+    """Adjacent tasks for one worker: an aligned subtree of 2**level blocks, or one call."""
 
     level: int
     tasks: Sequence[Any]
 
     @property
     def job(self) -> int:
-        """Number of its job in the run."""
+        """Number of the job in the run."""
         return self.tasks[0].job
 
     @property
     def number(self) -> int:
-        """Number of the subtree among those of its level."""
+        """Number of the subtree among the subtrees of its level."""
         return self.tasks[0].number >> self.level
 
     @property
@@ -333,17 +333,17 @@ class TaskBatch:
 class LongBonds(NamedTuple):
     """Bonds that are longer than half the cell after molecules were made whole."""
 
-    #: Frames that have any, and bonds of all these frames.
+    #: Number of frames that have such bonds, and number of these bonds in all frames.
     n_frames: int
     n_bonds: int
-    #: Longest bond: Å, number of its frame, and columns of its atoms.
+    #: Longest bond: length in Å, number of its frame, and columns of its atoms.
     length: float
     frame: int
     atoms: tuple[int, int]
 
 
 def sum_long_bonds(found: Sequence[LongBonds]) -> LongBonds:
-    """Add up findings, at least one; the order does not matter."""
+    """Sum findings, at least one; the result does not depend on their order."""
     longest = max(found, key=lambda one: (one.length, -one.frame, one.atoms))
     return longest._replace(
         n_frames=sum(one.n_frames for one in found), n_bonds=sum(one.n_bonds for one in found)
@@ -354,20 +354,19 @@ def sum_long_bonds(found: Sequence[LongBonds]) -> LongBonds:
 class BlockResult:
     """Result of one block, or of a whole subtree of blocks."""
 
-    #: Number of its job in the run.
+    #: Number of the job in the run.
     job: int
-    #: The subtree: block number · 2**level and those that follow it, 2**level in all or as many as
-    #: exist.
+    #: Level of the subtree: block number · 2**level and the following blocks, 2**level in all or as
+    #: many as exist.
     level: int
     number: int
-    #: Its first row in the results, and its frames.
+    #: First row in the results, and number of frames.
     first: int
     n_frames: int
-    #: For each analysis its rows, its `Records`, its partial result merged over the subtree, or its
-    #: result of each block by the block's number. None where a rank keeps them until all blocks are
-    #: done.
+    #: Result of each analysis: its rows, its `Records`, its partial result merged over the subtree,
+    #: or a dict of results by block number. None if a rank keeps them until all blocks are done.
     values: list[Any] | None
-    #: ps; None where a rank keeps them. Float64, shape (n_frames,).
+    #: Times, ps, float64, shape (n_frames,); None if a rank keeps them.
     times: np.ndarray | None
     #: Frame number and reason of each frame that was left out.
     damaged: list[tuple[int, str]]
@@ -382,7 +381,8 @@ class CollectedResult:
 
     #: Number of the job in the run.
     job: int
-    #: For each analysis all rows, all `Records`, or the partial result merged over all blocks.
+    #: Result of each analysis: all rows, all `Records`, or the partial result merged over all
+    #: blocks.
     values: list[Any]
-    #: ps, float64, shape (n_frames,).
+    #: Times, ps, float64, shape (n_frames,).
     times: np.ndarray

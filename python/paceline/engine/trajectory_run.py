@@ -1,4 +1,4 @@
-"""Plan a run of analyses over one trajectory: what all its passes over the frames share."""
+"""Plan of a run of analyses over one trajectory, which all passes over the frames share."""
 
 import math
 from collections.abc import Sequence
@@ -39,22 +39,23 @@ if TYPE_CHECKING:
 class Facilities:
     """Capabilities of the workers of a run."""
 
-    #: Workers that share the blocks: a fraction of one that has other trajectories to do.
+    #: Number of workers that share the blocks; it may be a fraction, if workers process several
+    #: trajectories.
     n_workers: float
-    #: Results of blocks are needed as they come, for all analyses.
+    #: True if results of blocks are needed as soon as they are available, for all analyses.
     streamed: bool = False
-    #: A block may wait for a state from the block before.
+    #: True if a block may wait for a state from the block before.
     pipelined: bool = False
-    #: Store of decoded frames, if there are several passes.
+    #: Cache of decoded frames, if there are several passes.
     caching: FrameCaching | None = None
-    #: Parts of what is collected are for other processes of this machine.
+    #: True if other processes of this machine read parts of the collected rows from files.
     parts_by_file: bool = False
 
 
 class TrajectoryRun:
-    """Run of several analyses over one trajectory; the plan and the first job by `prepare`."""
+    """Run of several analyses over one trajectory; `prepare` makes the plan and the first job."""
 
-    #: The blocks of the frames, and the job of the first pass.
+    #: Blocks of the frames, and job of the first pass.
     plan: Plan
     job: Job
 
@@ -69,7 +70,7 @@ class TrajectoryRun:
         self.halo: tuple[int, int] = (0, 0)
         #: States of a transformation that follows atoms from frame to frame.
         self.transform_states: TransformStates | None = None
-        #: Frames that blocks hold for each one that is analysed, if these are all frames.
+        #: Number of frames read per analysed frame, if blocks hold all frames.
         self.per_row: int | None = None
         #: Warnings about the frames, found by companions.
         self.warnings: list[str] = []
@@ -82,7 +83,7 @@ class TrajectoryRun:
         skip_damaged: bool = False,
         block_frames: int | None = None,
     ) -> None:
-        """Make the plan, and the worker part of everything."""
+        """Make the plan and all worker parts."""
         context = RunContext(self.transforms, skip_damaged)
         for analysis in self.analyses:
             begin_run(analysis, context, RunInfo(frames, self._provenance()))
@@ -110,7 +111,7 @@ class TrajectoryRun:
                 "nojump follows atoms from frame to frame: give frames in increasing order"
             )
         warn_of_locations(self.analyses)
-        # Before the fields: an analysis may see only now which ones it needs.
+        # Worker parts come before fields: an analysis may determine its fields only here.
         parts = [
             worker_part(analysis, analysis.prepare(), columns_in(atoms, own), 0)
             for analysis, own in zip(self.analyses, indices, strict=True)
@@ -148,8 +149,8 @@ class TrajectoryRun:
     ) -> None:
         """Make the plan of a run with a transformation that follows atoms from frame to frame.
 
-        Blocks pass on their states unless `skip_damaged` is None, if there is memory for the frames
-        between those that are analysed. So that there is, blocks may be smaller than wanted.
+        Blocks pass on their states unless `skip_damaged` is None, if memory suffices for the frames
+        between the analysed ones. Blocks may be smaller than requested to fit into memory.
         """
         n_atoms, sizes = len(self._atoms), dict[str, Any]()
         per_row = None if any(self.halo) else scanned_per_row(frames, self.trajectory.n_atoms)
@@ -174,32 +175,32 @@ class TrajectoryRun:
 
     @property
     def relay(self) -> Relay | None:
-        """Pipeline by which blocks pass on states of a transformation."""
+        """Pipeline through which blocks pass on the states of a transformation."""
         return None if self.transform_states is None else self.transform_states.relay
 
     @property
     def scans_before(self) -> bool:
-        """True if a `ScanPass` before the first pass finds what a transformation begins with."""
+        """True if a `ScanPass` before the first pass finds a transformation's initial states."""
         return self.transform_states is not None and self.relay is None
 
     @property
     def n_stages(self) -> int:
-        """Number of stages of the analysis that needs most."""
+        """Maximum number of stages of an analysis."""
         return max(one.stages for one in self.analyses)
 
     @property
     def n_passes(self) -> int:
-        """Number of passes over the frames of the analysis that needs most."""
+        """Maximum number of passes over the frames of an analysis."""
         return max(one.stages - one.over_parts for one in self.analyses)
 
     def close(self) -> None:
-        """Release the workers that wait for one another, and the trajectory."""
+        """Release the waiting workers, and the trajectory."""
         if self.relay is not None:
             self.relay.close()
         self.trajectory.go_back()
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
-        """Set the results of an analysis, given what is known of its frames now."""
+        """Set the results of an analysis, given the facts about its frames."""
         info = replace(info_of(analysis), timings=timings, **known)
         note_run(analysis, info.with_warnings(self.warnings))
         analysis.finish(value)
@@ -207,13 +208,13 @@ class TrajectoryRun:
             self.warnings += analysis.found
 
     def caching_of(self, stage: int) -> FrameCaching | None:
-        """Return where frames are kept in a stage; the last one keeps none."""
+        """Return the parameters of the frame cache in a stage; the last stage adds no frames."""
         caching = self.job.caching
         is_last = caching is not None and self.n_passes == stage + 1
         return replace(caching, last=True) if caching is not None and is_last else caching
 
     def warn_of_scan(self, damaged: Sequence[tuple[int, str]], changes: np.ndarray) -> None:
-        """Warn of frames over which atoms may not have been followed rightly."""
+        """Warn of frames at which atoms may have been followed wrongly."""
         path = self.trajectory.provenance()["trajectory"]
         warn_of_jumps(path, "nojump", "an atom", [frame for frame, _ in damaged], changes)
 
@@ -232,7 +233,7 @@ class TrajectoryRun:
         )
 
     def warn_of_repeats(self, times: np.ndarray) -> None:
-        """Warn where times go back within a file: a restart may have been appended to it."""
+        """Warn if times decrease within a file: a restart may have been appended to it."""
         chain, frames = self.trajectory.chain, self.plan.frames
         known = np.flatnonzero(np.isfinite(times))
         steps = np.diff(times[known])
@@ -251,7 +252,7 @@ class TrajectoryRun:
                 return
 
     def _check_window(self, frames: np.ndarray, n_atoms: int) -> None:
-        """Raise `UnsupportedError` where there is no memory for a halo."""
+        """Raise `UnsupportedError` if a halo exceeds the memory."""
         n_halo = min(sum(self.halo), len(frames))
         if n_halo == 0:
             return
@@ -264,11 +265,11 @@ class TrajectoryRun:
             )
 
     def _fields(self) -> tuple[list[str], list[str]]:
-        """Find the fields to decode, and those of them that every frame must hold."""
+        """Find the fields to decode, and the fields that every frame must hold."""
         required = {field for analysis in self.analyses for field in analysis.fields}
         optional = {field for analysis in self.analyses for field in analysis.optional_fields}
         held = self.trajectory.fields
-        # Of MDAnalysis's own readers only the fields of the present frame are known.
+        # For MDAnalysis's readers, only the fields of the present frame are known.
         if self.trajectory.shareable and not required.issubset(held):
             lacking = " and ".join(sorted(required.difference(held)))
             path = self.trajectory.provenance()["trajectory"]
@@ -296,7 +297,7 @@ class TrajectoryRun:
 def n_passes(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> int:
-    """Number of passes over the frames that a run makes."""
+    """Number of passes over the frames in a run."""
     return max(
         one.stages + (find_scan(transforms_of(transforms, one)) is not None) for one in analyses
     )
@@ -325,7 +326,7 @@ def worker_part(
 
 
 def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int) -> None:
-    """Raise `UnsupportedError` where a worker part with `scan` cannot be run."""
+    """Raise `UnsupportedError` if a worker part with `scan` cannot be run."""
     name = analysis.name
     check_methods_of_scan(name, part.computation)
     if any(part.halo):
@@ -346,7 +347,7 @@ def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int) -> None:
 
 
 def _halo(analyses: Sequence[Analysis], frames: np.ndarray) -> tuple[int, int]:
-    """Find the halo that suffices for all analyses; frames must be in order if there is any."""
+    """Find the smallest halo for all analyses; with a halo, frames must be in order."""
     before, after = (max(one.halo[k] for one in analyses) for k in range(2))
     if (before or after) and (np.diff(frames) < 1).any():
         name = next(one.name for one in analyses if any(one.halo))
@@ -358,5 +359,5 @@ def _halo(analyses: Sequence[Analysis], frames: np.ndarray) -> tuple[int, int]:
 
 
 def columns_in(atoms: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
-    """Find the columns of wanted atoms among those that are decoded; None if they are all."""
+    """Find the columns of wanted atoms among the decoded atoms; None if all are wanted."""
     return None if np.array_equal(atoms, wanted) else np.searchsorted(atoms, wanted)

@@ -1,6 +1,6 @@
-"""States in which blocks begin, where a transformation follows atoms from frame to frame.
+"""Initial states of blocks, for a transformation that follows atoms from frame to frame.
 
-An earlier pass finds them, or each block passes its own to the next one (`Relay`).
+An earlier pass finds them, or each block passes its final state to the next block (`Relay`).
 """
 
 import threading
@@ -15,36 +15,36 @@ from paceline.contract.transforms import WorkerScan
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.number_format import amount
 
-#: Time after which a block that all wait for is read by another worker too, seconds.
+#: Time after which another worker reads a block that all other blocks wait for, seconds.
 LATE = 10.0
 ENDED = "the run has ended"
 
 
 class Relay:
-    """Transforms blocks in the order of their numbers, each as the one before is.
+    """Transforms blocks in the order of their numbers; each starts from the previous block's state.
 
-    Workers decode their blocks meanwhile. What a block began with is kept until it is released, so
-    that it may be done again: by another attempt, or in a later pass. With `skip_damaged`, frames
-    that cannot be transformed are left out; else the first one ends the run.
+    Workers decode their blocks meanwhile. The initial state of a block is kept until it is
+    released, so that another attempt or a later pass can repeat the block. With `skip_damaged`,
+    frames that cannot be transformed are left out. Otherwise the first such frame ends the run.
     """
 
     def __init__(self, scan: WorkerScan, *, skip_damaged: bool):
         self._scan = scan
         self._follower = scan.follower(skip_damaged)
-        #: States in which blocks begin, shape (1, …), and those that are of no use any more: memory
-        #: that is new takes a sixth of the time in which a block is moved.
+        #: Initial states of blocks, shape (1, …), and arrays to be reused: new memory takes a sixth
+        #: of the time of transforming a block.
         self._states: dict[int, np.ndarray] = {}
         self._unused: list[np.ndarray] = []
-        #: Blocks that were done again.
+        #: Blocks that were processed again.
         self._repeated: set[int] = set()
-        #: Blocks that a worker has begun to transform, and that are transformed.
+        #: Number of blocks that a worker has begun to transform, and number of transformed blocks.
         self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
         self._tasks: dict[int, Any] = {}
 
     def begin(self, task: Any) -> None:
-        """Note the task of a block that a worker is about to read."""
+        """Register the task of a block that a worker is about to read."""
         with self._changed:
             if task.number >= self._n_begun:
                 self._tasks[task.number] = task
@@ -56,9 +56,9 @@ class Relay:
         cells: np.ndarray,
         catch_up: Callable[[Any], None],
     ) -> list[tuple[int, str]]:
-        """Transform a block in place as those before it are; return rows that cannot be.
+        """Transform a block in place after all earlier blocks; return the rows that failed.
 
-        `catch_up` reads and transforms the block of another task, which its worker may never do.
+        `catch_up` reads and transforms the block of another task, whose worker may be stuck.
         """
         while (late := self._wait(number)) is not None:
             catch_up(late)
@@ -76,7 +76,7 @@ class Relay:
             state = self._states.get(number)
             self._repeated.add(number)
         if state is None:
-            # Another attempt's result was collected: this one's does not count.
+            # The result of another attempt was collected: this result is not used.
             return []
         return self._scan.apply_from(state, positions, cells)
 
@@ -89,7 +89,7 @@ class Relay:
                 state = self._unused.pop() if self._unused else self._scan.no_states(1)
             refused = self._follower.move_on(number, positions, cells, state[0])
         except BaseException:
-            # The blocks that follow cannot go on from here.
+            # Later blocks cannot continue from this block.
             self.close()
             raise
         if refused is None:
@@ -101,15 +101,15 @@ class Relay:
         return refused
 
     def release(self, number: int) -> None:
-        """Forget what a block began with, which is not done again."""
+        """Free the initial state of a block that will not be repeated."""
         with self._changed:
             state = self._states.pop(number, None)
-            # Another attempt may be reading it.
+            # Another attempt may be reading the array.
             if state is not None and number not in self._repeated:
                 self._unused.append(state)
 
     def _wait(self, number: int) -> Any:
-        """Wait until all blocks before one are begun; return the task of one that takes long."""
+        """Wait until all earlier blocks have begun; return the task of a late block."""
         with self._changed:
             while self._n_begun < number:
                 self._check_open()
@@ -126,11 +126,11 @@ class Relay:
 
     @property
     def changes(self) -> np.ndarray:
-        """Frames whose cell differs by more than half from that of the frame before."""
+        """Frames whose cell differs by more than half from the cell of the previous frame."""
         return self._follower.changes
 
     def close(self) -> None:
-        """Release the workers that wait."""
+        """Release the waiting workers."""
         self._follower.close()
         with self._changed:
             self._closed = True
@@ -139,19 +139,19 @@ class Relay:
 
 @dataclass
 class TransformStates:
-    """States in which blocks begin, or those of each frame if there are others between them."""
+    """Initial states of blocks, or states of all frames if there are frames between blocks."""
 
-    #: Finds them.
+    #: Worker part that finds the states.
     scan: WorkerScan
-    #: Their frames, int64, shape (n_states,).
+    #: Frames of the states, int64, shape (n_states,).
     frames: np.ndarray
-    #: Frames in a block.
+    #: Number of frames in a block.
     block_frames: int
-    #: True if they are those of blocks, with what is read before them.
+    #: True if the states are those of blocks, including the frames that are read before them.
     of_blocks: bool
-    #: Set when all frames were scanned, shape (n_states, …).
+    #: States, shape (n_states, …); set after all frames were scanned.
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
-    #: Hands states on from block to block instead.
+    #: Pipelined handoff of states from block to block, instead of a scan.
     relay: Relay | None = None
 
     @classmethod
@@ -163,10 +163,10 @@ class TransformStates:
         halo: tuple[int, int],
         per_row: int | None,
     ) -> "TransformStates":
-        """Choose the frames, and blocks so large that their states fit into memory.
+        """Choose the frames of states, and blocks so large that their states fit into memory.
 
-        Blocks hold `per_row` frames for each one of the plan; if it is None, only these. Raises
-        `UnsupportedError` where they do not fit.
+        Blocks hold `per_row` frames for each frame of the plan; if it is None, only the frames of
+        the plan. Raises `UnsupportedError` if the states do not fit.
         """
         of_blocks = per_row is not None or bool((np.diff(plan.frames) == 1).all())
         frames = plan.frames
@@ -188,10 +188,10 @@ class TransformStates:
         skip_damaged: bool,
         keeps: bool,
     ) -> "TransformStates":
-        """Hand states on from block to block; with `keeps`, they are for a later pass, too.
+        """Pass states from block to block; with `keeps`, keep them for a later pass.
 
         With `skip_damaged`, frames that cannot be transformed are left out. Raises
-        `UnsupportedError` where those that are kept do not fit.
+        `UnsupportedError` if kept states exceed the memory.
         """
         if keeps:
             plan = _with_room(plan, scan.state_bytes, n_atoms * per_row)
@@ -200,7 +200,7 @@ class TransformStates:
         return cls(scan, plan.frames, plan.block_frames, of_blocks=True, relay=relay)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
-        """Get the states for a block and its halo."""
+        """Return the states for a block and its halo."""
         if self.relay is not None:
             return self.relay
         first = int(np.searchsorted(self.frames, frames[0]))
@@ -208,7 +208,7 @@ class TransformStates:
 
 
 def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
-    """Raise `UnsupportedError` where states of `n` frames take too much memory."""
+    """Raise `UnsupportedError` if states of `n` frames exceed the memory."""
     if n * state_bytes > STATES_BYTES:
         error = UnsupportedError(
             f"nojump would keep the images of {n_atoms} atoms in {n} frames, "
@@ -218,7 +218,7 @@ def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
 
 
 def _with_room(plan: Plan, block_bytes: int, n_atoms: int) -> Plan:
-    """Enlarge blocks until their states fit into memory, but not beyond what may be decoded."""
+    """Enlarge blocks until their states fit into memory, up to the limit of decoded frames."""
     room = LARGEST_BLOCK_BYTES // (12 * n_atoms)
     while len(plan) * block_bytes > STATES_BYTES and 2 * plan.block_frames <= room:
         plan = replace(plan, block_frames=2 * plan.block_frames)

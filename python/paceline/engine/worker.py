@@ -1,6 +1,6 @@
 """Run one task in a worker: read, decode, transform, compute. Imports no MDAnalysis.
 
-Decoded frames may stay in its process from one stage of a run to the next.
+The worker's process may keep decoded frames from one stage of a run to the next.
 """
 
 import os
@@ -47,15 +47,15 @@ from paceline.errors import (
 from paceline.performance.record import PARTS, BlockTiming
 from paceline.transform.base import find_scan
 
-#: Values, times, damaged frames, long bonds, and parts of the block's time and its traffic.
+#: Values, times, damaged frames, long bonds, and the phases of the block's time and its traffic.
 _Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
-#: Without a limit of the user's, frames are kept while a larger fraction of the memory is free.
+#: Minimum free fraction of the memory for keeping frames, if the user gives no limit.
 LEAST_FREE = 0.5
 
 
 class DecodedBlock(NamedTuple):
-    """Frames of a block; number of each frame that was left out, and why.
+    """Frames of a block, and number and reason of each frame that was left out.
 
     The first `n_transforms` transformations of the run were applied.
     """
@@ -66,7 +66,7 @@ class DecodedBlock(NamedTuple):
 
 
 class FrameCache:
-    """Decoded blocks by number, as many as there is memory for. Threads share it."""
+    """Decoded blocks by number, as far as memory suffices. Threads share the cache."""
 
     _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -78,14 +78,14 @@ class FrameCache:
 
     @classmethod
     def open(cls, runs: Iterable[FrameCaching]) -> None:
-        """Open the caches of runs in this process, where they are not open yet."""
+        """Open the caches of runs in this process, if they are not open."""
         with cls._lock:
             for caching in runs:
                 cls._of_runs.setdefault(caching.key, cls(caching))
 
     @classmethod
     def of(cls, caching: FrameCaching) -> "FrameCache | None":
-        """Get the cache of a run; None if the run has ended, where a thread comes late."""
+        """Return the cache of a run; None if the run has ended before a late thread."""
         with cls._lock:
             cache = cls._of_runs.get(caching.key)
         if cache is not None and caching.last:
@@ -103,11 +103,11 @@ class FrameCache:
 
     @classmethod
     def drop_others(cls, keys: Collection[str]) -> None:
-        """Drop all caches but those of some runs: here an earlier run may have failed."""
+        """Drop the caches of all other runs, which may have failed in this process."""
         cls.drop(cls._of_runs.keys() - set(keys))
 
     def put(self, number: int, block: DecodedBlock) -> None:
-        """Keep a block for the next stage, if there is memory for it."""
+        """Keep a block for the next stage, if memory suffices."""
         if self._is_last or (self._memory.limit is None and free_memory_fraction() <= LEAST_FREE):
             return
         with self._lock:
@@ -117,7 +117,7 @@ class FrameCache:
                 self._n_bytes += n_bytes
 
     def get(self, number: int) -> DecodedBlock | None:
-        """Get a block if it was kept."""
+        """Return a block if it was kept."""
         with self._lock:
             return self._blocks.get(number)
 
@@ -125,7 +125,7 @@ class FrameCache:
 class Worker:
     """Runs tasks one after another; keeps the files of the last task's job open.
 
-    `job_of` returns the job of a number; `name` is host:process:thread.
+    `job_of` returns a job by its number; `name` is host:process:thread.
     """
 
     def __init__(self, job_of: Callable[[int], AnyJob], name: str | None = None):
@@ -138,8 +138,8 @@ class Worker:
         """Read, decode and compute one block, or call the job's function.
 
         Raises `DamagedFileError` or `TransformError` for a frame that cannot be read or
-        transformed, and is not to be skipped; `AnalysisError` where an analysis raised, or returned
-        rows of a wrong shape.
+        transformed, unless such frames are skipped. Raises `AnalysisError` if an analysis raised an
+        error or returned rows of a wrong shape.
         """
         _at_work.add(self.name)
         try:
@@ -182,7 +182,7 @@ class Worker:
         )
 
     def _open_job(self, number: int) -> None:
-        """Switch to a job, closing the files of the last one."""
+        """Switch to a job, and close the files of the previous job."""
         if number != self._number:
             job = self._job_of(number)
             if isinstance(job, FunctionJob):
@@ -239,17 +239,17 @@ class Worker:
         return values, decoded.times[task.own], damaged, long_bonds, parts
 
     def _n_applied(self, task: Task) -> int:
-        """Number of transformations that have changed the frames of a block."""
+        """Number of transformations that were applied to the frames of a block."""
         scan = find_scan(self._job.transforms) if task.state is None else None
         return len(self._job.transforms) if scan is None else scan
 
     def _compute_cached(self, task: Task, block: DecodedBlock) -> _Computed:
-        """Compute one block whose frames are here from an earlier stage."""
+        """Compute one block whose frames were kept in an earlier stage."""
         parts, frames, damaged = dict(_NO_PARTS), block.frames, block.damaged
         long_bonds: list[LongBonds] = []
         begun = time.monotonic_ns()
         if block.n_transforms < len(self._job.transforms):
-            frames = frames[np.arange(len(task.window))]  # a copy: what is kept stays as it is
+            frames = frames[np.arange(len(task.window))]  # the cache stays unchanged
             failed, long_bonds = self._transform(task, frames, block.n_transforms)
             damaged = damaged + _damaged(task, failed)
             frames.seal()
@@ -281,7 +281,7 @@ class Worker:
     def _transform(
         self, task: Task, decoded: FrameBuffer, done: int = 0
     ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
-        """Transform a block in place; blank and return the rows that cannot be transformed.
+        """Transform a block in place; blank and return the rows that failed.
 
         The first `done` transformations were applied before.
         """
@@ -311,7 +311,7 @@ class Worker:
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
     def _follow(self, task: Task, scan: Any, decoded: FrameBuffer) -> list[tuple[int, str]]:
-        """Go on from the state in which a block begins."""
+        """Apply a transformation that starts from the block's initial state."""
         positions: Any = decoded.positions
         if not isinstance(task.state, Relay):
             return scan.apply_from(task.state, positions, decoded.cells)
@@ -332,7 +332,7 @@ class Worker:
     def _compute(
         self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer, state: object
     ) -> Any:
-        """Compute one analysis of a block: its rows or records, its partial result, or value."""
+        """Compute one analysis of a block: its rows, records, partial result, or value."""
         window = task.rows_with(analysis.halo)
         if window != slice(0, len(decoded.frames), 1):
             decoded = decoded[window]
@@ -363,14 +363,14 @@ class Worker:
         except _Unusable as error:
             raise AnalysisError(str(error)) from None
         except Exception as error:
-            # A writer's own errors already name the file and the frame.
+            # Errors of a writer already name the file and the frame.
             if analysis.per_block and isinstance(error, UnwritableError | OSError):
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError.of(f"{analysis.name} raised on {where}: {reason}", error) from error
         rows = parts[0] if len(parts) == 1 else joined(analysis, parts)
         begin = task.own.start - window.start
-        # A copy of the block's own: those of its halo would be kept with them.
+        # Copied: a view would keep the rows of the halo in memory.
         return rows if len(rows) == task.n_frames else rows[begin : begin + task.n_frames].copy()
 
     def _leaves_of(self, block: Block, task: Task) -> list[Block]:
@@ -380,7 +380,7 @@ class Worker:
 
 
 def _damaged(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Number and reason of frames among rows of a window that failed, but for those of a halo."""
+    """Number and reason of the window's rows that failed, except for rows of a halo."""
     begin, stop = task.halo[0], len(task.window) - task.halo[1]
     return [(int(task.window[row]), reason) for row, reason in failed if begin <= row < stop]
 
@@ -391,13 +391,13 @@ def thread_name() -> str:
 
 
 def _readable(block: Block) -> Block:
-    """Leave out frames that could not be read: a reduction never sees them."""
+    """Leave out frames that could not be read: a reduction gets only readable frames."""
     readable = block.steps != DAMAGED_STEP
     return block if readable.all() else block[readable]
 
 
 class _Unusable(Exception):
-    """Found where a function should have returned rows or records."""
+    """Object that a function returned instead of rows or records."""
 
 
 def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
@@ -416,14 +416,14 @@ def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
 def _rows_of_readable(
     compute: Callable[..., Any], block: Block, where: str, *state: object
 ) -> np.ndarray:
-    """Compute the rows of frames that could be read; others have zeros, which are dropped."""
+    """Compute the rows of readable frames; other rows are zeros, which are dropped later."""
     readable = block.steps != DAMAGED_STEP
     if not readable.any():
         return unread_rows(len(block))
     if readable.all():
         own = _array(compute(block, *state), where)
         _check_rows(own, len(block), where)
-        # A copy: the function may fill the same array again for the next block.
+        # Copied: the function may reuse the array for the next block.
         return own.copy()
     own = _array(compute(block[readable], *state), where)
     _check_rows(own, int(readable.sum()), where)
@@ -433,7 +433,7 @@ def _rows_of_readable(
 
 
 def _array(found: object, where: str) -> np.ndarray:
-    """Convert to an array; masked numbers are refused."""
+    """Convert to an array; refuse masked arrays with masked values."""
     if np.ma.is_masked(found):
         raise _Unusable(
             f"{where}: expected an array, found one with masked numbers: fill them, as with "
@@ -443,7 +443,7 @@ def _array(found: object, where: str) -> np.ndarray:
 
 
 def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
-    """Raise `_Unusable` for what is not a row of numbers for each frame."""
+    """Raise `_Unusable` unless there is a row of numbers for each frame."""
     if rows.ndim == 0 or len(rows) != n_frames:
         raise _Unusable(
             f"{where}: expected one row for each of the {n_frames} frames, found an array of shape "
@@ -454,7 +454,7 @@ def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
 
 
 def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
-    """Compute the records of a block; frames that were left out have none."""
+    """Compute the records of a block; frames that were left out have no records."""
     counts = np.zeros(len(block), np.int64)
     readable = block.steps != DAMAGED_STEP
     is_whole = readable.all()
@@ -481,22 +481,22 @@ def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
             f"found an array of {records.dtype} of shape {records.shape}"
         )
     counts[readable] = numbers
-    # A copy: the function may fill the same array again for the next block.
+    # Copied: the function may reuse the array for the next block.
     return Records(counts, records if analysis.declared.returns_new else records.copy())
 
 
 def _change_over(analysis: WorkerAnalysis, leaf: Block) -> Any:
-    """Compute how a leaf changes the state; None if no frame of it could be read."""
+    """Compute how a leaf changes the state; None if no frame of the leaf could be read."""
     computation: Any = analysis.computation
     readable = _readable(leaf)
-    # A copy: the function may fill the same array again for the next leaf.
+    # Copied: the function may reuse the array for the next leaf.
     return analysis.own_state(computation.scan(readable)) if len(readable) else None
 
 
 def _rows_from(
     analysis: WorkerAnalysis, leaves: Sequence[Block], state: object, where: str
 ) -> list[np.ndarray]:
-    """Compute the rows of each leaf of a block, from the state before the first of them on."""
+    """Compute the rows of each leaf of a block, starting from the state before the first leaf."""
     computation: Any = analysis.computation
     changes = (_change_over(analysis, leaf) for leaf in leaves[:-1])
     states = tree_accumulate(changes, analysis.merge_states, state)
@@ -509,7 +509,7 @@ def _rows_from(
 
 
 def run_batch(worker: Worker, job: AnyJob, batch: TaskBatch) -> BlockResult:
-    """Run the tasks of a batch and merge their results, holding a logarithm of them at a time."""
+    """Run the tasks of a batch and merge their results; few results are held at a time."""
     if isinstance(job, FunctionJob):
         return worker.run(batch.tasks[0])
     tasks = [replace(task, ahead=after.extents) for task, after in pairwise(batch.tasks)]
@@ -525,7 +525,7 @@ def _run_subtree(worker: Worker, job: Job, level: int, tasks: Sequence[Task]) ->
 
 
 def unpickle(data: bytes) -> Any:
-    """Load what was sent to a worker; raise `WorkerError` where that is impossible."""
+    """Unpickle data in a worker; raise `WorkerError` if that is impossible."""
     try:
         return cloudpickle.loads(data)
     except PacelineError:
@@ -535,25 +535,25 @@ def unpickle(data: bytes) -> Any:
         raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
 
 
-#: Names of workers of this process that are at a task.
+#: Names of the workers of this process that are running a task.
 _at_work: set[str] = set()
 
 
 class ThreadNames:
-    """Names of the numbered threads of a run, which a backend starts anew for each pass.
+    """Names of the numbered threads of a run, which a backend starts again for each pass.
 
-    Each is one worker in all passes, by the name of its first thread.
+    Threads of the same number are one worker in all passes, named after the first thread.
     """
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
     def of(self, number: int) -> str:
-        """Name of the calling thread: that of the first of its number, unless that still works."""
+        """Return the worker name of the calling thread: that of its number, unless it is in use."""
         name = self._names.get(number)
         if name is None or name in _at_work:
             name = thread_name()
-            if name in self._names.values():  # the system has given an ended thread's id again
+            if name in self._names.values():  # the system has reused the id of an ended thread
                 name += f".{number}"
             self._names.setdefault(number, name)
         return name
