@@ -43,12 +43,12 @@ _BY_NAME: dict[BackendName, Callable[[int | None], Backend]] = {
 
 
 def make_backend(backend: object = None, n_workers: int | None = None) -> Backend:
-    """Make a backend of the argument `backend` of a run.
+    """Make a backend from the argument `backend` of a run.
 
     Parameters
     ----------
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
-        "threads" by default, and "mpi" where ranks of MPI wait for runs of this one. A
+        By default "threads", or "mpi" if MPI ranks wait for runs of this rank. A
         concurrent.futures.Executor, a distributed.Client or a Backend is used as it is.
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use. For "mpi", the number
@@ -57,12 +57,12 @@ def make_backend(backend: object = None, n_workers: int | None = None) -> Backen
     Returns
     -------
     Backend
-        With `name`, `n_workers` and `run`.
+        Backend with `name`, `n_workers` and `run`.
 
     Raises
     ------
     ValueError
-        An unknown name, or a number of workers that the backend cannot have.
+        The name is unknown, or the backend cannot have this number of workers.
     UnsupportedError
         A package that the backend needs is not installed, or a Client is asynchronous.
     WorkerError
@@ -105,6 +105,6 @@ def _serial(n_workers: int | None) -> Serial:
 
 
 def is_client(backend: object) -> "TypeGuard[Client]":
-    """Check for a Client of Dask without importing Dask: its owner has imported it."""
+    """Check for a Client of Dask without importing Dask."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

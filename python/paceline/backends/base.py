@@ -23,7 +23,7 @@ def worker_count(n_workers: int | None) -> int:
 
 
 class CollectiveRun(Protocol):
-    """Processes that called `run` together: one coordinates, the others work."""
+    """Processes that called `run` together: one coordinates the run, the others work."""
 
     #: True for the process that plans, schedules and collects.
     is_coordinator: bool
@@ -36,7 +36,7 @@ class CollectiveRun(Protocol):
         """Take part in the coordinator's run."""
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
-        """Send what the coordinator makes to all processes, and return it."""
+        """Send the object that the coordinator makes to all processes, and return it."""
 
 
 class SingleProcessRun:
@@ -48,13 +48,13 @@ class SingleProcessRun:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing."""
+        """Do nothing: no process waits."""
 
     def work(self) -> None:
-        """Do nothing: no other process coordinates."""
+        """Do nothing: there is no other process."""
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
-        """Return what the function makes."""
+        """Return the object that the function makes."""
         return make()
 
 
@@ -67,22 +67,22 @@ class Backend:
     n_workers: int
     #: Rule by which tasks are assigned.
     schedule: str = "dynamic"
-    #: True if a later stage finds most blocks in the process that computed them before, so that
-    #: decoded frames are kept there.
+    #: True if most blocks of a later stage run in the same process as before, so that decoded
+    #: frames are kept there.
     keeps_frames: bool = False
-    #: True if all workers are threads of this process, and each begins the first task that none has
-    #: begun: a block may then wait for a state from the block before.
+    #: True if all workers are threads of this process that start tasks in order: a block may then
+    #: wait for a state from the block before.
     pipelines: bool = False
-    #: True if workers are other processes of this machine, which can open files of the caller.
+    #: True if workers are other processes of this machine that can open files of the caller.
     reads_files_of_caller: bool = False
 
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results as they come. Closing the generator stops the work.
+        """Run every task; yield results in order of completion. Closing the generator stops it.
 
-        Tasks are taken as workers come free. Results of blocks come in any order, at the end those
-        that workers kept until then, and, at any time, attempts that do not count.
+        A task is taken when a worker is idle. Results of blocks come in any order. Results that
+        workers have kept come at the end. Attempts whose results are not used may come at any time.
         """
         raise NotImplementedError
 

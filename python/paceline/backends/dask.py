@@ -1,7 +1,7 @@
-"""Dask clusters: of this machine, or of any `distributed.Client`.
+"""Dask clusters: a cluster on this machine, or that of any `distributed.Client`.
 
-`Dask` is the backend, `DaskRun` one run of it, `SharedJob` and `run_packed` are what Dask workers
-use.
+`Dask` is the backend, and `DaskRun` is one run of it. Dask workers use `SharedJob` and
+`run_packed`.
 """
 
 import pickle
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed import Future as DaskFuture
 
-#: Batches submitted to the cluster at a time, for each of its threads: none waits for the next one.
+#: Number of batches submitted to the cluster at a time per thread, so that no thread waits for its
+#: next batch.
 AHEAD = 2
-#: Time between checks of the number of workers, and of idle ones, seconds.
+#: Time between checks of the number of workers and of idle workers, seconds.
 LOOK = 1.0
-#: Longest time to fetch a result; after that its batch is run again, seconds.
+#: Maximum time to fetch a result, seconds; after it the batch is run again.
 FETCH = 30.0
-#: Longest time that jobs wait for a first worker of the cluster, seconds.
+#: Maximum time that jobs wait for the first worker of the cluster, seconds.
 WAIT = 60.0
 
 
@@ -55,10 +56,10 @@ class Dask(ForMDAnalysis):
     Parameters
     ----------
     client : distributed.Client or None
-        Stays the caller's: it is not closed. None for workers of this machine, which are kept for
-        the next run.
+        Client of the caller, which is not closed. None for workers on this machine, which are kept
+        for the next run.
     n_workers : int, optional
-        Number of threads that the cluster has, or is going to have; by default those it has now.
+        Present or future number of threads of the cluster; by default the present number.
 
     Raises
     ------
@@ -111,7 +112,7 @@ class Dask(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results of batches as they come, as `DaskRun.run`."""
+        """Run every task; yield results of batches in order of completion, as `DaskRun.run`."""
         if not jobs:
             return
         if self._client is not None:
@@ -141,7 +142,7 @@ def _check_client(client: "Client") -> None:
 
 
 class DaskRun:
-    """One run on a cluster, of `n_workers` batches at a time; of more where it grows."""
+    """One run on a cluster, of `n_workers` batches at a time, or more if the cluster grows."""
 
     def __init__(self, client: "Client", n_workers: int, jobs: Sequence[AnyJob]):
         self._client = client
@@ -150,7 +151,7 @@ class DaskRun:
         self._shared = [SharedJob(pickled) for pickled in pickle_jobs(jobs, "dask")]
         self._id = uuid.uuid4().hex[:8]
         self._clocks = HostClocks()
-        # No SimpleQueue: in CPython 3.11 its `get` may forget a short timeout, and wait.
+        # Not a SimpleQueue: in CPython 3.11 its `get` may ignore a short timeout, and wait.
         self._ended: queue.Queue[Any] = queue.Queue()
         self._pending: dict[Any, tuple[Any, TaskBatch, int]] = {}
         self._scattered: list[Any] = []
@@ -161,10 +162,10 @@ class DaskRun:
     def run(
         self, tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, bool]:
-        """Run every task; return whether workers still hang at batches that others have done.
+        """Run every task; return whether workers hang at batches that other workers have done.
 
-        Raises `WorkerError` if the jobs cannot be sent, workers die again and again at the same
-        frames, or the client was closed.
+        Raises `WorkerError` if the jobs cannot be sent, workers die repeatedly at the same frames,
+        or the client was closed.
         """
         self._batches = TaskBatcher(self._jobs, tasks, self._n_workers)
         self._scheduler = Scheduler(self._batches)
@@ -187,11 +188,11 @@ class DaskRun:
                 ) from error
             raise
         finally:
-            # Also what a traceback that somebody keeps would keep: then files stay open.
+            # Drop references that a stored traceback would keep: they would keep files open.
             self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
-        """Send the jobs to every worker; a worker that comes later gets them from the others."""
+        """Send the jobs to every worker; a later worker gets the jobs from the other workers."""
         for last_try in (False, False, True):
             try:
                 if (scattered := self._broadcast()) is not None:
@@ -201,10 +202,10 @@ class DaskRun:
                 raise WorkerError(
                     f"the Dask cluster has had no workers for {WAIT:.0f} s that take work"
                 ) from error
-            except OSError:  # a worker died while it was sent to
+            except OSError:  # a worker died during the transfer
                 if last_try or self._closed:
                     raise
-            except Exception as error:  # of any type: Dask sends it as text
+            except Exception as error:  # the type is unknown: Dask sends errors as text
                 if last_try or self._closed or "No module named" in str(error):
                     raise _not_taken(error) from error
         raise WorkerError(
@@ -212,7 +213,7 @@ class DaskRun:
         )
 
     def _broadcast(self) -> list[Any] | None:
-        """Send the jobs once; None if a worker died, which Dask would try to reach without end."""
+        """Send the jobs once; None if a worker died (Dask would try to connect for ever)."""
         self._n_sent += 1
         names = [f"paceline-job-{self._id}-{k}-{self._n_sent}" for k in range(len(self._jobs))]
         jobs = dict(zip(names, self._shared, strict=True))
@@ -222,7 +223,7 @@ class DaskRun:
             nonlocal n_looks_without
             if self._client.status == "running":
                 n_looks_without += not workers <= set(self._ask(self._client.nthreads))
-            if n_looks_without == 2:  # what is on its way may still end by itself
+            if n_looks_without == 2:  # running transfers may still end
                 from distributed import Future
 
                 n_looks_without += 1
@@ -234,19 +235,20 @@ class DaskRun:
         return [scattered[name] for name in names] if n_looks_without < 2 else None
 
     def _jobs_are_there(self) -> bool:
-        """Ask the scheduler if workers have all jobs.
+        """Ask the scheduler whether workers have all jobs.
 
-        The client takes those for finished whose only worker died while they were sent.
+        The client considers jobs complete even if the only worker with them died during the
+        transfer.
         """
         if not all(job.status == "finished" for job in self._scattered):
             return False
         try:
             return all(self._ask(self._client.who_has, self._scattered).values())
-        except CancelledError:  # in between
+        except CancelledError:  # cancelled meanwhile
             return False
 
     def _fill(self) -> None:
-        """Submit as many batches as keep the cluster's threads busy."""
+        """Submit enough batches to keep the cluster's threads busy."""
         while len(self._pending) < AHEAD * self._n_workers:
             batch = self._scheduler.assign()
             if batch is None:
@@ -258,7 +260,7 @@ class DaskRun:
             run_packed,
             self._scattered[batch.job],
             cloudpickle.dumps(batch),
-            # Dask's dashboard groups tasks by what stands before the first number.
+            # Dask's dashboard groups tasks by the text before the first number.
             key=(
                 f"{_name(self._jobs[batch.job])}-{self._id}",
                 self._n_submitted,
@@ -273,7 +275,7 @@ class DaskRun:
         future.add_done_callback(self._ended.put)
 
     def _next_result(self, latest: float) -> BlockResult | None:
-        """Wait for a result that counts; None if none came until `latest`."""
+        """Wait for a result that is used; None if none has come until `latest`."""
         try:
             future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
         except queue.Empty:
@@ -287,7 +289,7 @@ class DaskRun:
             raise _reason(error, batch)
         fetched = _fetch(future)
         if fetched is None:
-            # Its result was lost, or what had been scattered, with the last worker that had it.
+            # Its result, or the scattered job, was lost with the last worker that held it.
             self._scheduler.return_lost(batch)
             if not self._jobs_are_there():
                 self._scatter()
@@ -318,10 +320,10 @@ class DaskRun:
         self._cancel([future for future, _ in copies.values()])
 
     def _look(self) -> None:
-        """Update the number of workers, and assign overdue batches to idle ones."""
+        """Update the number of workers, and assign overdue batches to idle workers."""
         if self._closed:
             raise ConnectionError
-        if self._client.status != "running":  # it tries to find its scheduler again
+        if self._client.status != "running":  # it is looking for its scheduler
             return
         n_threads = self._ask(self._client.nthreads)
         self._names.n_threads.update(n_threads)
@@ -331,7 +333,7 @@ class DaskRun:
                 self._submit(batch, [address])
 
     def _cancel(self, futures: "Sequence[DaskFuture]") -> None:
-        """Cancel tasks on the cluster; those that run already run on to their end."""
+        """Cancel tasks on the cluster; running tasks continue to their end."""
         if futures and self._client.status == "running":
             try:
                 self._ask(self._client.cancel, futures)
@@ -341,7 +343,7 @@ class DaskRun:
 
     @property
     def _closed(self) -> bool:
-        """True once the client cannot be used any more."""
+        """True if the client can no longer be used."""
         return self._client.status in ("closing", "closed")
 
     def _ask(
@@ -351,9 +353,9 @@ class DaskRun:
         meanwhile: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> Any:
-        """Call a method of the client's, which never returns if it is closed at that moment.
+        """Call a method of the client, which never returns if the client is closed meanwhile.
 
-        `meanwhile` is called now and then until it does.
+        `meanwhile` is called regularly until the method returns.
         """
         answer: Future[Any] = Future()
 
@@ -372,7 +374,7 @@ class DaskRun:
 
 
 def _not_taken(error: Exception) -> WorkerError:
-    """Make the error for jobs that cannot be sent; only of a missing module the cause is known."""
+    """Make the error for jobs that cannot be sent; it names the cause if a module is missing."""
     said = f"the Dask workers cannot take an analysis: {type(error).__name__}: {error}"
     if "No module named 'paceline" in str(error):
         return WorkerError(f"{said}; install paceline {__version__} there")
@@ -384,14 +386,14 @@ def _not_taken(error: Exception) -> WorkerError:
 
 
 def _name(job: AnyJob) -> str:
-    """Name a job's tasks on the dashboard: paceline-rmsd-rmsf, say."""
+    """Name a job's tasks on the dashboard, such as paceline-rmsd-rmsf."""
     names = [job.name] if isinstance(job, FunctionJob) else [one.name for one in job.analyses]
     words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names if name != LOOK_NAME)
     return "-".join(["paceline", *words])
 
 
 def _fetch(future: "DaskFuture") -> tuple[str, BlockResult] | None:
-    """Fetch the address of a task's worker, and the result; None if it was lost."""
+    """Fetch the address of a task's worker, and the result; None if the result was lost."""
     if future.status == "cancelled":
         return None
     try:
@@ -401,11 +403,11 @@ def _fetch(future: "DaskFuture") -> tuple[str, BlockResult] | None:
 
 
 class _ExitedError(Exception):
-    """`SystemExit` of an analysis: Dask ends a worker that raises it, and runs its task again."""
+    """Stand-in for `SystemExit` of an analysis, which would end a Dask worker."""
 
 
 def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
-    """Make the error to raise for a task's error: mostly itself."""
+    """Return the error to raise for a task's error: usually the same error."""
     from distributed import KilledWorker
 
     if isinstance(error, _ExitedError):
@@ -419,25 +421,26 @@ def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
 
 
 class ThreadsByAddress:
-    """Names of the threads behind Dask's addresses, by the results that came from there.
+    """Names of the threads at Dask's addresses, from the results that came from each address.
 
-    Dask knows a worker that hangs by its address alone, its blocks name host:process:thread.
+    Dask identifies a hanging worker by its address only. Blocks name it host:process:thread.
     """
 
     def __init__(self) -> None:
-        #: Threads of each address, as Dask says.
+        #: Number of threads at each address, according to Dask.
         self.n_threads: dict[str, int] = {}
-        # Of each address the names of its threads, and when the last block of each ended, ns.
+        # For each address, the names of its threads and the time at which each thread's last block
+        # ended, ns.
         self._ended: dict[str, dict[str, int]] = {}
 
     def record(self, address: str, result: BlockResult) -> None:
-        """Record which thread of an address a result is of."""
+        """Record the address and the thread of a result."""
         threads = self._ended.setdefault(address, {})
         for timing in result.timings:
             threads[timing.worker] = max(timing.end, threads.get(timing.worker, timing.end))
 
     def rename(self, attempt: DuplicateAttempt) -> DuplicateAttempt:
-        """Name the thread of an attempt that never came: the one idle for longest there."""
+        """Name the thread of an attempt that never ended: the one idle longest at its address."""
         timing = attempt.timing
         if attempt.came:
             return attempt
@@ -445,12 +448,12 @@ class ThreadsByAddress:
         if len(threads) < self.n_threads.get(timing.worker, 1):
             return replace(attempt, timing=replace(timing, worker=self._of_no_block(timing.worker)))
         name = min(threads, key=threads.__getitem__)
-        # It was submitted while the thread was still at the block before.
+        # The attempt was submitted while the thread was still processing the previous block.
         start = min(max(timing.start, threads[name]), timing.end)
         return replace(attempt, timing=replace(timing, worker=name, start=start))
 
     def _of_no_block(self, address: str) -> str:
-        """Name a thread that returned nothing by host and port, if its host is known."""
+        """Name a thread without any result by host and port, if its host is known."""
         number = host_of(address)
         hosts = {host_of(of): host_of(name) for of, names in self._ended.items() for name in names}
         if number not in hosts:
@@ -465,9 +468,9 @@ class _OfThread(threading.local):
 
 
 class SharedJob:
-    """A job that a Dask worker holds once, and each of its threads opens once.
+    """Job that a Dask worker holds once; each of its threads opens it once.
 
-    Its files are closed when Dask releases it.
+    The files of the job are closed when Dask releases the job.
     """
 
     def __init__(self, pickled: PickledJob, version: str = __version__):
@@ -479,7 +482,7 @@ class SharedJob:
         return SharedJob, (self._pickled, self._version)
 
     def opened(self) -> tuple[Worker, AnyJob]:
-        """Get the worker of the calling thread, and the job; `WorkerError` if it cannot open."""
+        """Return the calling thread's worker and the job; `WorkerError` if it cannot be opened."""
         if self._local.opened is None:
             if self._version != __version__:
                 raise WorkerError(
@@ -494,10 +497,10 @@ class SharedJob:
 def run_packed(shared: SharedJob, packed: bytes) -> bytes:
     """Run a pickled batch on a Dask worker; return its address and the result, pickled.
 
-    Dask would pass arrays that begin at any byte of a message: the core refuses them, and NumPy
-    sums them in another order, and so to other bits. Raises `FileNotFoundError` where this host has
-    no such file, and `WorkerError` where the job cannot be opened here, or the result cannot be
-    sent.
+    The batch is pickled because Dask passes unaligned arrays: the compiled module refuses them, and
+    NumPy sums them in another order, which changes bits. Raises `FileNotFoundError` if this host
+    does not have the file, and `WorkerError` if the job cannot be opened here or the result cannot
+    be sent.
     """
     from distributed import get_worker
 
@@ -512,7 +515,7 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
         raise _ExitedError(stop.code) from None
     try:
         return cloudpickle.dumps((get_worker().address, result))
-    except Exception as error:  # pickling runs code of every object's own
+    except Exception as error:  # pickling runs arbitrary code of the objects
         raise WorkerError(
             f"what an analysis gave of {batch.what} cannot be sent back: "
             f"{type(error).__name__}: {error}"

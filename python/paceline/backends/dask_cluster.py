@@ -1,4 +1,4 @@
-"""A Dask cluster of this machine, which dies with the process that started it."""
+"""Dask cluster on this machine, which ends with the process that started it."""
 
 import atexit
 import contextlib
@@ -12,16 +12,16 @@ from paceline._util.leftovers import ScratchFolder, remove_leftovers
 from paceline._util.system import WINDOWS, kill_session
 from paceline.errors import UnsupportedError, WorkerError
 
-#: The keeper kills all at once; a busy machine may take so long to end it, seconds.
+#: Time allowed for the keeper to kill all processes, seconds; a busy machine may be slow.
 PATIENCE = 60.0
 
 
 class LocalCluster:
     """A Dask scheduler on this machine, with workers of one thread each, and its client.
 
-    They run in the session of a process of their own, the keeper, which kills them all on request,
-    or when this process ends. Raises `UnsupportedError` on Windows, `WorkerError` if it did not
-    start.
+    All of them run in the session of a separate process, the keeper. The keeper kills them on
+    request, or when this process ends. Raises `UnsupportedError` on Windows, and `WorkerError` if
+    the cluster did not start.
     """
 
     def __init__(self, n_workers: int):
@@ -34,8 +34,8 @@ class LocalCluster:
             )
         self.n_workers = n_workers
         address_from, address_to = os.pipe()
-        # In a session of its own, Ctrl-C reaches the parent alone. Not by -m, for then each worker
-        # would import this module once more, as its main one.
+        # Ctrl-C does not reach a separate session, only the parent. The keeper is not started by
+        # -m, since each worker would then import this module again as its main module.
         program = f"from {__name__} import keep; keep({n_workers}, {address_to})"
         self._keeper = subprocess.Popen(
             [sys.executable, "-c", program],
@@ -57,16 +57,16 @@ class LocalCluster:
 
     @property
     def alive(self) -> bool:
-        """True if it can be used."""
+        """True if the cluster can be used."""
         return self._keeper.poll() is None and self.client.status == "running"
 
     def close(self) -> None:
-        """Kill all its processes at once."""
+        """Kill all processes of the cluster at once."""
         self.client.close()
         self._end()
 
     def _end(self) -> None:
-        # Not by closing alone: processes that were forked meanwhile hold the pipe open as well.
+        # Closing the pipe is not enough: processes that were forked meanwhile hold it open as well.
         with contextlib.suppress(BrokenPipeError), self._keeper.stdin as pipe:  # type: ignore[union-attr]
             pipe.write(b"\n")
         self._keeper.wait(PATIENCE)
@@ -76,7 +76,7 @@ _kept: list[LocalCluster] = []
 
 
 def take_cluster(n_workers: int) -> LocalCluster:
-    """Get the cluster that was kept, or start one; close it, or pass it to `keep_cluster`."""
+    """Return the kept cluster or start one; the caller closes it or calls `keep_cluster`."""
     while _kept:
         cluster = _kept.pop()
         if cluster.alive and cluster.n_workers == n_workers:
@@ -97,10 +97,10 @@ def _close_all() -> None:
 
 
 def keep(n_workers: int, address_to: int) -> None:
-    """Run a cluster as its keeper; write its address to a pipe."""
+    """Run a cluster as its keeper; write the cluster's address to a pipe."""
     remove_leftovers()
     scratch = ScratchFolder("dask")
-    # From now on: its parent may end while the cluster starts.
+    # Started first, since the parent may end while the cluster starts.
     ending = threading.Thread(target=_kill_on_request, args=(scratch,), daemon=True)
     ending.start()
     import dask
@@ -108,17 +108,17 @@ def keep(n_workers: int, address_to: int) -> None:
 
     dask.config.set(
         {
-            # After so long Dask gives up a worker's place if the worker is away just then,
-            # although it may have come back in between, and be away anew.
+            # After this time, Dask drops a worker's entry if the worker is away at that moment,
+            # although the worker may have returned in between.
             "distributed.deploy.lost-worker-timeout": "1000 days",
-            # The scheduler's own; elsewhere it would leave a folder.
+            # Scratch folder of the scheduler; other folders would be left behind.
             "temporary-directory": scratch.path,
-            # Nobody looks at Dask's own profile of the workers' threads, a sample each 10 ms, nor
-            # at the lags of event loops, looked for each 20 ms: a sixth of the time a frame.
+            # Dask's profile of the workers' threads (a sample each 10 ms) and of delays of event
+            # loops (each 20 ms) are not used. They take a sixth of the time per frame.
             "distributed.worker.profile.enabled": False,
             "distributed.admin.tick.interval": "1s",
-            # Dask has workers give the memory of every block back to the system, to be cleared
-            # anew for the next one: 95 instead of 63 µs a frame of 3,341 atoms, XTC.
+            # Dask makes workers return the memory of every block to the system, which clears it for
+            # the next block: 95 instead of 63 µs per XTC frame of 3,341 atoms.
             "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": str(2**30),
             "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": str(2**30),
         }
@@ -130,7 +130,7 @@ def keep(n_workers: int, address_to: int) -> None:
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
         local_directory=scratch.path,
-        # A worker that takes the place of a dead one can open jobs as soon as it is known.
+        # A worker that replaces a dead one can open jobs as soon as it is registered.
         preload=["paceline.backends.dask"],
         silence_logs="CRITICAL",
     )
@@ -140,8 +140,8 @@ def keep(n_workers: int, address_to: int) -> None:
 
 
 def _kill_on_request(scratch: ScratchFolder) -> None:
-    """Wait for a line or the end of the parent, then kill this session."""
+    """Wait for a line or for the end of the parent, then kill this session."""
     sys.stdin.readline()
     scratch.remove()
-    # To close a cluster whose workers are at work takes long; their results are not needed.
+    # Closing a cluster with busy workers takes long, and their results are not needed.
     kill_session()

@@ -1,7 +1,7 @@
-"""Run MDAnalysis's own analyses on our backends.
+"""Run MDAnalysis's own analyses on paceline's backends.
 
-All assumptions about MDAnalysis's private interface are in this file, and nothing of MDAnalysis is
-imported before one of its analyses runs.
+All assumptions about MDAnalysis's private interface are in this file. MDAnalysis is not imported
+before one of its analyses runs.
 """
 
 import io
@@ -29,42 +29,42 @@ from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 
-#: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's
-#: last digits must not depend on that number.
+#: Number of parts of the frames of an analysis. It does not depend on the number of workers, so
+#: that results have the same bits for any number.
 PARTS = 64
-#: Parts of a short trajectory.
+#: Minimum number of parts, for a short trajectory.
 FEWEST_PARTS = 8
-#: Frames of a part of a longer one, at least: each part is prepared again.
+#: Minimum number of frames per part of a longer trajectory: preparing a part has a cost.
 FEWEST_FRAMES = 16
 
 
-#: Why the parts of an analysis depend on one another.
+#: Reason why the parts of an analysis depend on one another.
 ORDERED = "its function changes what it keeps from frame to frame"
-#: Kinds of open files, of which a copy would read from the beginning; MDAnalysis's own go to their
-#: place.
+#: Types of open files. A copy would read from the beginning, whereas MDAnalysis's own files seek to
+#: their position.
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
 
 
 class NotPicklableError(WorkerError):
-    """A function, or what it needs, cannot be sent to workers."""
+    """Error: a function or an object that it needs cannot be sent to workers."""
 
 
 class OrderedError(WorkerError):
-    """A function keeps something from frame to frame, so that parts cannot be computed alone."""
+    """Error: a function keeps state from frame to frame, so that parts are not independent."""
 
     def __init__(self) -> None:
         super().__init__(ORDERED)
 
 
 class RemoteCall:
-    """A function of one item that is sent to workers, with Universes opened once per worker.
+    """Function of one item that is sent to workers; Universes are opened once per worker.
 
-    Each call finds the function, and the frames of its Universes, as they were given. Pickling the
-    function may raise any error.
+    Each call finds the function and the frames of its Universes in their initial state. Pickling
+    the function may raise any error.
     """
 
     def __init__(self, function: Callable[[Any], Any]):
-        # Imported by whoever has such objects, long before.
+        # A caller with such objects has imported MDAnalysis before.
         from MDAnalysis import Universe
         from MDAnalysis.coordinates.base import ProtoReader
 
@@ -78,10 +78,10 @@ class RemoteCall:
         ]
 
     def __call__(self, item: object) -> bytes:
-        """Call the function with an item; pickle the result, for `receive`."""
+        """Call the function with an item; return the pickled result, for `receive`."""
         _parse_one_at_a_time()
-        # Each call finds the frames as they were, with what the user changed in them, and a copy of
-        # the function: the last call has moved the ones, and may have left something in the other.
+        # Each call restores the frames with the user's changes, and copies the function: the
+        # previous call has moved the frames, and may have changed the function.
         for k, frame, positions in self._frames:
             reader = self._large[k]
             reader[frame]
@@ -91,12 +91,12 @@ class RemoteCall:
         return _dumps(function(item), {id(one): one for one in self._large}, ())
 
     def receive(self, data: bytes) -> Any:
-        """Unpickle the result of a call; its Universes are those of the given function."""
+        """Unpickle the result of a call; its Universes are those of the original function."""
         return _loads(data, self._large)
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickles numbers in place of large objects, and collects these."""
+    """Pickler that replaces large objects by numbers, and collects the objects."""
 
     def __init__(self, file: io.BytesIO, large: dict[int, Any], kinds: tuple[type, ...]):
         super().__init__(file)
@@ -115,7 +115,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts large objects in the place of their numbers."""
+    """Unpickler that replaces the numbers by the large objects."""
 
     def __init__(self, file: io.BytesIO, large: list[Any]):
         super().__init__(file)
@@ -126,9 +126,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def state_of(analysis: object) -> bytes | None:
-    """Pickle the function of an `AnalysisFromFunction`, its arguments and what it keeps.
+    """Pickle the function of an `AnalysisFromFunction`, its arguments and its state.
 
-    Universes are left out. None of other analyses, and of what cannot be pickled.
+    Universes are left out. Returns None for other analyses, and for objects that cannot be pickled.
     """
     from MDAnalysis import Universe
     from MDAnalysis.analysis.base import AnalysisFromFunction
@@ -139,7 +139,7 @@ def state_of(analysis: object) -> bytes | None:
     try:
         called = analysis.function, analysis.args, analysis.kwargs
         return _dumps(called, {}, (Universe, ProtoReader))
-    except Exception:  # pickling runs code of every object's own
+    except Exception:  # pickling runs arbitrary code of the objects
         return None
 
 
@@ -154,26 +154,26 @@ def _loads(data: bytes, large: list[Any]) -> Any:
 
 
 class ForMDAnalysis(Backend):
-    """A backend that also serves MDAnalysis, as `run(backend=...)` of its own analyses.
+    """Backend that MDAnalysis's own analyses also accept, as `run(backend=...)`.
 
-    To MDAnalysis it passes for a `BackendSerial`, which every analysis supports and which may show
-    progress. MDAnalysis checks before that an analysis can be parallelised.
+    For `isinstance` it is a `BackendSerial`, which every analysis supports and which may show
+    progress. MDAnalysis checks beforehand that an analysis can be parallelised.
 
     Attributes
     ----------
     timings : Timings
-        Timings of the last analysis of MDAnalysis that ran here.
+        Timings of the last analysis of MDAnalysis that this backend has run.
     """
 
     timings: Timings
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """Class for `isinstance`, beside the type."""
+        """Class for `isinstance`, in addition to the type."""
         return _serial() or type(self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare with this backend, and with the class as which it passes."""
+        """Compare with this backend, and with the class that `__class__` reports."""
         return self is other or (isinstance(other, type) and other is _serial())
 
     __hash__ = object.__hash__
@@ -184,22 +184,22 @@ class ForMDAnalysis(Backend):
         Parameters
         ----------
         func : callable
-            Sent to each worker once, with its Universes.
+            Function that is sent to each worker once, with its Universes.
         computations : sequence
-            The items.
+            Arguments of the calls.
 
         Returns
         -------
         list
-            Results, item by item. When an analysis calls this in its `run`: the results of each
-            part of its frames, in as many parts as suit the workers.
+            Results, item by item. If the `run` of an analysis makes the call: the results of each
+            part of its frames; this backend chooses the parts.
 
         Raises
         ------
         AnalysisError
-            The function raised.
+            The function raised an error.
         WorkerError
-            It cannot be sent, or its workers were killed.
+            The function cannot be sent, or its workers were killed.
         UnsupportedError
             Options for MDAnalysis's own progress bar are given.
         """
@@ -219,12 +219,12 @@ class ForMDAnalysis(Backend):
             return [compute(parts[0])]
         name, show = type(analysis).__name__, compute.keywords["verbose"]
         done = [one for (one,) in self.call_parts(partial(_part, compute), name, parts, show)]
-        # As after MDAnalysis's own loop over frames; what concludes may look at the first.
+        # As after MDAnalysis's own loop over frames: `_conclude` may read the first frame.
         analysis._trajectory.rewind()
         return done
 
     def found_state(self, name: str) -> None:
-        """Warn of an analysis whose function keeps something from frame to frame."""
+        """Warn of an analysis whose function keeps state from frame to frame."""
         warnings.warn(
             f"{name}: {ORDERED}, and each part of the frames began without it; leave backend= "
             "out if a frame depends on earlier ones",
@@ -235,9 +235,9 @@ class ForMDAnalysis(Backend):
     def call_parts(
         self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
     ) -> list[list[SimpleNamespace]]:
-        """Call a function with each of as many parts of the frames as suit the workers.
+        """Call a function with each part of the frames; the workers determine how many parts.
 
-        It returns what `part_of` makes, of each analysis that it computes.
+        The function returns the result of `part_of` for each analysis that it computes.
         """
         parts = _cut(parts, self.n_workers)
         with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
@@ -301,7 +301,7 @@ _parsing = threading.RLock()
 
 
 def _unlock() -> None:
-    """Replace the lock in a forked child, where the thread that holds it does not exist."""
+    """Replace the lock in a forked child process, which lacks the thread that holds the lock."""
     global _parsing
     _parsing = threading.RLock()
 
@@ -310,7 +310,7 @@ after_fork(_unlock)
 
 
 def _parse_one_at_a_time() -> None:
-    """Have one thread at a time parse a selection: the one parser of MDAnalysis keeps its words."""
+    """Let only one thread at a time parse a selection: MDAnalysis has one parser, with state."""
     from MDAnalysis.core import selection
 
     with _parsing:
@@ -326,12 +326,12 @@ def _parse_one_at_a_time() -> None:
 
 
 def _serial() -> type | None:
-    """Get MDAnalysis's serial backend; None while it is not imported."""
+    """Return MDAnalysis's serial backend; None if it is not imported."""
     return getattr(sys.modules.get("MDAnalysis.analysis.backends"), "BackendSerial", None)
 
 
 def changed_by() -> str:
-    """Find a module that has put functions into MDAnalysis, which other processes may not have."""
+    """Find a module that has patched functions of MDAnalysis, which other processes may lack."""
     of_mdanalysis = [
         (name, module)
         for name, module in list(sys.modules.items())
@@ -354,19 +354,19 @@ def changed_by() -> str:
 
 
 def is_foreign(function: FunctionType) -> bool:
-    """Check that a function is neither Python's, nor MDAnalysis's, nor ours."""
+    """True if a function belongs neither to Python, nor to MDAnalysis, nor to paceline."""
     package = _source(function).partition(".")[0]
     known = package in sys.stdlib_module_names or package in ("MDAnalysis", "paceline")
     return package in sys.modules and not known
 
 
 def _source(function: FunctionType) -> str:
-    """Find the module that a function was made in; one that wraps another has its `__module__`."""
+    """Find the module in which a function was defined; a wrapper copies another `__module__`."""
     return function.__globals__.get("__name__") or ""
 
 
 def _analysis_of(func: partial) -> Any:
-    """Get the analysis whose `run` made a function; None for any other function."""
+    """Return the analysis whose `run` has made a function; None for any other function."""
     from MDAnalysis.analysis.base import AnalysisBase
 
     analysis = getattr(func.func, "__self__", None)
@@ -374,7 +374,7 @@ def _analysis_of(func: partial) -> Any:
 
 
 def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
-    """Cut frames into our number of parts, unless the user asked for one."""
+    """Cut frames into the default number of parts, unless the user has given a number."""
     frames = np.concatenate(parts)
     if len(parts) != min(n_workers, len(frames)):
         return parts
@@ -383,7 +383,7 @@ def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
 
 
 def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
-    """Make one task per part; its rows are the index in the result and the number of a frame."""
+    """Make one task per part, with its index in the result and the number of one of its frames."""
     for number, part in enumerate(parts):
         (first, first_frame), last_frame = part[0], part[-1, 1]
         what = f"frames {first_frame} to {last_frame}"
@@ -391,9 +391,9 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
 
 
 def part_of(analysis: Any, state: bytes | None) -> SimpleNamespace:
-    """Collect what MDAnalysis needs of an analysis of a part of the frames, and if it keeps state.
+    """Collect the results that MDAnalysis needs of a part, and whether the analysis keeps state.
 
-    `state` is what `state_of` found before.
+    `state` is the earlier result of `state_of`.
     """
     return SimpleNamespace(
         frames=analysis.frames,
@@ -404,7 +404,7 @@ def part_of(analysis: Any, state: bytes | None) -> SimpleNamespace:
 
 
 def keep_state(found: object) -> bool:
-    """True if one of the analyses of a part has changed what its function keeps."""
+    """True if one of the analyses of a part has changed the state of its function."""
     of_parts = found if isinstance(found, list) else []
     return any(getattr(one, "keeps_state", False) for one in of_parts)
 
@@ -414,19 +414,19 @@ def _part(compute: partial, indexed_frames: np.ndarray) -> list[SimpleNamespace]
     if parent_process() is not None:
         from MDAnalysis.lib.log import ProgressBar
 
-        # Its own is a semaphore, which a process that is ended leaves behind.
+        # The default lock is a semaphore, which a killed process leaves behind.
         ProgressBar.set_lock(threading.RLock())
     state = state_of(_analysis_of(compute))
-    # Bars of several workers would write over one another.
+    # Progress bars of several workers would overwrite one another.
     return [part_of(compute(indexed_frames, verbose=False), state)]
 
 
 @contextmanager
 def _pickling(name: str) -> Iterator[None]:
-    """Turn any error of pickling into `NotPicklableError`."""
+    """Context that turns any error of pickling into `NotPicklableError`."""
     try:
         yield
-    except Exception as error:  # pickling runs code of every object's own
+    except Exception as error:  # pickling runs arbitrary code of the objects
         raise NotPicklableError(
             f"{name} cannot be pickled, and each worker needs one of its own: "
             f"{type(error).__name__}: {error}"

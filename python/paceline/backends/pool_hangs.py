@@ -1,9 +1,9 @@
-"""Free pools that would wait for ever once a worker was killed.
+"""Free pools of processes that would hang after a worker was killed.
 
 The pools of loky and of `concurrent.futures` have one thread that reads results from a pipe and
-sees workers die. Of a message that ends in the middle it awaits the rest, without an end, since
-other processes have the same pipe open; meanwhile it sees no worker die. And where a pool of loky's
-ends, idle workers are asked to, by a queue whose lock the one that was killed may have held.
+notices dead workers. After a truncated message, it waits for ever for the rest, since other
+processes have the same pipe open, and notices no dead worker. When loky shuts down a pool, it asks
+idle workers to end through a queue, whose lock a killed worker may have held.
 """
 
 import contextlib
@@ -14,21 +14,21 @@ from concurrent.futures import Executor
 from multiprocessing.connection import wait
 from typing import Any
 
-#: A pool that does not notice within so many seconds that a worker died is held up.
+#: Time after which a pool that has not noticed a dead worker is considered hung, seconds.
 PATIENCE = 2.0
 
 
 class HalfResults:
-    """Looks from time to time whether a pool is held up, and has it break if so."""
+    """Checks regularly whether a pool hangs, and breaks the pool if so."""
 
     def __init__(self, executor: Executor):
         self._executor: Any = executor
         self._dead_since: float | None = None
-        #: True if the pool hung: the error that it then raises is not the cause.
+        #: True if the pool hung: the error that the pool then raises is not the cause.
         self.found = False
 
     def look(self) -> None:
-        """Look for a worker that has been dead for some time; for other executors do nothing."""
+        """Check for a worker that has been dead for some time; for other executors do nothing."""
         processes = self._processes()
         if not any(map(_has_ended, processes)):
             self._dead_since = None
@@ -44,13 +44,13 @@ class HalfResults:
 
 
 def kill_at_exit(executor: Any) -> None:
-    """Have the idle workers of an executor of loky killed at the end of this process, not asked."""
+    """Kill the idle workers of a loky executor at the end of this process."""
     with contextlib.suppress(AttributeError):
         executor._flags.kill_workers = True
 
 
 def end_pool(executor: Any) -> None:
-    """Kill the workers of an executor of loky, and wait for its thread, also if it is held up."""
+    """Kill the workers of a loky executor, and wait for its thread, even if it hangs."""
     processes = HalfResults(executor)._processes()
     names = "_result_queue", "_call_queue", "_executor_manager_thread"
     results, calls, thread = (getattr(executor, name, None) for name in names)
@@ -60,14 +60,14 @@ def end_pool(executor: Any) -> None:
         if thread.is_alive():
             _cut_off(processes, results)
             thread.join()
-    # Else a thread that has more to send than a pipe holds would wait for ever.
+    # Otherwise a thread that has more to send than the pipe can hold would wait for ever.
     if calls is not None:
         with contextlib.suppress(OSError):
             calls._reader.close()
 
 
 def _has_ended(process: Any) -> bool:
-    """Tell whether a process has ended, without taking its exit status from the pool."""
+    """Check whether a process has ended, without consuming the exit status for the pool."""
     try:
         return bool(wait([process.sentinel], 0))
     except (OSError, ValueError, AttributeError):
@@ -75,11 +75,11 @@ def _has_ended(process: Any) -> bool:
 
 
 def _cut_off(processes: list[Any], queue: Any) -> None:
-    """Kill all that have the pipe of results open, and close this process's own end of it."""
+    """Kill all processes with the results pipe open, and close this process's end of it."""
     for process in processes:
         with contextlib.suppress(OSError, ValueError, TypeError):
             if process.exitcode is None:
                 os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-    # Its thread reads the end of the pipe now.
+    # The pool's thread now reads the end of the pipe.
     with contextlib.suppress(OSError, AttributeError):
         queue._writer.close()

@@ -1,6 +1,6 @@
 """Processes of this machine, by loky, and any other executor of `concurrent.futures`.
 
-Those of loky need no `__main__` guard, and import no script of the user's.
+Loky's processes need no `__main__` guard, and do not import the user's script.
 """
 
 import os
@@ -37,24 +37,24 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, Ta
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
 from paceline.performance.record import DuplicateAttempt, HostClocks
 
-#: Time that a worker has to end a block that others have done, seconds.
+#: Time allowed for a worker to end a block that other workers have done, seconds.
 GRACE = 0.1
-#: Seconds of work by which the time left is estimated.
+#: Duration of the work from which the remaining time is estimated, seconds.
 SAMPLE = 0.3
-#: Seconds left, at least, for which starting processes pays: they take about one to import
-#: MDAnalysis.
+#: Minimum remaining time for which starting processes pays, seconds: importing MDAnalysis takes
+#: about one.
 WORTH = 3.0
-#: Shortest time of a batch, seconds: a worker of loky's waits 1.5 ms for its next one, and 11 % of
-#: the time where it was given single blocks of 14 ms.
+#: Minimum duration of a batch, seconds. A loky worker waits 1.5 ms for its next batch: 11 % of the
+#: time with single blocks of 14 ms.
 BATCH_SECONDS = 0.1
-#: While no result comes, a pool is looked at so often, seconds.
+#: Time between checks of a pool while no result comes, seconds.
 LOOK = 1.0
 
 BatchFuture = Future[BlockResult | None]
 
 
 class Processes(ForMDAnalysis):
-    """Compute blocks in worker processes, for functions that hold the interpreter.
+    """Compute blocks in worker processes, for functions that hold the interpreter lock.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ class Processes(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results as they come. Dead processes are replaced.
+        """Run every task; yield results in order of completion. Dead processes are replaced.
 
-        Raises `WorkerError` if an analysis cannot be sent, or processes die again and again at the
-        same frames.
+        Raises `WorkerError` if an analysis cannot be sent, or processes die repeatedly at the same
+        frames.
         """
         from loky import get_reusable_executor
 
@@ -83,7 +83,8 @@ class Processes(ForMDAnalysis):
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
         while not scheduler.finished:
-            # Kept for a minute, so that the next run of a notebook finds its workers ready.
+            # The executor is kept for a minute, so that the next run of a notebook finds ready
+            # workers.
             with interrupts_blocked():
                 executor = get_reusable_executor(
                     self.n_workers, timeout=60, initializer=_attach, initargs=(os.getpid(),)
@@ -97,7 +98,7 @@ class Processes(ForMDAnalysis):
                     batches,
                     scheduler,
                     HalfResults(executor),
-                    # Loky's own thread fails at what was cancelled, where workers are then killed.
+                    # Loky's thread fails on cancelled futures if workers are killed afterwards.
                     cancels=False,
                 )
                 late, hanging = wait(left, GRACE)
@@ -117,9 +118,9 @@ class Processes(ForMDAnalysis):
 
 
 class _Uninterrupted(Executor):
-    """An executor whose `submit` may start workers, and blocks Ctrl-C for them.
+    """Executor whose `submit` blocks Ctrl-C, because it may start workers.
 
-    An interpreter that is interrupted while it starts would print a traceback.
+    An interpreter that is interrupted during its start would print a traceback.
     """
 
     def __init__(self, executor: Executor):
@@ -134,10 +135,10 @@ class _Uninterrupted(Executor):
 
 
 def _warn_of_loss(error: BrokenExecutor) -> None:
-    """Warn that worker processes are replaced: why, as far as loky knows."""
+    """Warn that worker processes are replaced, with the reason if loky knows it."""
     codes = re.search(r"\{(.*)\}", str(error))
     what = "a worker process was killed, perhaps for want of memory"
-    if error.__cause__:  # of what could not be unpickled
+    if error.__cause__:  # the task could not be unpickled
         what = f"worker processes were given up: {error}"
     elif codes and "SIGKILL" not in codes[1]:
         what = f"a worker process ended by itself ({codes[1]}), perhaps the analysis crashed it"
@@ -145,7 +146,7 @@ def _warn_of_loss(error: BrokenExecutor) -> None:
 
 
 def _attach(parent: int) -> None:
-    """Ignore Ctrl-C in a worker, and end it when its parent has ended."""
+    """Ignore Ctrl-C in a worker, and end the worker when its parent has ended."""
     ignore_interrupts()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -156,12 +157,12 @@ def _end_with(parent: int) -> None:
 
 
 class Adaptive(ForMDAnalysis):
-    """Begin an analysis of MDAnalysis in this process; do the rest in processes, where that pays.
+    """Start an analysis of MDAnalysis in this process; continue in processes if that pays.
 
-    Each part is computed by a copy of the analysis, here as in a process, so that results have the
-    same bits whatever is decided. An analysis that cannot be copied, or whose function keeps
-    something from frame to frame, is computed as MDAnalysis does; one of a program that has changed
-    MDAnalysis stays here. `description` says how the last one was computed.
+    Each part is computed by a copy of the analysis, in this process or another one, so that results
+    have the same bits in both cases. An analysis that cannot be copied, or whose function keeps
+    state from frame to frame, is computed as in MDAnalysis. If a program has patched MDAnalysis,
+    the analysis stays in this process. `description` says how the last analysis was computed.
     """
 
     name = "adaptive"
@@ -180,13 +181,13 @@ class Adaptive(ForMDAnalysis):
             return [compute(np.concatenate(parts))]
 
     def found_state(self, name: str) -> None:
-        """Have all frames computed in order."""
+        """Compute all frames in order."""
         raise OrderedError
 
     def call_remote(
         self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[Any]:
-        """Call a function with the item of each call, here or in processes."""
+        """Call a function with the item of each call, in this process or in others."""
         n_left, n_done = sum(call.n_frames for call in calls), 0
         done: list[Any] = []
         begun, may_send = time.monotonic(), self.n_workers > 1
@@ -218,9 +219,9 @@ class Pool(ForMDAnalysis):
     Parameters
     ----------
     executor : concurrent.futures.Executor
-        Stays the caller's: it is not shut down.
+        Executor of the caller, which is not shut down.
     n_workers : int, optional
-        Number of its workers; by default the executor's own number, else the CPUs of this process.
+        Number of workers; by default that of the executor, else the CPUs of this process.
     """
 
     def __init__(self, executor: Executor, n_workers: int | None = None):
@@ -231,7 +232,7 @@ class Pool(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results as they come."""
+        """Run every task; yield results in order of completion."""
         pickled = pickle_jobs(jobs, self.name)
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
@@ -262,11 +263,11 @@ def run_batches(
     *,
     cancels: bool = True,
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
-    """Run every batch of a scheduler on an executor; yield results as they come.
+    """Run every batch of a scheduler on an executor; yield results in order of completion.
 
-    `batches` gets the time that blocks took, and the scheduler the batches that a broken executor
-    had (`BrokenExecutor` is raised). Returns the futures that are still running though another
-    result of their batch came first. With `cancels`, what has not begun at the end is cancelled.
+    `batches` receives the durations of blocks, and the scheduler the batches that a broken executor
+    had (`BrokenExecutor` is raised). Returns the futures that still run although another result of
+    their batch came first. With `cancels`, futures that have not started at the end are cancelled.
     """
     log, clocks = AttemptLog(), HostClocks()
     sender = _Sender(executor, n_workers, pickled)
@@ -280,7 +281,7 @@ def run_batches(
 
     try:
         while not scheduler.finished:
-            # Twice as many as workers: none waits for a batch while its last one is returned.
+            # Twice the number of workers: no worker waits while its last result is returned.
             while len(pending) < 2 * n_workers and (batch := scheduler.assign()) is not None:
                 send(batch, time.monotonic_ns())
             while len(pending) < n_workers and (batch := scheduler.assign_overdue()) is not None:
@@ -291,7 +292,7 @@ def run_batches(
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
             if not done:
                 half.look()
-            # Of errors that come together, the first one's is raised.
+            # If several errors come together, the first one is raised.
             for future in sorted(done, key=lambda one: pending[one][2]):
                 batch, since, _ = pending[future]
                 result = _result_of(future, batch)
@@ -313,10 +314,10 @@ def run_batches(
         }
     except BrokenExecutor as error:
         if half.found:
-            error.__cause__ = None  # a killed worker, not a result that could not be unpickled
-        # Not only what is pending: a batch may have been assigned and not been accepted any more.
+            error.__cause__ = None  # a killed worker, not an error of unpickling
+        # Not only pending batches: an assigned batch may not have been accepted any more.
         for batch in scheduler.running:
-            # Only what could not be unpickled has a cause.
+            # Only an error of unpickling has a cause.
             scheduler.return_lost(batch, str(error) if error.__cause__ else "")
         raise
     finally:
@@ -326,7 +327,7 @@ def run_batches(
 
 
 def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
-    """Get the result of a batch; raise `WorkerError` where it, or the batch, cannot be pickled."""
+    """Return the result of a batch; raise `WorkerError` if it or the batch cannot be pickled."""
     try:
         return future.result()
     except PacelineError:
@@ -335,7 +336,7 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
         if not isinstance(error, pickle.PicklingError) and "pickle" not in str(error):
             raise
         reason: BaseException = error
-        # Loky's own error says no more than that; others have the text of a traceback as cause.
+        # Loky's error repeats its cause; other errors have the text of a traceback as cause.
         if error.__cause__ and type(error.__cause__).__name__ != "_RemoteTraceback":
             reason = error.__cause__
         raise WorkerError(
@@ -345,9 +346,9 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
 
 
 class _Sender:
-    """Sends a whole job as often as there are workers, then only its key.
+    """Sends a whole job as many times as there are workers, then only the job's key.
 
-    An executor does not say which worker takes a batch: one without the job returns None, and its
+    The caller cannot choose the worker of a batch. A worker without the job returns None, and the
     batch is sent again with the whole job.
     """
 

@@ -1,4 +1,4 @@
-"""One worker, in the calling thread."""
+"""Backend of one worker, in the calling thread."""
 
 from collections.abc import Generator, Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Threads of this process. The core releases the interpreter while it reads and decodes."""
+"""Threads of this process. The compiled module releases the interpreter lock while it works."""
 
 import math
 import queue
@@ -15,13 +15,13 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
 from paceline.engine.worker import ThreadNames, Worker
 from paceline.performance.record import DuplicateAttempt
 
-#: Time that blocks before one that failed have to end, seconds: the first error is raised.
+#: Time allowed for earlier blocks to end after a block failed, seconds: the first error is raised.
 GRACE = 2.0
 
 
 @dataclass
 class _Failure:
-    """Error of a thread, and its task; None where it was between two."""
+    """Error of a thread, and its task; None if the thread had no task."""
 
     task: AnyTask | None
     error: BaseException
@@ -31,7 +31,7 @@ Results = queue.SimpleQueue[BlockResult | _Failure]
 
 
 class Threads(ForMDAnalysis):
-    """Compute blocks in threads of this process, assigned as threads come free.
+    """Compute blocks in threads of this process; idle threads get the next blocks.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Threads(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results as they come."""
+        """Run every task; yield results in order of completion."""
         scheduler = _SharedScheduler(Scheduler(tasks), 2 * self.n_workers)
         results: Results = queue.SimpleQueue()
         threads = [
@@ -76,10 +76,10 @@ class Threads(ForMDAnalysis):
 
 
 class _SharedScheduler:
-    """A scheduler that threads share.
+    """Scheduler that threads share.
 
-    If results are collected more slowly than they come (a slow disk), at most `limit` tasks are
-    running: others would wait in memory, and be taken for overdue.
+    At most `limit` tasks run at a time. Otherwise, if results are collected more slowly than they
+    are computed (a slow disk), results would fill the memory and tasks would be considered overdue.
     """
 
     def __init__(self, scheduler: Scheduler, limit: int):
@@ -95,7 +95,7 @@ class _SharedScheduler:
             return self._scheduler.finished
 
     def assign(self, worker: str) -> AnyTask | None:
-        """Wait for a task for a worker; None once all are done."""
+        """Wait for a task for a worker; None if all tasks are done."""
         with self._changed:
             while not self._stopped and not self._scheduler.finished:
                 timeout = None
@@ -109,14 +109,14 @@ class _SharedScheduler:
         return None
 
     def release(self, worker: str) -> None:
-        """Record that a worker has left its task."""
+        """Record that a worker has finished its task."""
         with self._changed:
             self._busy.pop(worker, None)
             if self._stopped:
                 self._changed.notify_all()
 
     def wait_for_earlier(self, task: AnyTask | None, seconds: float) -> None:
-        """Wait until no task before this one is running."""
+        """Wait until no earlier task is running."""
 
         def ended() -> bool:
             return all(_place(other) >= _place(task) for other, _ in self._busy.values())
@@ -125,7 +125,7 @@ class _SharedScheduler:
             self._changed.wait_for(ended, seconds)
 
     def abandoned(self) -> list[DuplicateAttempt]:
-        """Record tasks that are running though all are done."""
+        """Record the tasks that are still running after all results were collected."""
         with self._changed:
             return [
                 abandoned_attempt(task, worker, since)
@@ -135,7 +135,7 @@ class _SharedScheduler:
     def complete(self, result: BlockResult) -> bool:
         with self._changed:
             counts = self._scheduler.complete(result)
-            # All may be done now, or it is better known what is overdue.
+            # All tasks may be done now, or the estimate of overdue times may have changed.
             self._changed.notify_all()
         return counts
 
@@ -146,7 +146,7 @@ class _SharedScheduler:
 
 
 def _late(results: Results) -> Iterator[DuplicateAttempt]:
-    """Record what came while the last result that counts was collected."""
+    """Record the attempts that ended while the last used result was collected."""
     while not results.empty():
         result = results.get()
         if not isinstance(result, _Failure):
@@ -154,7 +154,7 @@ def _late(results: Results) -> Iterator[DuplicateAttempt]:
 
 
 def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
-    """Find the error of the first block that fails, whichever thread was faster."""
+    """Return the error of the first failed block in the order of frames."""
     scheduler.stop()
     if isinstance(failure.error, Exception):
         scheduler.wait_for_earlier(failure.task, GRACE)
@@ -166,7 +166,7 @@ def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Result
 
 
 def _place(task: AnyTask | None) -> tuple[float, float]:
-    """Order tasks as frames are; one that could not be planned comes after those that were."""
+    """Sort key of tasks in the order of frames; a task that could not be created comes last."""
     return (task.job, task.number) if task is not None else (math.inf, math.inf)
 
 
