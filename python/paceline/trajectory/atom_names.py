@@ -1,4 +1,4 @@
-"""Read the names of atoms that a file of coordinates tells beside their positions."""
+"""Read the names of atoms that a coordinate file holds."""
 
 import os
 from collections.abc import Iterator
@@ -9,21 +9,22 @@ import numpy as np
 from paceline import _core
 from paceline.errors import PacelineError
 
-#: Endings of structure files, and columns of the name and of the residue's name in their lines.
+#: File name extensions of structure formats, and columns of atom and residue names in their lines.
 COLUMNS = {
     ".gro": {"names": slice(10, 15), "resnames": slice(5, 10)},
     ".pdb": {"names": slice(12, 16), "resnames": slice(17, 21)},
     ".ent": {"names": slice(12, 16), "resnames": slice(17, 21)},
 }
-#: Level of a HISTORY whose frames are compressed, and have no names.
+#: Level of a HISTORY file whose frames are compressed, without names.
 COMPRESSED = 3
 
 
 def names_in(path: str) -> dict[str, np.ndarray]:
-    """Read "names", and "resnames" where the format has these, of the first frame.
+    """Read "names", and "resnames" if the format has them, of the first frame.
 
-    Arrays of str, shape (n_atoms,); none where the format tells no names (XTC, TRR, DCD, NetCDF,
-    LAMMPS's dumps), or the file is not as expected. HDF5 files are not read here.
+    Returns arrays of str, shape (n_atoms,), by kind. The result is empty if the format has no names
+    (XTC, TRR, DCD, NetCDF, LAMMPS's dumps), or if the file is not as expected. HDF5 files are not
+    read here.
     """
     ending = os.path.splitext(path)[1].lower()
     try:
@@ -39,18 +40,18 @@ def names_in(path: str) -> dict[str, np.ndarray]:
             if kind in ("HISTORY", "CONFIG"):
                 return {"names": _of_dl_poly(file, kind)}
     except (OSError, PacelineError, ValueError, IndexError, StopIteration):
-        pass  # the reader says what is wrong with it
+        pass  # the trajectory reader reports damage
     return {}
 
 
 def _of_gro(lines: Iterator[str]) -> Iterator[str]:
-    """Lines of the atoms of the first frame of a GRO file."""
+    """Return the lines of the atoms of the first frame of a GRO file."""
     next(lines)
     return islice(lines, int(next(lines)))
 
 
 def _of_pdb(lines: Iterator[str]) -> Iterator[str]:
-    """Lines of the atoms of the first model of a PDB file."""
+    """Return the lines of the atoms of the first model of a PDB file."""
     for line in lines:
         if line.startswith(("ATOM", "HETATM")):
             yield line
@@ -59,7 +60,7 @@ def _of_pdb(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _of_dl_poly(lines: Iterator[str], kind: str) -> np.ndarray:
-    """Names of the atoms of the first frame, in the order of their numbers."""
+    """Return the names of the atoms of the first frame, in the order of their numbers."""
     next(lines)
     level, periodic = (int(word) for word in next(lines).split()[:2])
     n_atoms = None

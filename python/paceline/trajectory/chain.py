@@ -1,4 +1,4 @@
-"""One file, or several one after another, as one trajectory."""
+"""Chain of one or several files that form one trajectory."""
 
 import math
 import os
@@ -23,26 +23,25 @@ from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers
 
-#: Largest difference between the times of one frame in two files, relative to the largest time.
+#: Maximum difference between the times of one frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
 
-#: Places that a report names.
+#: Maximum number of positions that a report lists.
 _NAMED = 3
 
 
 class Chain:
-    """Files one after another, each with its frame index; none of them is held open.
+    """Files in sequence, each with its frame index; no file is held open.
 
-    Each must have `n_atoms`, by default as many as the first; only with `varying` may the number
-    vary from frame to frame. With `refresh`, indexes are made
-    anew; with `continuous`, files are ordered by time, without the frames that a later one repeats,
-    which are reported unless `quiet`. That times are not known is said unless they are given, with
-    `times_given`. `opener` takes the place of
-    `paceline.trajectory.open.open_files`.
+    Each file must have `n_atoms` atoms, by default as many as the first file. Only with `varying`
+    may the number vary from frame to frame. With `refresh`, indexes are made again. With
+    `continuous`, files are ordered by time, and frames that a later file repeats are left out; a
+    warning reports them unless `quiet`. A warning reports unknown times unless `times_given`.
+    `opener` replaces `paceline.trajectory.open.open_files`.
 
-    Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for one of
-    no format that we decode, or where none has a whole frame, and `DamagedFileError` where the
-    first frame of one or its header is damaged.
+    Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for an
+    unrecognised format or if no file has a complete frame, and `DamagedFileError` if the first
+    frame or the header of a file is damaged.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Chain:
                 raise _varies(file)
         self.names = [os.fspath(name) for name in names]
         self.files = files
-        #: Frames of each file that belong to the chain, uint64; None for all.
+        #: Frames of each file that belong to the chain, uint64; None for all frames.
         self._kept: list[np.ndarray | None] = [None] * len(files)
         self._leave_out_empty()
         if not times_given:
@@ -80,7 +79,7 @@ class Chain:
         self._count()
 
     def _leave_out_empty(self) -> None:
-        """Leave out files without a whole frame, with a warning."""
+        """Leave out files without a complete frame, with a warning."""
         whole = [k for k, file in enumerate(self.files) if file.n_frames > 0]
         if not whole:
             raise UnsupportedError(f"{self.names[0]}: expected a whole frame at least, found none")
@@ -100,7 +99,7 @@ class Chain:
 
     @property
     def n_frames_of_files(self) -> int:
-        """Frames of all files, those that are left out, too."""
+        """Number of frames of all files, including frames that are left out."""
         return sum(file.n_frames for file in self.files)
 
     def runs(self) -> Iterator[tuple[TrajectoryFile, int, int]]:
@@ -113,8 +112,8 @@ class Chain:
                 yield file, int(frames[0]), int(frames[-1]) + 1
 
     def _compare_times(self, *, continuous: bool) -> None:
-        """Report what restarts repeat, or leave it out."""
-        # Of one after another, first and last times are enough for a warning.
+        """Report frames that restarts repeat, or leave them out."""
+        # Without `continuous`, the first and last times are enough for a warning.
         found = order_by_time(self.files, within=continuous)
         report = _report_lost(found) if continuous else _report_overlaps(found, self.names)
         if report is not None:
@@ -126,7 +125,7 @@ class Chain:
             self._choose([k for k, kept in enumerate(self._kept) if kept is None or len(kept)])
 
     def _warn_of_counted(self) -> None:
-        """Warn of files whose frames cannot be compared by their times, as they have none."""
+        """Warn of files without times, whose frames cannot be compared by time."""
         pairs = zip(self.names, self.files, strict=True)
         if counted := [name for name, file in pairs if file.frames_counted]:
             warn(
@@ -135,7 +134,7 @@ class Chain:
             )
 
     def _choose(self, numbers: Iterable[int]) -> None:
-        """Keep these files, in this order."""
+        """Set the files and their order."""
         numbers = list(numbers)
         self.names = [self.names[k] for k in numbers]
         self.files = [self.files[k] for k in numbers]
@@ -149,7 +148,7 @@ class Chain:
         ]
         self._stops = np.cumsum(counts)
         self._begins = self._stops - counts
-        #: First file in which the number of atoms varies, if there is one.
+        #: First file in which the number of atoms varies; None without such a file.
         self.varying = next((file for file in self.files if file.varying is not None), None)
 
     @property
@@ -159,14 +158,14 @@ class Chain:
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms of each frame; raises `UnsupportedError` where it varies."""
+        """Number of atoms of each frame; raises `UnsupportedError` if it varies."""
         if self.varying is not None:
             raise _varies(self.varying)
         return self.files[0].n_atoms
 
     @property
     def atom_counts(self) -> np.ndarray:
-        """Atoms of each frame, int64, shape (n_frames,); 0 where a damaged frame's is unknown."""
+        """Number of atoms per frame, int64, shape (n_frames,); 0 if unknown (damaged frame)."""
         found = []
         for file, kept in zip(self.files, self._kept, strict=True):
             counts = file.atom_counts
@@ -182,29 +181,29 @@ class Chain:
 
     @property
     def specs(self) -> list[FileSpec]:
-        """All that workers must know of the files."""
+        """Descriptions of the files for workers."""
         return [file.spec for file in self.files]
 
     @property
     def bytes_per_frame(self) -> float:
-        """Mean size of a frame."""
+        """Mean size of a frame, bytes."""
         sizes = [file.bytes_per_frame for file in self.files]
         return float(np.average(sizes, weights=[file.n_frames for file in self.files]))
 
     @property
     def chunk_frames(self) -> int:
-        """Neighbours that are stored as one, at the most of any file."""
+        """Maximum number of adjacent frames that any file stores as one chunk."""
         return max(file.chunk_frames for file in self.files)
 
     @property
     def one_thread(self) -> bool:
-        """True if one thread alone may read: it asks MPI-IO."""
+        """True if only one thread may read, because the file is read by MPI-IO."""
         return self._options.driver is not None
 
     def spacing(self, axis: TimeAxis) -> float:
-        """Time between frames, ps: the user's, else the first header's.
+        """Time between frames, ps: the user's value, or that of the first header.
 
-        Where there is none, it is that between its first two frames, or 0.
+        Otherwise it is the time between the first two frames, or 0.
         """
         file = self.files[0]
         if axis.dt is not None and not axis.per_step:
@@ -218,7 +217,7 @@ class Chain:
         return float(between) if np.isfinite(between) else 0.0
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Find frames, by their numbers (int64) in the trajectory."""
+        """Return the extents of frames, given by their numbers (int64) in the trajectory."""
         files = np.searchsorted(self._stops, frames, side="right")
         numbers = (frames - self._begins[files]).astype(np.uint64)
         offsets, sizes = np.empty_like(numbers), np.empty_like(numbers)
@@ -232,18 +231,18 @@ class Chain:
         return Extents(files, numbers, offsets, sizes, tuple(slices))
 
     def locate(self, frame: int) -> tuple[int, int]:
-        """Find the file of one frame, and its number there."""
+        """Return the file of one frame, and the frame's number in the file."""
         k = bisect_right(self._stops, frame)
         kept, number = self._kept[k], frame - int(self._begins[k])
         return k, number if kept is None else int(kept[number])
 
     def extent(self, frame: int) -> tuple[int, Extents]:
-        """Find one frame, faster than `extents` does: its file, and its extents."""
+        """Return the file and the extents of one frame; faster than `extents`."""
         k, number = self.locate(frame)
         return k, extents_in(k, self.files[k], np.array([number], dtype=np.uint64))
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times (ps, float64; NaN where one is not known) and steps of all frames in the files."""
+        """Times (ps, float64; NaN if unknown) and steps of all frames in the files."""
         found = []
         for file, kept in zip(self.files, self._kept, strict=True):
             times, steps = file.times()
@@ -252,7 +251,7 @@ class Chain:
         return times, steps
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Indexes are not sent: they are loaded again where the chain arrives.
+        # Indexes are not pickled: the receiver loads them again.
         paths = [file.path for file in self.files]
         fingerprints = [file.fingerprint for file in self.files]
         options = self._options, self._n_atoms
@@ -270,7 +269,7 @@ class Chain:
         options: Hdf5Options,
         n_atoms: int | None,
     ) -> Self:
-        """Open a chain again: the same frames, then those by which the last file has grown."""
+        """Open a chain again: the same frames, and frames appended to the last file."""
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
         chain._options, chain._n_atoms = options, n_atoms
@@ -278,10 +277,10 @@ class Chain:
         counts = np.diff(stops, prepend=0)
         for k, file in enumerate(chain.files):
             if file.fingerprint != fingerprints[k]:
-                # It must begin with what it was recognised by.
+                # The fingerprint of the file's beginning must be the same.
                 _core.verify(file.path, fingerprints[k])
                 if k + 1 < len(chain.files) and kept[k] is None:
-                    # Frames of the next file keep their numbers.
+                    # Frames of the next file must keep their numbers.
                     chain._kept[k] = np.arange(counts[k], dtype=np.uint64)
         chain._count()
         return chain
@@ -289,54 +288,54 @@ class Chain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Frames of one file that are not before the next file's first, or where it goes back."""
+    """Frames of one file at or after the next file's first time, or before a decrease of times."""
 
     earlier: str
     later: str
-    #: Frames of the earlier file.
+    #: Number of these frames in the earlier file.
     n_frames: int
     #: First and last time of these frames, ps.
     begin: float
     end: float
-    #: Number of these frames at whose times no file has a frame that is kept.
+    #: Number of these frames whose times no kept frame of any file has.
     unmatched: int
 
     @property
     def later_begins(self) -> str:
-        """Say what is there at these times, too."""
+        """Add the files that have frames at these times."""
         return f"{self.later} has begun{' again' if self.later == self.earlier else ''}"
 
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Files in the order of their times, without what later ones repeat."""
+    """Files in the order of their times, without frames that later files repeat."""
 
-    #: Former places of the files that are now first, second …; a file may be there several times.
+    #: Original index of the first file, of the second file, …; a file may occur several times.
     order: list[int]
-    #: Frames of each of them that no later one repeats, in their order; None for all.
+    #: Frames of each entry that no later entry repeats, in order; None for all frames.
     kept: list[np.ndarray | None]
-    #: Frames that are left out.
+    #: Overlaps, whose frames are left out.
     overlaps: list[Overlap]
 
 
 @dataclass(frozen=True, eq=False)
 class _Stretch:
-    """Frames of a file, one after another, whose times do not go back."""
+    """Consecutive frames of a file whose times do not decrease."""
 
-    #: Number of the file, and its frames from `start` to `stop`.
+    #: Index of the file, and its frames from `start` to `stop`.
     file: int
     start: int
     stop: int
-    #: First and last time and their rounding, ps; NaN where there are no times.
+    #: First and last time and their rounding, ps; NaN without times.
     first: float = math.nan
     last: float = math.nan
     rounding: float = 0.0
-    #: Times of these frames, ps; None where they are not loaded, of a whole file.
+    #: Times of these frames, ps; None if they are not loaded, for a whole file.
     moments: np.ndarray | None = None
 
     @classmethod
     def whole(cls, number: int, file: TrajectoryFile) -> "_Stretch":
-        """Take all frames of a file, by the times of the first and the last one."""
+        """Make a stretch of all frames of a file from the times of its first and last frame."""
         plain = cls(number, 0, file.n_frames)
         if file.frames_counted:
             return plain
@@ -347,13 +346,13 @@ class _Stretch:
         first, last = ends.tolist()
         if not math.isfinite(first) or (first == last and file.n_frames > 1):
             return plain
-        # A tenth of the time between frames is no rounding.
+        # A tenth of the time between frames exceeds a rounding error.
         between = abs(last - first) / file.n_frames
         return replace(plain, first=first, last=last, rounding=_rounding(first, last, between))
 
     @classmethod
     def all_of(cls, number: int, file: TrajectoryFile) -> "list[_Stretch]":
-        """Split a file where its times go back, or stand still, by the times of all frames."""
+        """Split a file where times do not increase, using the times of all frames."""
         times = file.times()[0]
         rows = np.flatnonzero(np.isfinite(times))
         known = times[rows]
@@ -363,7 +362,7 @@ class _Stretch:
         rounding = _rounding(known.min(), known.max(), float(np.median(steps[steps > 0])))
         ends = np.flatnonzero(steps <= rounding)
         first, last = known[np.append(0, ends + 1)], known[np.append(ends, -1)]
-        # A frame without a time is of the stretch before it.
+        # A frame without a time belongs to the stretch of the previous frame.
         starts = [0, *rows[ends + 1].tolist()]
         stops = [*starts[1:], len(times)]
         bounds = zip(starts, stops, first.tolist(), last.tolist(), strict=True)
@@ -378,16 +377,16 @@ class _Stretch:
 
 
 def _rounding(first: float, last: float, between: float) -> float:
-    """Difference of times that is taken for rounding, ps."""
+    """Maximum difference of times that counts as rounding, ps."""
     return min(_ROUNDING * max(abs(first), abs(last)), between / 10)
 
 
 def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> TimeOrder:
-    """Order files by time, and find what restarts repeat; each has a frame at least.
+    """Order files by time, and find frames that restarts repeat; each file has a frame.
 
-    Of a frame that is there twice, the later one counts, in the later file or, `within` a file,
-    behind the other: a simulation that goes on from a checkpoint replaces what was written after
-    it. Frames without a time are kept.
+    If a frame exists twice, the later copy is kept: that in the later file or, with `within`, that
+    later in the same file. A simulation that continues from a checkpoint replaces the frames that
+    were written after the checkpoint. Frames without a time are kept.
     """
     given = []
     for k, file in enumerate(files):
@@ -421,7 +420,7 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
 
 
 def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
-    """Order of stretches; one without times stays behind its predecessor."""
+    """Return the order of stretches; a stretch without times stays behind its predecessor."""
     keys, latest = [], -math.inf
     for one in stretches:
         latest = latest if math.isnan(one.first) else one.first
@@ -434,9 +433,9 @@ def _joined(
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
 ) -> tuple[list[int], list[np.ndarray | None]]:
-    """Join stretches of one file that follow each other: files, and the frames of each; None all.
+    """Join consecutive stretches of one file: files, and the frames of each (None for all).
 
-    A file is there again where stretches of others are between its own.
+    A file occurs again if stretches of other files lie between its own.
     """
     order: list[int] = []
     rows: list[list[np.ndarray]] = []
@@ -459,7 +458,7 @@ def _times_kept(
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-    """Increasing times of the frames that are kept, as far as one left out may be among them."""
+    """Return the increasing times of kept frames that may equal times of omitted frames."""
     cut = [one for one, rows in zip(stretches, kept, strict=True) if rows is not None]
     if not cut:
         return np.empty(0)
@@ -474,14 +473,14 @@ def _times_kept(
 
 
 def _count_unmatched(times: np.ndarray, others: np.ndarray, rounding: float) -> int:
-    """Count times that are not among others, which increase."""
+    """Count times that do not occur in an increasing array of times."""
     below = np.searchsorted(others, times - rounding, side="left")
     above = np.searchsorted(others, times + rounding, side="right")
     return int((below == above).sum())
 
 
 def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
-    """Warning about files that are taken as they were given, at `paths`; None if all is well."""
+    """Make the warning about overlapping files at `paths` as given; None without overlap."""
     if found.overlaps:
         n_frames = sum(overlap.n_frames for overlap in found.overlaps)
         places = _listed(
@@ -507,7 +506,7 @@ def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
 
 
 def _report_lost(found: TimeOrder) -> str | None:
-    """Warning about frames that are left out and that no later file has; None if all is well."""
+    """Make the warning about omitted frames that no later file has; None if there are none."""
     lost = [overlap for overlap in found.overlaps if overlap.unmatched]
     if not lost:
         return None
@@ -522,7 +521,7 @@ def _report_lost(found: TimeOrder) -> str | None:
 
 
 def _listed(places: Sequence[str]) -> str:
-    """List the first few places, and count the others."""
+    """List the first few items, and count the others."""
     more = len(places) - _NAMED
     return "; ".join(places[:_NAMED]) + (f"; and at {more} more places" if more > 0 else "")
 
@@ -538,7 +537,7 @@ def _varies(file: TrajectoryFile) -> UnsupportedError:
 def _check_n_atoms(
     file: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None, *, by_topology: bool
 ) -> None:
-    """Raise where a file has another number of atoms than was given, or than the first file."""
+    """Raise if a file has another number of atoms than requested, or than the first file."""
     if file.n_atoms == (first.n_atoms if n_atoms is None else n_atoms):
         return
     if by_topology:

@@ -1,4 +1,4 @@
-"""Trajectory files that are open in the user's process: `paceline.open`, without a topology."""
+"""Trajectory files opened without a topology, in the user's process: `paceline.open`."""
 
 import math
 import os
@@ -26,12 +26,12 @@ from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
 from paceline.trajectory.read_ahead import FieldReader
 
-#: Frames that are chosen: a slice, their numbers, or a boolean for each; None for all.
+#: Choice of frames: a slice, frame numbers, or a boolean per frame; None for all.
 Frames = slice | Sequence[int] | Sequence[bool] | np.ndarray | None
-#: Atoms that are chosen, in this order: their indices, or a boolean for each; None for all.
+#: Choice of atoms in this order: indices, or a boolean per atom; None for all.
 Atoms = Sequence[int] | Sequence[bool] | np.ndarray | None
 
-#: Chains about which a warning was given.
+#: Chains for which a warning was given.
 _warned: "WeakSet[Chain]" = WeakSet()
 
 
@@ -49,35 +49,36 @@ def open(
     """Open trajectory files without a topology, and without MDAnalysis.
 
     The format is recognised by the content of each file: XTC, TRR, DCD, Amber NetCDF, DL_POLY's
-    HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD, MDTraj's, bare datasets). Frames are
-    found once, and their index is saved.
+    HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD, MDTraj's, bare datasets). The frames
+    are indexed once, and the index is saved.
 
     Parameters
     ----------
     files : path-like, or a sequence of them
         One file, a pattern such as "md.part*.xtc", or several files, one after another.
     continuous : bool
-        Order the files by time, and leave out of each the frames that a later one repeats.
+        Order the files by time, and leave out frames that a later file repeats.
     dt : float, optional
-        Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
-        steps, the time between steps.
+        Time between frames, ps, which replaces the times in the file. For LAMMPS's dumps, which
+        hold step numbers, the time between steps.
     n_atoms : int, optional
-        Atoms that every frame must have.
+        Number of atoms that every frame must have.
     group, units, dataset, external : optional
-        Of an HDF5 file, and `units` of a dump or a DCD file of LAMMPS, as for `paceline.Universe`.
+        Options of HDF5 files, and `units` also of a dump or a DCD file of LAMMPS, as for
+        `paceline.Universe`.
 
     Returns
     -------
     FileTrajectory
-        Its frames, as arrays.
+        Trajectory whose frames are read as arrays.
 
     Raises
     ------
     FileNotFoundError
         A file is missing, or none matches a pattern.
     UnsupportedError
-        The format of a file is not recognised, no file has a whole frame, or an option is for HDF5
-        files.
+        The format of a file is not recognised, no file has a complete frame, or an option is for
+        HDF5 files.
     AtomCountError
         A file has another number of atoms than the first, or than `n_atoms`.
     DamagedFileError
@@ -100,7 +101,7 @@ def open(
         options=Hdf5Options(group, units, dataset, external=external),
         continuous=continuous,
         varying=True,
-        # Times that the user replaces say nothing about restarts.
+        # Times that the user replaces give no information about restarts.
         quiet=dt is not None,
         times_given=dt is not None,
     )
@@ -119,7 +120,7 @@ def describe_trajectory(trajectory: Any) -> str:
 
 
 def _atoms_in_words(trajectory: Any) -> str:
-    """Describe the number of atoms: the least and the largest, where it varies."""
+    """Describe the number of atoms: the minimum and the maximum, if the number varies."""
     if trajectory.chain.varying is None:
         return str(trajectory.n_atoms)
     counts = trajectory.chain.atom_counts
@@ -127,7 +128,7 @@ def _atoms_in_words(trajectory: Any) -> str:
 
 
 def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
-    """Read frames alone that could not be read among others, so that each raises its error."""
+    """Read the failed frames one by one, so that the first damaged frame raises its error."""
     try:
         for row in rows:
             reading.decode((decoded, slice(row, row + 1)), skip=False)
@@ -137,39 +138,39 @@ def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -
 
 
 class Trajectory(ABC):
-    """A trajectory that is open in the user's process: all that a run asks of it."""
+    """Open trajectory in the user's process: the interface that a run uses."""
 
-    #: Workers other than the calling thread can read it.
+    #: True if workers other than the calling thread can read the trajectory.
     shareable: bool
     n_atoms: int
     n_frames: int
-    #: Its files, where the core decodes them.
+    #: Files, if the compiled module decodes them.
     chain: Chain | None = None
-    #: Neighbours that are stored as one, and cost together what one of them costs.
+    #: Number of adjacent frames that are stored as one chunk, and read together.
     chunk_frames = 1
-    #: Parsing the topology and opening the trajectory, s; NaN where that was not ours to do.
+    #: Time of parsing the topology and of opening the trajectory, s; NaN if unknown.
     t_init_top = t_init_traj = math.nan
 
     @abstractmethod
     def extents(self, frames: np.ndarray) -> Extents:
-        """Find frames."""
+        """Return the extents of frames."""
 
     @abstractmethod
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame for these atoms, about."""
+        """Approximate number of bytes to be read per frame for these atoms."""
 
     @abstractmethod
     def warn_of_rereading(self, plan: Plan) -> None:
-        """Warn once, where blocks are so small that what is stored as one is read for several."""
+        """Warn once if blocks are so small that several blocks read the same chunk."""
 
     @property
     @abstractmethod
     def fields(self) -> Sequence[str]:
-        """Fields that frames may hold, out of `paceline.block.FIELDS`."""
+        """Fields that frames may hold, a subset of `paceline.block.FIELDS`."""
 
     @property
     def time_doubt(self) -> str | None:
-        """Why times of frames are not known; None where they are."""
+        """Reason why times of frames are not known; None if they are known."""
         return None
 
     @abstractmethod
@@ -183,12 +184,12 @@ class Trajectory(ABC):
     ) -> FrameSource:
         """Make the source from which workers read these fields of these atoms.
 
-        The last `n_again` frames that are read for a block are the first of the next block.
+        The last `n_again` frames of a block are also the first frames of the next block.
         """
 
     @abstractmethod
     def verify(self) -> None:
-        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+        """Raise `FileChangedError` if a file is not the one that was opened."""
 
     @abstractmethod
     def go_back(self) -> None:
@@ -196,7 +197,7 @@ class Trajectory(ABC):
 
     @abstractmethod
     def provenance(self) -> dict[str, Any]:
-        """Versions, files and fingerprints, for results."""
+        """Return versions, files and fingerprints, for the provenance of results."""
 
 
 class FileTrajectory(Trajectory):
@@ -205,30 +206,30 @@ class FileTrajectory(Trajectory):
     It is a sequence of frames: ``trajectory[10]`` and ``trajectory[-1]`` are frames,
     ``trajectory[::10]`` and ``trajectory[[3, 1]]`` sequences of frames, and a loop over any of them
     yields them one by one. Loops, `blocks` and the methods that return arrays decode frames on all
-    cores, those that come next while you work on one. All arrays are your own: no later frame or
-    block overwrites them. Units are Å, ps, degrees and kJ/(mol·Å).
+    cores. The next frames are decoded while you work on the present one. No later frame or block
+    overwrites the arrays. Units are Å, ps, degrees and kJ/(mol·Å).
 
-    Paceline's analyses that need no topology take it in the place of an AtomGroup: `TimeSeries`,
-    `Reduce`, `Scan`, `RaggedTimeSeries` and `Write`; ``trajectory.atoms[indices]`` are some of its
-    atoms.
+    These analyses need no topology, and accept the trajectory instead of an AtomGroup:
+    `TimeSeries`, `Reduce`, `Scan`, `RaggedTimeSeries` and `Write`; ``trajectory.atoms[indices]``
+    selects some of its atoms.
 
     Attributes
     ----------
     n_frames, n_atoms : int
-        Whole frames, and atoms of each; `UnsupportedError` where their number varies, as it may in
-        dumps of LAMMPS: then frames are read one by one.
+        Number of complete frames, and number of atoms of each. `n_atoms` raises `UnsupportedError`
+        if the number varies, as it may in dumps of LAMMPS; such frames are read one by one.
     atom_counts : numpy.ndarray of int64, shape (n_frames,)
-        Atoms of each frame; 0 where a damaged frame's number is not known.
+        Number of atoms of each frame; 0 if it is unknown in a damaged frame.
     filenames : list of str
-        Files that have frames of it, in their order.
+        Files of the trajectory's frames, in their order.
     format : str
-        Their format, as `paceline info` calls it; several with commas.
+        Format of the files, as `paceline info` prints it; several formats are separated by commas.
     fields : tuple of str
         Fields that frames may hold: "positions", "velocities", "forces".
     times : numpy.ndarray of float64, shape (n_frames,)
-        ps; NaN where a time is not known.
+        Times of the frames, ps; NaN if a time is not known.
     dt : float
-        Time between frames, ps, by the first header or the first two frames; else 0.
+        Time between frames, ps, from the first header or the first two frames; else 0.
     atoms : FileAtoms
         All atoms, for analyses.
     """
@@ -247,8 +248,8 @@ class FileTrajectory(Trajectory):
         t_init_top: float = math.nan,
         t_init_traj: float = math.nan,
     ):
-        # `sub` are the atoms that a topology has of the files, rising; `origin` describes it. A
-        # script has set `cell` where the files have none.
+        # `sub` are the topology's atoms as increasing indices in the files; `origin` describes the
+        # topology. `cell` is the cell that a script has set because the files have none.
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
         self.n_frames = chain.n_frames
@@ -260,7 +261,7 @@ class FileTrajectory(Trajectory):
         self._files_read: set[int] = set()
         self._closed = False
 
-    # The files as a sequence of frames, and as arrays.
+    # Interface as a sequence of frames, and as arrays.
 
     def __enter__(self) -> Self:
         return self
@@ -269,11 +270,11 @@ class FileTrajectory(Trajectory):
         self.close()
 
     def close(self) -> None:
-        """Close all files; frames cannot be read any more, and arrays stay."""
+        """Close all files; frames can no longer be read, and arrays stay valid."""
         self._closed = True
         vars(self).pop("_frame_reading", None)
         for pieces in list(self._loops):
-            with suppress(ValueError):  # another thread reads right now, and ends behind that
+            with suppress(ValueError):  # another thread is reading, and closes the file afterwards
                 pieces.close()
 
     def __len__(self) -> int:
@@ -289,7 +290,7 @@ class FileTrajectory(Trajectory):
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> FrameSequence: ...
     def __getitem__(self, frames: Any) -> Frame | FrameSequence:
-        """Read a frame, or choose frames to be read one after another."""
+        """Read a frame, or choose frames that are read one after another."""
         if isinstance(frames, int | np.integer):
             return self.read_frame(int(numbers_of([frames], self.n_frames, "frame")[0]))
         return FrameSequence(self, self._numbers(frames))
@@ -303,19 +304,19 @@ class FileTrajectory(Trajectory):
 
     @property
     def n_atoms(self) -> int:  # type: ignore[override]
-        """Atoms of each frame; raises `UnsupportedError` where their number varies."""
+        """Number of atoms of each frame; raises `UnsupportedError` if it varies."""
         return self.chain.n_atoms if self._sub is None else len(self._sub)
 
     @property
     def atom_counts(self) -> np.ndarray:
-        """Atoms of each frame: numpy.ndarray of int64, shape (n_frames,)."""
+        """Number of atoms of each frame: numpy.ndarray of int64, shape (n_frames,)."""
         if self._sub is not None:
             return np.full(self.n_frames, self.n_atoms)
         return self.chain.atom_counts
 
     @property
     def filenames(self) -> list[str]:
-        """Files that have frames of the trajectory, in its order."""
+        """Files of the trajectory's frames, in their order."""
         return list(self.chain.names)
 
     @property
@@ -325,12 +326,12 @@ class FileTrajectory(Trajectory):
 
     @property
     def format(self) -> str:
-        """Format of the files; several with commas."""
+        """Format of the files; several formats are separated by commas."""
         return ", ".join(dict.fromkeys(file.format for file in self.chain.files))
 
     @property
     def time_doubt(self) -> str | None:
-        """Why times of frames are not known; None where they are, or where `dt` was given."""
+        """Reason why times of frames are not known; None if they are known or given by `dt`."""
         return self._time_axis.doubt
 
     @property
@@ -347,7 +348,7 @@ class FileTrajectory(Trajectory):
 
     @cached_property
     def dt(self) -> float:
-        """Time between frames, ps: by the first header or the first two frames; else 0."""
+        """Time between frames, ps, from the first header or the first two frames; else 0."""
         return self.chain.spacing(self._time_axis)
 
     @property
@@ -357,7 +358,7 @@ class FileTrajectory(Trajectory):
 
     @property
     def trajectory(self) -> Self:
-        """The trajectory itself: analyses ask the Universe of their atoms for it."""
+        """The trajectory itself: analyses read this attribute of the Universe of their atoms."""
         return self
 
     def select_atoms(self, *selections: str, **groups: object) -> Any:
@@ -368,7 +369,7 @@ class FileTrajectory(Trajectory):
         )
 
     def positions(self, *, frames: Frames = None, atoms: Atoms = None) -> np.ndarray:
-        """Read positions into one array; `blocks` can leave out frames that cannot be read.
+        """Read positions into one array; `blocks` can leave out unreadable frames.
 
         Parameters
         ----------
@@ -380,16 +381,16 @@ class FileTrajectory(Trajectory):
         Returns
         -------
         numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å.
+            Positions, Å.
 
         Raises
         ------
         MissingDataError
-            The files, or one of the frames, hold none.
+            The files, or one of the frames, hold no positions.
         DamagedFileError
             A frame cannot be read.
         UnsupportedError
-            The array is larger than the memory that is free.
+            The array is larger than the free memory.
         """
         return self._array("positions", frames, atoms)
 
@@ -404,7 +405,7 @@ class FileTrajectory(Trajectory):
         Returns
         -------
         numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å/ps.
+            Velocities, Å/ps.
         """
         return self._array("velocities", frames, atoms)
 
@@ -419,7 +420,7 @@ class FileTrajectory(Trajectory):
         Returns
         -------
         numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            kJ/(mol·Å).
+            Forces, kJ/(mol·Å).
         """
         return self._array("forces", frames, atoms)
 
@@ -434,7 +435,7 @@ class FileTrajectory(Trajectory):
         Returns
         -------
         numpy.ndarray of float32, shape (n_frames, 6)
-            Lengths (Å) and angles (degrees); zeros where there is no cell.
+            Lengths (Å) and angles (degrees); zeros for a frame without a cell.
         """
         return self._read(frames, None, ()).dimensions
 
@@ -458,26 +459,26 @@ class FileTrajectory(Trajectory):
         fields : sequence of str
             Fields that blocks hold: "positions", "velocities", "forces". Only these are decoded.
         n_frames : int, optional
-            Frames in a block, but for the last; by default blocks take up to 16 MiB, or end where
-            chunks of the file do.
+            Number of frames in a block, except the last. By default blocks take up to 16 MiB, or
+            end at chunk boundaries of the file.
         on_error : {"raise", "skip"}
-            If a frame cannot be read: raise, or leave it out of its block, with a warning;
-            `Block.frames` has the numbers of those that are there.
+            Treatment of a frame that cannot be read: raise an error, or leave the frame out of its
+            block, with a warning; `Block.frames` has the numbers of the remaining frames.
 
         Returns
         -------
         iterator of paceline.block.Block
-            With `positions`, `dimensions`, `times`, `steps` and `frames`. Beside the block that you
-            have, decoded frames take up to 64 MiB, or one block.
+            Blocks with `positions`, `dimensions`, `times`, `steps` and `frames`. In addition to the
+            present block, decoded frames take up to 64 MiB, or one block.
 
         Raises
         ------
         MissingDataError
             The files, or a frame, do not hold a field.
         DamagedFileError
-            A frame cannot be read, and `on_error` is "raise"; blocks before its own were returned.
+            A frame cannot be read, and `on_error` is "raise"; earlier blocks were returned.
         ValueError
-            An unknown field, or a number that is out of its range.
+            A field is unknown, or a number is out of range.
 
         Examples
         --------
@@ -503,7 +504,7 @@ class FileTrajectory(Trajectory):
     def _planned_blocks(
         self, reading: FieldReader, numbers: np.ndarray, skip: bool
     ) -> Iterator[Block]:
-        """Yield blocks of the size that analyses have."""
+        """Yield blocks of the size that analyses use."""
         if not len(numbers):
             return
         plan = make_plan(
@@ -521,14 +522,14 @@ class FileTrajectory(Trajectory):
     def _equal_blocks(
         self, reading: FieldReader, numbers: np.ndarray, n_frames: int, skip: bool
     ) -> Iterator[Block]:
-        """Yield blocks of so many frames; several small ones are decoded together."""
+        """Yield blocks of a number of frames; several small blocks are decoded together."""
         together = n_frames * max(1, reading.piece_frames(numbers) // n_frames)
         parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
         for decoded in self._decoded(reading, parts, n_frames, skip):
             yield Block(decoded, None, {})
 
     def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]:
-        """Yield frames by their numbers; several are decoded together, where they are alike."""
+        """Yield frames by their numbers; several frames of equal size are decoded together."""
         if self.chain.varying is not None:
             yield from (self.read_frame(int(number)) for number in numbers)
             return
@@ -545,7 +546,7 @@ class FileTrajectory(Trajectory):
         return self._frame(self._frame_reading.read_alone(number), 0)
 
     def read_apart(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
-        """Read one frame of as many atoms as it has; or, with `check_validity`, check it."""
+        """Read one frame with its own number of atoms; or, with `check_validity`, check it."""
         self._check_open()
         file, extents = self.chain.extent(number)
         spec, n_atoms = self.chain.files[file].spec_of(int(extents.frames[0]))
@@ -557,7 +558,7 @@ class FileTrajectory(Trajectory):
         return decoded
 
     def _frame(self, decoded: FrameBuffer, row: int) -> Frame:
-        """Show a row of arrays as a frame."""
+        """Make a frame from a row of arrays."""
         number = int(decoded.frames[row])
         cell = decoded.cells[row, :6].astype(np.float32)
         held = fields_in(int(decoded.fields[row]))
@@ -576,7 +577,7 @@ class FileTrajectory(Trajectory):
         return self._read(frames, atoms, (field,)).array_of(field)
 
     def _read(self, frames: Frames, atoms: Atoms, fields: Sequence[str]) -> FrameBuffer:
-        """Read fields of all chosen frames, all of which hold them."""
+        """Read fields of all chosen frames; every frame must hold the fields."""
         reading = self._reading(atoms, fields, fields)
         numbers = self._numbers(frames)
         needed, free = 12 * reading.n_atoms * len(fields) * len(numbers), free_memory()
@@ -588,12 +589,12 @@ class FileTrajectory(Trajectory):
             )
         for decoded in self._decoded(reading, [numbers], max(1, len(numbers)), skip=False):
             return decoded
-        return reading.allocate(numbers)  # of no frame
+        return reading.allocate(numbers)  # no frame is chosen
 
     def _decoded(
         self, reading: FieldReader, parts: Iterable[np.ndarray], n_frames: int, skip: bool
     ) -> Iterator[FrameBuffer]:
-        """Yield so many frames of each part at a time; with `skip`, leave out damaged ones."""
+        """Yield several frames of each part at a time; with `skip`, leave out damaged frames."""
         warned = False
         with closing(reading.read(parts)) as pieces:
             self._check_open()
@@ -625,7 +626,7 @@ class FileTrajectory(Trajectory):
         return numbers_of(frames, self.n_frames, "frame")
 
     def _reading(self, atoms: Atoms, fields: Sequence[str], required: Sequence[str]) -> FieldReader:
-        """Get ready to read fields of atoms, in any order."""
+        """Prepare to read fields of atoms, in any order."""
         self._check_open()
         held = field_bits(fields) & field_bits(self.fields)
         if field_bits(required) & ~held:
@@ -650,33 +651,33 @@ class FileTrajectory(Trajectory):
 
     @cached_property
     def _loops(self) -> "WeakSet[Generator[Any, None, None]]":
-        """Loops that read, and may have files open."""
+        """Loops that are reading, and may have files open."""
         return WeakSet()
 
     @cached_property
     def _frame_reading(self) -> FieldReader:
-        """Ready to read single frames."""
+        """Reader of single frames."""
         return self._reading(None, self.fields, ())
 
-    # The files as the trajectory of a run.
+    # Interface as the trajectory of a run.
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Find frames."""
+        """Return the extents of frames."""
         extents = self.chain.extents(frames)
         self._files_read.update(extents.files.tolist())
         return extents
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame for these atoms, about."""
+        """Approximate number of bytes to be read per frame for these atoms."""
         return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
 
     def warn_of_rereading(self, plan: Plan) -> None:
-        """Warn once, where blocks are so small that what is stored as one is read for several."""
+        """Warn once if blocks are so small that several blocks read the same chunk."""
         if plan.chunk_reads == 1 or self.chain in _warned:
             return
         _warned.add(self.chain)
         file = max(self.chain.files, key=lambda file: file.chunk_frames)
-        # Of other files convert makes H5MD; repack leaves them as they are.
+        # `convert` makes an H5MD file of other files, which `repack` does not change.
         command = "repack" if file.format == "H5MD" else "convert"
         warn(
             f"{file.path}: {self.chunk_frames} frames are stored together, more than memory should "
@@ -701,19 +702,19 @@ class FileTrajectory(Trajectory):
         return FrameSource(self.chain.specs, decoded, n_atoms, fields, required, axis, self._cell)
 
     def _in_file(self, atoms: np.ndarray) -> np.ndarray:
-        """Indices in the files of atoms of the topology."""
+        """Return the indices in the files of atoms of the topology."""
         return atoms if self._sub is None else self._sub[atoms]
 
     def verify(self) -> None:
-        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+        """Raise `FileChangedError` if a file is not the one that was opened."""
         for k in sorted(self._files_read):
             self.chain.files[k].verify()
 
     def go_back(self) -> None:
-        """Do nothing: workers read, and the present frame stays."""
+        """Do nothing: workers read, and the present frame is unchanged."""
 
     def provenance(self) -> dict[str, Any]:
-        """Versions, files and fingerprints, for results."""
+        """Return versions, files and fingerprints, for the provenance of results."""
         found = {
             **self._origin,
             "trajectory": ", ".join(file.path for file in self.chain.files),

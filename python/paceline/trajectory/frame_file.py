@@ -1,4 +1,4 @@
-"""Write files of frames: what all have in common, and those of frames one after another."""
+"""Write files of frames: interfaces of all formats, and writers of files of consecutive frames."""
 
 import os
 import socket
@@ -21,28 +21,29 @@ from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
 
-#: Bytes of blocks that wait in memory for one before them; more wait in a file.
+#: Maximum size of blocks that wait in memory for an earlier block, bytes; further blocks wait in a
+#: file.
 WAITING = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """Frames of one block, in the file's bytes."""
+    """Frames of one block, encoded as bytes of the file."""
 
-    #: The block's first row in the results.
+    #: First row of the block in the results.
     first: int
-    #: Empty where the worker has written them to the file itself.
+    #: Encoded frames; empty if the worker has written them to the file.
     data: bytes
-    #: ps, float64, shape (n_frames,).
+    #: Times of the frames, ps, float64, shape (n_frames,).
     times: np.ndarray
     #: Step numbers of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
-    #: λ of a free-energy run, else 0, float32, shape (n_frames,).
+    #: λ of a free-energy calculation, else 0, float32, shape (n_frames,).
     lambdas: np.ndarray
 
 
 class BlockReceiver:
-    """Writes blocks with a function as they come, and keeps their times, steps and λ."""
+    """Writes blocks with a function in order of arrival, and keeps their times, steps and λ."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         self._path = path
@@ -56,16 +57,16 @@ class BlockReceiver:
         pass
 
     def add(self, number: int, value: EncodedBlock) -> None:
-        """Take a block, counted from 0."""
+        """Receive a block, counted from 0."""
         self._time_axis[number] = value.times, value.steps, value.lambdas
         self._put(number, value)
 
     def _put(self, number: int, value: EncodedBlock) -> None:
-        """Write a block, which has its place in the file."""
+        """Write a block at its position in the file."""
         self._write(value)
 
     def time_axis(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Times (ps), steps and λ of all frames, once all blocks are there; at least one frame."""
+        """Times (ps), steps and λ of all frames, at least one, after all blocks were received."""
         blocks = [self._time_axis[number] for number in sorted(self._time_axis)]
         times, steps, lambdas = (np.concatenate(values) for values in zip(*blocks, strict=True))
         if len(times) == 0:
@@ -74,7 +75,7 @@ class BlockReceiver:
 
 
 class OrderedReceiver(BlockReceiver):
-    """Writes blocks in their order; an anonymous temporary file holds what memory does not."""
+    """Writes blocks in their order; an anonymous temporary file holds blocks that memory cannot."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         super().__init__(path, write)
@@ -88,7 +89,7 @@ class OrderedReceiver(BlockReceiver):
             self._spill.close()
 
     def _put(self, number: int, value: EncodedBlock) -> None:
-        """Write a block and those that waited for it, or let it wait."""
+        """Write a block and the blocks that waited for it, or let it wait."""
         if number != self._next:
             self._waiting[number] = self._keep(value)
             return
@@ -99,7 +100,7 @@ class OrderedReceiver(BlockReceiver):
             self._next += 1
 
     def _keep(self, value: EncodedBlock) -> "tuple[EncodedBlock, _Spilled | None]":
-        """Keep a block in memory, or its bytes in a file."""
+        """Keep a block in memory, or its bytes in a temporary file."""
         size = len(value.data)
         if self._in_memory + size <= WAITING:
             self._in_memory += size
@@ -111,7 +112,7 @@ class OrderedReceiver(BlockReceiver):
         return replace(value, data=b""), _Spilled(offset, size)
 
     def _fetch(self, value: EncodedBlock, spilled: "_Spilled | None") -> EncodedBlock:
-        """Take back a block that waited."""
+        """Return a block that has waited."""
         if spilled is None:
             self._in_memory -= len(value.data)
             return value
@@ -121,7 +122,7 @@ class OrderedReceiver(BlockReceiver):
 
 
 class _Spilled(NamedTuple):
-    """Bytes of a block that wait in a file."""
+    """Bytes of a block that wait in a temporary file."""
 
     offset: int
     size: int
@@ -129,23 +130,23 @@ class _Spilled(NamedTuple):
 
 @dataclass(frozen=True)
 class FramesToWrite:
-    """Facts of frames that are known before they are encoded."""
+    """Facts about frames that are known before the frames are encoded."""
 
-    #: To be written; there will be fewer where some cannot be read and are left out.
+    #: Number of frames to be written; fewer are written if unreadable frames are left out.
     n_frames: int
-    #: To be written.
+    #: Atoms to be written.
     atoms: Atoms
     #: True if frames may be left out.
     skip_damaged: bool
-    #: Provenance of the frames, and the options.
+    #: Provenance of the frames, and options.
     origin: Mapping[str, Any]
-    #: That of the first frame that can be read, as a row of `FrameBuffer.cells`, shape (1, 19).
+    #: Cell of the first readable frame, a row of `FrameBuffer.cells`, shape (1, 19).
     cells: np.ndarray
-    #: True if frames may be turned before they are written.
+    #: True if frames may be rotated before they are written.
     turns: bool
-    #: True if lengths and angles are wanted of cells that the format cannot hold as they are.
+    #: True to write lengths and angles of cells whose vectors the format cannot hold.
     keep_cell: bool
-    #: Fields that it holds.
+    #: Fields that the frames hold.
     fields: tuple[str, ...]
 
     @property
@@ -155,20 +156,20 @@ class FramesToWrite:
 
     @property
     def periodic(self) -> tuple[bool, bool, bool]:
-        """Vectors of this cell that are periodic."""
+        """Periodic vectors of this cell."""
         x, y, z = periodic_vectors(self.cells)[0].tolist()
         return x, y, z
 
 
 class Target(ABC):
-    """File of one family of formats that is to be written."""
+    """Output file of one family of formats."""
 
-    #: To be decoded, once `begin` was called.
+    #: Fields to be decoded; valid after `begin`.
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
-    #: Frames that are best encoded by one worker.
+    #: Number of frames that one worker should encode together.
     frames_together: int = 1
-    #: Frames and size of the file, once it is whole.
+    #: Number of frames and size of the complete file.
     n_written: int
     n_bytes: int
 
@@ -179,16 +180,16 @@ class Target(ABC):
 
     @abstractmethod
     def begin(self, frames: FramesToWrite) -> PerBlock:
-        """Make the worker part, by the first frame where the format wants all frames alike."""
+        """Make the worker part; if all frames must be alike, the first frame determines it."""
 
     @abstractmethod
     def receiver(self) -> AbstractContextManager[Receiver]:
-        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file for a run; it appears under its name only when it is complete."""
 
 
 @contextmanager
 def naming_block(path: str, block: Block) -> Iterator[None]:
-    """Name file and frame in an encoder's errors."""
+    """Context that adds file and frame to an encoder's errors."""
     try:
         yield
     except UnwritableError as error:
@@ -197,7 +198,7 @@ def naming_block(path: str, block: Block) -> Iterator[None]:
 
 
 class FrameFile(Target):
-    """File of frames one after another: "XTC", "TRR", "DCD" or "NetCDF".
+    """File of consecutive frames: "XTC", "TRR", "DCD" or "NetCDF".
 
     The precision of XTC is in integers per nm.
     """
@@ -218,7 +219,7 @@ class FrameFile(Target):
     def begin(self, frames: FramesToWrite) -> "_Encode":
         """Make the worker part."""
         left_out = self._leaves_out_cells(frames)
-        # Frames of one size all have a cell, or none has.
+        # If frames have equal sizes, all frames or none have a cell.
         has_cell = (frames.has_cell and not left_out) or not self._format.equal_frames
         cells = "left out" if left_out else "kept" if frames.keep_cell else "held"
         if self._format.mixed_fields:
@@ -230,7 +231,7 @@ class FrameFile(Target):
             self._format.name, self._n_atoms, self._precision, has_cell, fields
         )
         self._temporary = temporary_name(self._path)
-        # Frames of one size have a place in the file from the beginning, if none is left out.
+        # Frames of equal size have fixed offsets in the file, if no frame is left out.
         self._in_place = self._format.equal_frames and not frames.skip_damaged
         if self._in_place:
             host = socket.gethostname()
@@ -238,7 +239,7 @@ class FrameFile(Target):
         return _Encode(self._path, self._encoder, fields, cells)
 
     def _leaves_out_cells(self, frames: FramesToWrite) -> bool:
-        """Tell if cells are left out, which the format cannot hold as they are, with a warning."""
+        """True if cells are left out because the format cannot hold them; gives a warning."""
         if not frames.has_cell or frames.keep_cell:
             return False
         why = _unheld(self._format, frames.cells)
@@ -253,12 +254,12 @@ class FrameFile(Target):
 
     @contextmanager
     def receiver(self) -> Iterator[BlockReceiver]:
-        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file for a run; it appears under its name only when it is complete."""
         encoder = self._encoder
         with new_file(
             self._path, overwrite=self._overwrite, binary=True, temporary=self._temporary
         ) as file:
-            # Its numbers are known at the end, its size now.
+            # The header's size is known now, and its numbers are known at the end.
             file.seek(len(encoder.head(0, 0.0, 0.0, 0, 0)))
             with self._blocks(file) as blocks:
                 yield blocks
@@ -273,7 +274,7 @@ class FrameFile(Target):
         self.n_written = len(times)
 
     def _blocks(self, file: IO[bytes]) -> BlockReceiver:
-        """Make the receiver of blocks, the first of which begins where the file is."""
+        """Make the receiver of blocks; the first block begins at the file's present position."""
         if not self._in_place:
             return OrderedReceiver(self._path, lambda value: file.write(value.data))
         start = file.tell()
@@ -294,7 +295,7 @@ class FrameFile(Target):
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
         between = np.diff(times)
-        # Times of XTC are 32-bit: neighbours are rounded apart by this much.
+        # Times of XTC are 32-bit: this is the rounding error of their differences.
         rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
         if len(between) and not np.ptp(between) <= rounding:
             warn(
@@ -305,7 +306,7 @@ class FrameFile(Target):
 
 
 def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, int, int]:
-    """Number of frames, first time, time between them (ps), first step, steps between them."""
+    """Return number of frames, first time, time step (ps), first step, steps between frames."""
     n = len(times)
     gaps = max(n - 1, 1)
     dt, stride = (times[-1] - times[0]) / gaps, round((steps[-1] - steps[0]) / gaps)
@@ -314,13 +315,13 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 @dataclass(frozen=True)
 class _Encode(PerBlock):
-    """Worker part: encodes a block's frames."""
+    """Worker part that encodes a block's frames."""
 
     path: str
     encoder: "_core.Encoder"
     fields: int
-    #: "held" as they are; "kept" by their lengths and angles where the format holds no more; or
-    #: "left out".
+    #: "held" if the format holds cells as they are; "kept" if it holds their lengths and angles;
+    #: "left out" otherwise.
     cells: str
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
@@ -328,7 +329,7 @@ class _Encode(PerBlock):
         return EncodedBlock(first, b"".join(data), block.times, block.steps, block.lambdas)
 
     def _encode(self, block: Block) -> bytes:
-        """Frames that hold the same fields."""
+        """Encode frames that hold the same fields."""
         arrays = self._arrays(block)
         with naming_block(self.path, block):
             return self.encoder.encode(arrays)
@@ -342,7 +343,7 @@ class _Encode(PerBlock):
         return positions, velocities, forces, *moments
 
     def _cells(self, block: Block) -> np.ndarray:
-        """Cells as the file shall have them; `UnwritableError` for one that it cannot hold."""
+        """Convert cells for the file; raise `UnwritableError` for a cell that it cannot hold."""
         if self.cells == "left out":
             return np.zeros_like(block.cells)
         if self.cells == "held":
@@ -364,7 +365,7 @@ _HOLDERS = {_TURNED: "XTC, TRR and H5MD hold them", _NOT_PERIODIC: "H5MD holds t
 
 
 def _unheld(format: Any, cells: np.ndarray) -> str | None:
-    """Tell what a format of the core cannot hold of cells; None if it holds all."""
+    """Describe why a format of the compiled module cannot hold a cell; None if it can."""
     cells = cells[cells[:, :3].any(axis=1)]
     if not periodic_vectors(cells).all():
         return _NOT_PERIODIC
@@ -373,10 +374,10 @@ def _unheld(format: Any, cells: np.ndarray) -> str | None:
 
 @dataclass(frozen=True)
 class _EncodeInPlace(_Encode):
-    """Worker part where frames have their places: writes a block's frames to the file.
+    """Worker part that writes a block's frames to the file at their fixed offsets.
 
-    Workers of other machines return the bytes: they may not see the file's folder, or through a
-    network file system that lets neighbours on one page undo each other's writing.
+    Workers on other machines return the bytes. They may not see the file's folder, or a network
+    file system may lose concurrent writes to one page.
     """
 
     temporary: Path
@@ -392,7 +393,7 @@ class _EncodeInPlace(_Encode):
 
 
 def _alike(held: np.ndarray) -> Iterator[slice]:
-    """Rows of neighbours that hold the same fields."""
+    """Split rows into runs of adjacent rows that hold the same fields."""
     borders = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
     for first, stop in pairwise(borders):
         if stop > first:

@@ -13,24 +13,25 @@ from paceline.errors import MissingDataError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frame:
-    """One frame of a trajectory; its arrays are its own.
+    """One frame of a trajectory; no later frame overwrites its arrays.
 
     Attributes
     ----------
     filename : str
-        The file that it is in.
+        File of the frame.
     frame : int
-        Its number in the trajectory.
+        Number of the frame in the trajectory.
     time : float
-        ps.
+        Time of the frame, ps.
     step : int
         Step number of the simulation.
     dimensions : numpy.ndarray of float32, shape (6,), or None
         Lengths of the cell (Å) and its angles (degrees); None without a cell.
     positions, velocities, forces : numpy.ndarray of float32, shape (n_atoms, 3)
-        Å, Å/ps, kJ/(mol·Å); `MissingDataError` where the frame holds none.
+        Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)). Reading one raises
+        `MissingDataError` if the frame does not hold it.
     has_positions, has_velocities, has_forces : bool
-        Whether it does.
+        True if the frame holds the field.
     """
 
     filename: str
@@ -38,7 +39,7 @@ class Frame:
     time: float
     step: int
     dimensions: np.ndarray | None
-    #: As a row of `FrameBuffer.cells`, shape (19,).
+    #: Cell as a row of `FrameBuffer.cells`, shape (19,).
     cell: np.ndarray
     _fields: Mapping[str, np.ndarray]
 
@@ -59,17 +60,17 @@ class Frame:
 
     @property
     def has_positions(self) -> bool:
-        """Tell if the frame holds positions."""
+        """True if the frame holds positions."""
         return "positions" in self._fields
 
     @property
     def has_velocities(self) -> bool:
-        """Tell if the frame holds velocities."""
+        """True if the frame holds velocities."""
         return "velocities" in self._fields
 
     @property
     def has_forces(self) -> bool:
-        """Tell if the frame holds forces."""
+        """True if the frame holds forces."""
         return "forces" in self._fields
 
     def _field(self, field: str) -> np.ndarray:
@@ -98,7 +99,7 @@ class _Files(Protocol):
 
 
 class FrameSequence:
-    """Chosen frames of a trajectory, read when they are asked for."""
+    """Chosen frames of a trajectory, read on demand."""
 
     def __init__(self, trajectory: _Files, numbers: np.ndarray):
         self._trajectory = trajectory
@@ -117,7 +118,7 @@ class FrameSequence:
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> "FrameSequence": ...
     def __getitem__(self, frames: object) -> "Frame | FrameSequence":
-        """Read a frame, or choose some of these."""
+        """Read a frame, or choose some of these frames."""
         if isinstance(frames, slice):
             return FrameSequence(self._trajectory, self._numbers[frames])
         if isinstance(frames, int | np.integer):
@@ -131,7 +132,7 @@ class FrameSequence:
 
 
 class FileAtoms:
-    """Atoms of files that were opened without a topology, for analyses: their indices alone."""
+    """Indices of atoms of files that were opened without a topology, for analyses."""
 
     def __init__(self, trajectory: Any, indices: np.ndarray):
         self.universe = trajectory
@@ -139,7 +140,7 @@ class FileAtoms:
 
     @property
     def atoms(self) -> Self:
-        """The atoms themselves."""
+        """The group itself."""
         return self
 
     def __len__(self) -> int:
@@ -157,7 +158,7 @@ class FileAtoms:
         return self.universe.select_atoms(*selections, **groups)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked by Python itself
+        if name.startswith("_"):  # Python itself asks for these names
             raise AttributeError(name)
         raise AttributeError(
             f"atoms of files that were opened without a topology have no {name!r}: "

@@ -23,20 +23,20 @@ from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 
-#: Endings of files that we decode, which are MDAnalysis's names of their formats.
+#: File name extensions of paceline's formats; they equal MDAnalysis's names of the formats.
 ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
     ending.upper() for ending in HDF5_ENDINGS
 }
 
-#: Names of such files that have no ending.
+#: Names of files of these formats that have no extension.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
-#: Files that are indexed at a time: few enough for a small limit of open files.
+#: Number of files that are indexed at a time, within a small limit of open files.
 _FILES_AT_A_TIME = 16
 
 
 def cache_folder() -> Path | None:
-    """Folder for indexes where the trajectory's own cannot be written; None without a home."""
+    """Folder for indexes if the trajectory's folder is read-only; None without a home folder."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
     except RuntimeError:
@@ -44,7 +44,7 @@ def cache_folder() -> Path | None:
 
 
 def is_decoded(path: str | os.PathLike) -> bool:
-    """Tell whether a file is of a format that we decode, by its name or its content."""
+    """True if paceline decodes the format of a file, judged by its name or its content."""
     if Path(path).suffix[1:].upper() in ENDINGS or Path(path).name in _FILE_NAMES:
         return True
     if not os.path.isfile(path):
@@ -53,10 +53,10 @@ def is_decoded(path: str | os.PathLike) -> bool:
 
 
 def files_named(name: str | os.PathLike) -> list[str]:
-    """Find the files that a name or a pattern stands for, part2 before part10.
+    """Find the files that match a name or a pattern, in natural order: part2 before part10.
 
-    A file that has this very name wins. That no file matches a pattern is a `FileNotFoundError`,
-    and a URL an `UnsupportedError`.
+    A file of exactly this name has precedence. Raises `FileNotFoundError` if no file matches a
+    pattern, and `UnsupportedError` for a URL.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def files_named(name: str | os.PathLike) -> list[str]:
     found = glob.glob(name)
     if not found:
         raise FileNotFoundError(errno.ENOENT, "no file matches this pattern", name)
-    # Every second piece is a number.
+    # Every second element is a number.
     return sorted(
         found,
         key=lambda path: [
@@ -97,17 +97,18 @@ def open_files(
     progress: bool | None = None,
     notes: bool = True,
 ) -> list[TrajectoryFile]:
-    """Open trajectory files and their frame indexes, which are made where there are none.
+    """Open trajectory files and their frame indexes; missing indexes are made.
 
-    That all are there is known before any is read. Options of HDF5 files have units of LAMMPS's
-    dumps, too; `n_atoms` is for formats whose files do not state it. With `refresh`, indexes are
-    made anew; with `notes`, warnings say what these found to be cut or damaged. `open_indexed`
-    takes the place of `IndexedFile`. No file is held open.
+    All files must exist before any file is read. Options of HDF5 files include the units of
+    LAMMPS's dumps. `n_atoms` is for formats whose files do not state it. With `refresh`, indexes
+    are made again. With `notes`, warnings report truncated or damaged frames. `open_indexed`
+    replaces `IndexedFile`. No file is held open.
 
-    Raises `UnsupportedError` for an unrecognised format, `DamagedFileError` where the first frame
+    Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the first frame
     or the header of a file is damaged. The first file with an error is reported.
     """
-    # Workers may have another working directory, and this process may change its own.
+    # Absolute paths: workers may have another working directory, and this process may change its
+    # own.
     names = [local_path(path) for path in paths]
     n_bytes = sum(os.stat(name).st_size for name in names)
     cpus = available_cpus()
@@ -135,7 +136,7 @@ def open_files(
                     n_threads=cpus // at_a_time,
                     progress=report,
                 )
-            # Nothing was scanned of a file whose index was loaded.
+            # A file whose index was loaded was not scanned.
             report(file.size, file.size)
             return file
 
@@ -156,7 +157,7 @@ def open_files(
 
 
 class _Scans:
-    """Scans of several files, shown as one, and ended together."""
+    """Scans of several files, with one progress display and one end."""
 
     def __init__(self, bar: Progress, n_bytes: int):
         self._bar = bar
@@ -181,7 +182,7 @@ class _Scans:
         return report
 
     def stop(self) -> None:
-        """End all scans soon."""
+        """Stop all scans soon."""
         self._stopped = True
 
 

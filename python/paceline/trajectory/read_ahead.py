@@ -1,4 +1,4 @@
-"""Decode the next frames on other threads, while this one works on those before."""
+"""Decode the next frames on other threads, while this thread processes earlier frames."""
 
 import os
 import threading
@@ -23,43 +23,43 @@ from paceline.trajectory.chain import Chain
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-#: Bytes of the frames of a block, about. With a fourth of it, a frame or two of 47,681 atoms,
-#: threads wait for one another as long as they decode: loops took 1.8 (XTC) and 2.3 (DCD) times as
-#: long.
+#: Approximate size of the frames of a block, bytes. With a fourth of it, one or two frames of
+#: 47,681 atoms, threads wait for one another as long as they decode: loops took 1.8 (XTC) and 2.3
+#: (DCD) times as long.
 BLOCK_BYTES = 2**22
-#: Frames of a block, at most, where several are not stored as one.
+#: Maximum number of frames of a block, unless the file stores larger chunks.
 BLOCK_FRAMES = 64
-#: Bytes of decoded frames that wait, at most; of larger frames one waits.
+#: Maximum size of decoded frames that wait, bytes; at least one frame waits.
 WAITING_BYTES = 64 * 2**20
-#: A fork waits so long for threads that decode, at most, seconds.
+#: Maximum time that a fork waits for decoding threads, seconds.
 PATIENCE = 10.0
-#: Frames at even distances, before others are read ahead of being asked for.
+#: Number of equally spaced frames that must be read before later frames are decoded ahead.
 REGULAR = 4
 
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Threads of this process that decode ahead, shared by all trajectories."""
+    """Threads of this process that decode ahead; all trajectories share them."""
     return ThreadPoolExecutor(_n_threads(), thread_name_prefix="paceline-read-ahead")
 
 
 @cache
 def _n_threads() -> int:
-    """Number of these threads: worker processes share the cores with one another."""
+    """Number of these threads; worker processes share the cores."""
     return 1 if parent_process() is not None else available_cpus()
 
 
 class _CallsOfThreads:
-    """Let threads end the call that they are in before the process is forked.
+    """Makes a fork wait until threads have ended their present calls.
 
-    A forked process would find the arrays that they fill borrowed, without an end.
+    Otherwise the arrays that the threads fill would stay borrowed for ever in the forked process.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin without a thread."""
+        """Reset to no threads and no calls."""
         self._changed = threading.Condition()
         self._n_running = self._n_forking = 0
 
@@ -76,29 +76,29 @@ class _CallsOfThreads:
                 self._changed.notify_all()
 
     def before_fork(self) -> None:
-        """Wait until no thread is in a call, but not for ever."""
+        """Wait until no thread is in a call, for a limited time."""
         with self._changed:
             self._n_forking += 1
             self._changed.wait_for(lambda: self._n_running == 0, PATIENCE)
 
     def after_fork(self) -> None:
-        """Go on, in the process that was forked."""
+        """Allow calls again, in the parent process."""
         with self._changed:
-            # Ctrl-C may have come before this fork was counted.
+            # Ctrl-C may have interrupted `before_fork` before the fork was counted.
             self._n_forking = max(0, self._n_forking - 1)
             self._changed.notify_all()
 
 
 _calls = _CallsOfThreads()
 around_fork(_calls.before_fork, _calls.after_fork)
-# A forked process has none of the parent's threads, and is a worker, or not, for itself.
+# A forked process has none of the parent's threads, and may be a worker.
 after_fork(_calls.reset)
 after_fork(_threads.cache_clear)
 after_fork(_n_threads.cache_clear)
 
 
 class FrameDecoder:
-    """Decode frames of a trajectory on any thread; it keeps readers for the next ones."""
+    """Decodes frames of a trajectory on any thread; it keeps readers for later frames."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
@@ -110,11 +110,11 @@ class FrameDecoder:
         self._readers: list[FrameReader] = []
 
     def close_files(self) -> None:
-        """Close all files but those that are read right now."""
+        """Close all files except those that are being read."""
         self._readers.clear()
 
     def __call__(self, decoded: FrameBuffer, *, skip: bool) -> list[tuple[int, str]]:
-        """Decode the frames of a buffer; with `skip`, return rows that cannot be read, and why."""
+        """Decode the frames of a buffer; with `skip`, return unreadable rows and the reasons."""
         if self._process != os.getpid():  # the files belong to the process before the fork
             self._forget()
         reader = _taken(self._readers) or self._source.open()
@@ -124,7 +124,7 @@ class FrameDecoder:
 
 
 def _taken(things: list[_T]) -> _T | None:
-    """Take one that no other thread takes; None if there is none."""
+    """Reserve a free reader for this thread; None if no reader is free."""
     try:
         return things.pop()
     except IndexError:
@@ -132,9 +132,10 @@ def _taken(things: list[_T]) -> _T | None:
 
 
 class CallsAhead(Generic[_T, _R]):
-    """Call a function on the threads, ahead of being asked for; results come in order.
+    """Calls a function on the threads ahead of demand; results come in order.
 
-    Each item is asked for when there is room for its result, which takes `result_bytes` at most.
+    The next item is taken when memory for its result is available. A result takes at most
+    `result_bytes`.
     """
 
     def __init__(self, function: Callable[[_T], _R], items: Iterable[_T], result_bytes: int):
@@ -159,7 +160,7 @@ class CallsAhead(Generic[_T, _R]):
             self.cancel()
 
     def fill(self) -> None:
-        """Have threads call the function for further items, as many as may wait."""
+        """Start calls for further items, up to the limit of waiting results."""
         while len(self._waiting) < self._most:
             try:
                 item = next(self._items)
@@ -168,7 +169,7 @@ class CallsAhead(Generic[_T, _R]):
             self._waiting.append((item, _threads().submit(_calls.call, self._function, item)))
 
     def take(self) -> tuple[_T, _R]:
-        """Wait for the next item and its result; its error is raised here."""
+        """Wait for the next item and its result; raise the error of its call."""
         if self._process != os.getpid():  # the threads stayed in the process before the fork
             self._process = os.getpid()
             again = [
@@ -180,7 +181,7 @@ class CallsAhead(Generic[_T, _R]):
         return item, future.result()
 
     def cancel(self) -> None:
-        """Forget what waits."""
+        """Drop all waiting results."""
         if self._process == os.getpid():
             for _, future in self._waiting:
                 future.cancel()
@@ -189,7 +190,7 @@ class CallsAhead(Generic[_T, _R]):
 
 @dataclass(frozen=True)
 class _Block:
-    """Decoded frames, the rows that could not be read, and the arrays that hold them."""
+    """Decoded frames, the rows that could not be read, and the arrays that hold the frames."""
 
     numbers: Sequence[int]
     decoded: FrameBuffer
@@ -201,7 +202,7 @@ _NO_BLOCK: Any = _Block((), None, frozenset(), None)  # type: ignore[arg-type]
 
 
 class _BlockDecoder:
-    """Decodes blocks on any thread, into arrays that are used again."""
+    """Decodes blocks on any thread, into reused arrays."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._source = source
@@ -209,7 +210,7 @@ class _BlockDecoder:
         self._buffers: list[FrameBuffer] = []
 
     def __call__(self, numbers: Sequence[int]) -> _Block:
-        """Decode frames; those that cannot be read are named."""
+        """Decode frames; also return the rows that could not be read."""
         frames = np.array(numbers)
         buffer = _taken(self._buffers)
         if buffer is None or len(buffer.frames) < len(frames):
@@ -219,28 +220,28 @@ class _BlockDecoder:
         return _Block(numbers, decoded, frozenset(row for row, _ in damaged), buffer)
 
     def release(self, block: _Block) -> None:
-        """Use a block's arrays again."""
+        """Release a block's arrays for reuse."""
         self._buffers.append(block.buffer)
 
 
 def _span(chain: Chain, frame_bytes: int, step: int) -> int:
-    """Choose how many frames, every `step`-th of which is wanted, one thread decodes together.
+    """Choose the number of frames that one thread decodes together, if every `step`-th is wanted.
 
-    Pieces of so many frames end where chunks do.
+    Pieces of this number of frames end at chunk boundaries.
     """
     wanted = max(1, min(BLOCK_FRAMES, BLOCK_BYTES // frame_bytes)) * step
     return chain.chunk_frames * max(1, wanted // chain.chunk_frames)
 
 
 def _threads_may_decode(chain: Chain, frame_bytes: int) -> bool:
-    """Tell if frames can be decoded ahead, on several threads."""
-    # A chunk that is too large to be kept whole is read by one reader, which keeps a part; and
-    # MPI-IO is asked by one thread.
+    """True if frames can be decoded ahead, on several threads."""
+    # A chunk that is too large to be kept whole is read by one reader, which keeps a part of it.
+    # MPI-IO is called by one thread.
     return not chain.one_thread and chain.chunk_frames * frame_bytes <= WAITING_BYTES
 
 
 class ReadAhead:
-    """Frames of a trajectory, decoded ahead where they are asked for at even distances."""
+    """Frames of a trajectory, decoded ahead if equally spaced frames are read."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
@@ -251,7 +252,7 @@ class ReadAhead:
         self._begin(range(0))
 
     def _begin(self, frames: range) -> None:
-        """Decode these frames, next ones first; what there was before is dropped."""
+        """Start decoding a range of frames; earlier blocks are dropped."""
         self._block, self._row = _NO_BLOCK, -1
         self._decoder = _BlockDecoder(self._chain, self._source)
         span = _span(self._chain, self._frame_bytes, max(1, frames.step))
@@ -260,14 +261,14 @@ class ReadAhead:
         self._ahead = CallsAhead(self._decoder, blocks, most * self._frame_bytes)
 
     def close_files(self) -> None:
-        """Close all files, and drop the frames that wait."""
+        """Close all files, and drop the waiting frames."""
         self._ahead.cancel()
         self._begin(range(0))
 
     def find(self, frame: int) -> tuple[FrameBuffer, int] | None:
-        """Get the block and row of a frame; None if the caller should read it by itself.
+        """Return the block and row of a frame; None if the caller should read the frame itself.
 
-        The arrays are used again after the next call.
+        The next call may reuse the arrays.
         """
         block, row = self._block, self._row + 1
         if row < len(block.numbers) and block.numbers[row] == frame:
@@ -283,9 +284,9 @@ class ReadAhead:
         return None if row in block.damaged else (block.decoded, row)
 
     def _next(self, frame: int) -> _Block | None:
-        """Get the next block if the frame begins it; else look for even distances."""
+        """Return the next block if the frame is its first; otherwise check for equal spacing."""
         if self._ahead:
-            # Reading the frame alone raises the error again, with the frame's number.
+            # Reading the single frame raises the error again, with the frame's number.
             with suppress(OSError):
                 _, block = self._ahead.take()
                 if block.numbers[0] == frame:
@@ -309,7 +310,7 @@ class ReadAhead:
 
 
 class FieldReader:
-    """Reads fields of atoms in any order, on threads; `columns` are those of decoded atoms."""
+    """Reads fields of atoms in any order, on threads; `columns` index the decoded atoms."""
 
     def __init__(self, chain: Chain, source: FrameSource, columns: np.ndarray | None):
         self._chain = chain
@@ -323,7 +324,7 @@ class FieldReader:
         return FrameBuffer.allocate(numbers, self.n_atoms, self._source.fields)
 
     def piece_frames(self, numbers: np.ndarray) -> int:
-        """Choose how many of these frames one thread decodes."""
+        """Choose the number of these frames that one thread decodes together."""
         step = _mean_step(numbers)
         return max(1, _span(self._chain, self._source.frame_bytes, step) // step)
 
@@ -337,7 +338,7 @@ class FieldReader:
     def read(
         self, parts: Iterable[np.ndarray]
     ) -> Generator[tuple[FrameBuffer, list[tuple[int, str]]], None, None]:
-        """Decode the frames of each part, the next ones ahead; also yield rows that are damaged."""
+        """Decode the frames of each part, and the next parts ahead; also yield the damaged rows."""
         limit_open_files(self._decoder)
         decode = partial(self.decode, skip=True)
         source = self._source
@@ -354,7 +355,7 @@ class FieldReader:
                 damaged = []
 
     def _pieces(self, parts: Iterable[np.ndarray]) -> Iterator[tuple[FrameBuffer, slice]]:
-        """Cut parts into pieces for single threads, which end where chunks do."""
+        """Cut parts into pieces for single threads; pieces end at chunk boundaries."""
         for numbers in parts:
             if len(numbers) == 0:
                 continue
@@ -368,7 +369,7 @@ class FieldReader:
                 yield decoded, slice(first, stop)
 
     def decode(self, piece: tuple[FrameBuffer, slice], *, skip: bool) -> list[tuple[int, str]]:
-        """Decode rows of arrays; those that cannot be read, and why."""
+        """Decode rows of arrays; return the unreadable rows with the reasons."""
         out = into = piece[0][piece[1]]
         fields = self._source.fields
         if self._columns is not None:
@@ -378,14 +379,14 @@ class FieldReader:
         damaged = self._decoder(into, skip=skip)
         if self._columns is not None:
             for field in fields:
-                # The other modes copy once more.
+                # Other modes of `np.take` make another copy.
                 np.take(rooms[field], self._columns, axis=1, out=out.array_of(field), mode="clip")
         out.times[:] = self._source.time_axis(out.frames, out.times, out.steps)
         return damaged
 
 
 def _mean_step(numbers: np.ndarray) -> int:
-    """Distance between chosen frames, about."""
+    """Mean distance between chosen frames."""
     if len(numbers) < 2:
         return 1
     return max(1, abs(int(numbers[-1]) - int(numbers[0])) // (len(numbers) - 1))

@@ -1,4 +1,4 @@
-"""Cut trajectories at frame borders and put them together, by copying bytes."""
+"""Split trajectories at frame boundaries and join them, by copying bytes."""
 
 import os
 import re
@@ -27,20 +27,20 @@ from paceline.errors import DamagedFileError, FileChangedError, ReadError, Unsup
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import files_named, open_file
 
-#: Least digits of a piece's number.
+#: Minimum number of digits of a piece's number.
 _WIDTH = 3
-#: Largest shift of a frame's time that is not reported, in times between frames.
+#: Maximum unreported shift of a frame's time, in units of the time between frames.
 _TIME_ROUNDING = 1e-3
-#: Frames are looked at when so many bytes have been copied, which are in memory then.
+#: Frames are checked after this many bytes have been copied, while the bytes are in memory.
 _BLOCK = 16 << 20
-#: Bytes that one call of the kernel copies at most: so soon does a copy obey when it is stopped.
+#: Maximum number of bytes per kernel call; it limits the delay when copying is stopped.
 _CALL = 16 << 20
-#: Bytes that pass through this process's memory at a time. They stay in a processor's cache: of
-#: 1 MiB at a time each cost 1.6 times as much.
+#: Number of bytes that pass through this process's memory at a time. They stay in a processor's
+#: cache: 1 MiB at a time costs 1.6 times as much per byte.
 _BUFFER = 256 << 10
-#: Files are kept in pages or blocks of so many bytes, or multiples of them.
+#: Unit of the page cache and of disk blocks, bytes; their sizes are multiples of it.
 _PAGE = 4096
-#: Seconds between two looks at how far the copying has come.
+#: Time between two progress updates, seconds.
 _INTERVAL = 0.1
 
 
@@ -55,12 +55,12 @@ def split(
     n_workers: int | None = None,
     progress: bool | None = None,
 ) -> list[Path]:
-    """Cut a trajectory into files of neighbouring frames, without decoding it.
+    """Split a trajectory into files of consecutive frames, without decoding it.
 
-    One of `n`, `frames` and `size` says how. The pieces of ``traj.xtc`` are ``traj.000.xtc``,
-    ``traj.001.xtc`` and so on: their names in order are the frames in order. They appear when
-    all of them are complete. Only the header of each frame is checked: damage among its packed
-    positions is copied with them.
+    Exactly one of `n`, `frames` and `size` must be given. The pieces of ``traj.xtc`` are
+    ``traj.000.xtc``, ``traj.001.xtc`` and so on: the order of their names is the order of the
+    frames. The pieces appear when all of them are complete. Only the header of each frame is
+    checked: damage among its packed positions is copied with them.
 
     Parameters
     ----------
@@ -69,18 +69,19 @@ def split(
     n : int, optional
         Number of pieces; their numbers of frames differ by at most one.
     frames : int, optional
-        Frames of each piece; the last may have fewer.
+        Number of frames of each piece; the last piece may have fewer.
     size : int, optional
-        Bytes that no piece exceeds.
+        Maximum size of a piece, bytes.
     output : path-like, optional
         Folder of the pieces, or a name such as ``parts/run.xtc`` for pieces
         ``parts/run.000.xtc`` and so on; by default they are beside the trajectory.
     overwrite : bool
         Replace pieces that exist.
     n_workers : int, optional
-        Pieces that are written at a time; by default as many as this process may use CPUs.
+        Number of pieces that are written at a time; by default the number of CPUs that this process
+        may use.
     progress : bool, optional
-        Show how far it has come.
+        Show a progress bar.
 
     Returns
     -------
@@ -90,9 +91,9 @@ def split(
     Raises
     ------
     ValueError
-        The trajectory cannot be cut so.
+        The trajectory cannot be split in this way.
     FileExistsError
-        A piece exists and is not to be replaced, or a file would be taken for one.
+        A piece exists and `overwrite` is False, or another file could be mistaken for a piece.
     UnsupportedError
         The format's frames cannot be copied, the file has none, or it is a DCD file with fixed
         atoms.
@@ -138,34 +139,36 @@ def join(
 ) -> Path:
     """Put trajectories together, one after another, without decoding them.
 
-    All frames are kept, also those that a restart repeated, with a warning. A DCD file keeps no
-    times for its frames; a warning says where those of the whole differ from those of a part.
+    All frames are kept, also those that a restart repeated, with a warning. A DCD file does not
+    hold times of single frames; a warning reports differences between the times of the joined file
+    and of its parts.
 
     Parameters
     ----------
     trajectories : path-like or sequence of path-like
         XTC, TRR, DCD or HISTORY files, all of one format and the same number of atoms; or patterns
-        such as "md.part*.xtc", whose files are taken in the order in which people count.
+        such as "md.part*.xtc", whose files are taken in natural order (part2 before part10).
     output : path-like
-        The whole.
+        Joined file.
     continuous : bool
-        Order the files by time, and leave out frames that a later one repeats.
+        Order the files by time, and leave out frames that a later file repeats.
     overwrite : bool
-        Replace it where it exists.
+        Replace an existing output.
     n_workers : int, optional
-        Files that are copied at a time; by default as many as this process may use CPUs.
+        Number of files that are copied at a time; by default the number of CPUs that this process
+        may use.
     progress : bool, optional
-        Show how far it has come.
+        Show a progress bar.
 
     Returns
     -------
     pathlib.Path
-        The whole.
+        Joined file.
 
     Raises
     ------
     FileExistsError
-        The output exists and is not to be replaced.
+        The output exists and `overwrite` is False.
     UnsupportedError
         The files differ in more than their frames, their frames cannot be copied, a file has
         none, or a DCD file has fixed atoms.
@@ -215,11 +218,11 @@ def join(
 
 
 def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
-    """Open a file whose frames can be copied, and look at those known to be damaged."""
+    """Open a file whose frames can be copied, and check the frames known to be damaged."""
     file = open_file(path, progress=progress)
     if file.n_frames == 0:
         raise UnsupportedError(f"{file.path}: there is no whole frame in it")
-    file.head(0, 1)  # raises where frames cannot stand in another file
+    file.head(0, 1)  # raises if frames cannot be copied into another file
     reader = file.spec.open(None, 0)
     for frame in file.damaged:
         _check_headers(reader, extents_in(0, file, np.array([frame], dtype=np.uint64)))
@@ -227,7 +230,7 @@ def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
 
 
 def _check_headers(reader: FileReader, extents: Extents) -> None:
-    """Decode frames without their positions, which raises where one is damaged."""
+    """Decode frames without their positions; this raises if a frame is damaged."""
     headers = FrameBuffer.allocate(extents.frames, 0, ())
     try:
         reader.read(extents, headers, required=0, skip=False)
@@ -239,13 +242,13 @@ def _check_headers(reader: FileReader, extents: Extents) -> None:
         raise
 
 
-# Pieces: where a trajectory is cut, and what the files are called.
+# Pieces: boundaries and file names.
 
 
 def _bounds_of(
     file: TrajectoryFile, *, n: int | None, frames: int | None, size: int | None
 ) -> list[int]:
-    """First frame of each piece, then the end of the last; one of n, frames and size is given."""
+    """First frame of each piece, and the end of the last; one of n, frames and size is given."""
     given = [value for value in (n, frames, size) if value is not None]
     if len(given) != 1:
         raise ValueError(f"expected one of n, frames and size, found {len(given)} of them")
@@ -262,7 +265,7 @@ def _bounds_of(
 
 
 def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
-    """Bounds of pieces of at most `size` bytes."""
+    """Boundaries of pieces of at most `size` bytes."""
     offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
     ends = offsets + sizes
     head = len(file.head(0, 1))
@@ -303,12 +306,12 @@ def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Pat
 
 
 def _ending_of(file: TrajectoryFile) -> str:
-    """Ending, dot included, of names of the format's files."""
+    """File name extension, dot included, of the format of a file."""
     return f".{FORMATS[file.format].extensions[0]}"
 
 
 def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> None:
-    """Raise for a name that promises another format: other programs go by names."""
+    """Raise if the extension of a name is that of another format: other programs rely on names."""
     ending = _ending_of(file)
     if path.suffix.lower() != ending:
         raise ValueError(
@@ -317,7 +320,7 @@ def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> None:
         )
 
 
-# Joining: files must fit together.
+# Joining: files must be compatible.
 
 
 def _check_traits(files: Sequence[TrajectoryFile]) -> None:
@@ -332,12 +335,12 @@ def _check_traits(files: Sequence[TrajectoryFile]) -> None:
             )
 
 
-#: Neighbouring frames of a file: it, the first, and the one behind the last.
+#: Consecutive frames of a file: the file, the first frame, and the end.
 _Run = tuple[TrajectoryFile, int, int]
 
 
 def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
-    """Warn where files overlap in time, or where frames get other times than they had."""
+    """Warn if files overlap in time, or if times of frames change."""
     latest, source, n_before = -np.inf, "", 0
     for file, first, stop in runs:
         if file.dt is not None:
@@ -360,7 +363,7 @@ def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
 def _warn_of_shift(
     file: TrajectoryFile, frame: int, start: _Run, n_before: int, output: Path
 ) -> None:
-    """Warn where a frame of a file gets another time behind `n_before` frames."""
+    """Warn if the time of a frame of a file changes after `n_before` earlier frames."""
     expected, found = start[0].first + start[1] + n_before, file.first + frame
     if abs(expected - found) > _TIME_ROUNDING and file.dt is not None:
         which = f"frame {frame} of {file.path} is at" if frame else f"{file.path} begins at"
@@ -371,15 +374,15 @@ def _warn_of_shift(
         )
 
 
-# Copying: bytes go from file to file, through the kernel where it can share blocks.
+# Copying: the kernel copies bytes from file to file where it can share blocks.
 
 
 class _Stopped(Exception):
-    """Another thread has failed, or the user wants no more."""
+    """Signal: another thread has failed, or the user has stopped the copying."""
 
 
 class _Copier:
-    """Copies bytes for several threads, counts them, and can be stopped."""
+    """Copies bytes for several threads, counts the bytes, and can be stopped."""
 
     def __init__(self) -> None:
         self.copied = 0
@@ -387,17 +390,17 @@ class _Copier:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End every thread after its present call."""
+        """Stop every thread after its present call."""
         self._stopped.set()
 
     def copy(self, path: str, source: int, start: int, target: int, to: int, n: int) -> None:
-        """Copy n bytes at `start` of an open file (of this path) to `to` in another.
+        """Copy n bytes at offset `start` of an open file (of this path) to offset `to` of another.
 
-        Raises `ReadError` and `FileChangedError` for the source, `OSError` for the target, which
-        it does not name, and `_Stopped`.
+        Raises `ReadError` and `FileChangedError` for the source, `OSError` (without a file name)
+        for the target, and `_Stopped`.
         """
-        # The kernel can share a block between files where it need not be shifted. Where it must,
-        # going through memory took 0.7 to 0.85 of the kernel's processor time.
+        # The kernel can share a block between files if the block need not be shifted. Otherwise,
+        # copying through memory took 0.7 to 0.85 of the kernel's processor time.
         in_kernel = (start - to) % _PAGE == 0
         end = start + n
         while start < end:
@@ -427,7 +430,7 @@ def _through_memory(path: str, source: int, start: int, target: int, to: int, n:
 
 @dataclass(frozen=True)
 class _FrameCopy:
-    """Neighbouring frames of one file, and where in another they go: one thread copies them."""
+    """Consecutive frames of one file, and their offset in another; one thread copies them."""
 
     file: TrajectoryFile
     first: int
@@ -438,12 +441,12 @@ class _FrameCopy:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the frames, bytes."""
         offsets, sizes = self.file.extents(np.array([self.first, self.stop - 1], dtype=np.uint64))
         return int(offsets[1] + sizes[1] - offsets[0])
 
     def copy(self, copier: _Copier) -> None:
-        """Copy the frames; check the header of each whose place was only computed."""
+        """Copy the frames; check the header of each frame whose offset was only computed."""
         file, at = self.file, self.at
         reader = file.spec.open(None, 0)
         with (
@@ -460,7 +463,7 @@ class _FrameCopy:
                 at += n
 
     def _blocks(self) -> Iterator[Extents]:
-        """Extents of the frames, some at a time."""
+        """Extents of the frames, in groups."""
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
         offsets, _ = self.file.extents(frames)
         borders = np.flatnonzero(np.diff((offsets - offsets[0]) // _BLOCK)) + 1
@@ -496,7 +499,7 @@ def _copy_all(copies: Sequence[_FrameCopy], n_workers: int | None, progress: boo
 def _write_head(
     file: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path
 ) -> int:
-    """Write what comes before the frames, and return its length."""
+    """Write the header before the frames, and return its length."""
     head = file.head(first, n_frames)
     with writing_to(path):
         return temporary.write_bytes(head)
