@@ -1,8 +1,8 @@
-"""Transformations of frames, before they are analysed.
+"""Transformations of frames before the analysis.
 
-Each has two halves, as an analysis has. The client part knows MDAnalysis's objects: it names the
-atoms that it needs (`atoms`) and makes the worker part (`prepare`), which changes the positions
-of a block in place (`apply`).
+Each transformation has a client part and a worker part, as an analysis has. The client part uses
+MDAnalysis's objects: it names the atoms that it needs (`atoms`) and makes the worker part
+(`prepare`), which changes the positions of a block in place (`apply`).
 """
 
 from paceline.contract.transforms import Transform

@@ -1,4 +1,4 @@
-"""Look for atoms that stand in several alternate locations, of which each would count."""
+"""Detect atoms with several alternate locations, each of which an analysis would count."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class Repeated(NamedTuple):
-    """Atoms of a group that are there again, in another location."""
+    """Atoms of a group that occur again in another alternate location."""
 
     n_atoms: int
-    #: Index of an atom that is repeated, and its locations.
+    #: Index of a repeated atom, and its locations.
     first: int
     locations: list[str]
-    #: Locations that are to be left out so that each atom is there once.
+    #: Locations to leave out so that each atom occurs once.
     others: list[str]
 
 
 def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
-    """Find atoms of one name and residue that differ in their locations; None if there are none."""
+    """Find atoms of equal name and residue in different locations; None if there are none."""
     attribute = topology_attribute_of(universe, "altLocs")
     all_names = topology_attribute_of(universe, "names")
     if attribute is None or all_names is None:
@@ -51,7 +51,7 @@ def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
 
 
 def warn_of_locations(analyses: "Sequence[Analysis]") -> None:
-    """Warn of atoms in several locations, where an analysis of one Universe counts each of them."""
+    """Warn of atoms in several locations, each of which an analysis would count."""
     names, message = [], ""
     for analysis in analyses:
         if not analysis.needs_one_location:

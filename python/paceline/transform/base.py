@@ -1,4 +1,4 @@
-"""Interfaces of transformations, and what they share: selections, masses, references."""
+"""Interfaces and common functions of transformations: selections, masses, references."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -35,9 +35,9 @@ from paceline.performance.number_format import joined, many
 if TYPE_CHECKING:
     from paceline.contract.analysis import Analysis
 
-#: Transforms the positions of one frame in place: positions, cells.
+#: Function that transforms the positions of one frame in place: positions, cells.
 _Step = Callable[[np.ndarray, np.ndarray], list[tuple[int, str]]]
-#: Names of virtual sites, which have no mass, in water of four or five sites.
+#: Names of massless virtual sites in water models of four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
 
 
@@ -59,20 +59,20 @@ def check_transforms(transforms: object) -> None:
 
 
 class TransformsOfEach:
-    """Transformations of each analysis of a run, which need not have the same."""
+    """Transformations of each analysis of a run, which may differ."""
 
     def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
         self._of_each = {id(analysis): list(own) for analysis, own in of_each}
 
     def of(self, analysis: "Analysis") -> Sequence[Transform]:
-        """Get those of an analysis."""
+        """Return the transformations of an analysis."""
         return self._of_each[id(analysis)]
 
 
 def transforms_of(
     transforms: "Sequence[Transform] | TransformsOfEach", analysis: "Analysis"
 ) -> Sequence[Transform]:
-    """Get the transformations of an analysis: those of the run, if it has none of its own."""
+    """Return an analysis's own transformations, or those of the run if it has none."""
     return transforms.of(analysis) if isinstance(transforms, TransformsOfEach) else transforms
 
 
@@ -81,8 +81,8 @@ def prepare_transforms(
 ) -> tuple[np.ndarray, list[WorkerTransform]]:
     """Make the worker parts of transformations, applied in this order.
 
-    Returns the indices of all atoms that must be decoded for those of `wanted`, which are
-    increasing, as these are; and the worker parts.
+    Returns the indices of all atoms that must be decoded to transform the atoms `wanted`, and the
+    worker parts. Both arrays of indices are increasing.
     """
     atoms = wanted
     for transform in reversed(transforms):
@@ -94,12 +94,12 @@ def prepare_transforms(
 
 
 def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
-    """Find the transformation that follows atoms from frame to frame; None if there is none."""
+    """Find the transformation that follows atoms from frame to frame; None without one."""
     return next((k for k, one in enumerate(transforms) if one.scans), None)
 
 
 class CoreTransform(WorkerTransform):
-    """A transformation of the core, `_core.Transform.kind(*arguments)`, that can be pickled."""
+    """Picklable transformation of the compiled module, `_core.Transform.kind(*arguments)`."""
 
     def __init__(self, kind: str, *arguments: object):
         self._made_of = kind, *arguments
@@ -111,12 +111,12 @@ class CoreTransform(WorkerTransform):
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Change the positions of a block in place, and with them what turns with a frame.
+        """Change the positions of a block in place; rotate velocities and forces with them.
 
         Parameters
         ----------
         positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å. Frames of nothing but NaN stay so.
+            Positions, Å. Frames that contain only NaN are unchanged.
         cells : numpy.ndarray of float64, shape (n_frames, 19)
             As in `paceline.block.FrameBuffer`.
         vectors : sequence of numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
@@ -125,19 +125,19 @@ class CoreTransform(WorkerTransform):
         Returns
         -------
         list of (int, str)
-            Rows that cannot be transformed, and why; their positions are NaN.
+            Rows that cannot be transformed, and the reasons; their positions are set to NaN.
         """
         return self.apply_noting(positions, cells, vectors)[0]
 
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
-        """Change positions as `apply` does; also return rows with bonds that are too long."""
+        """Change positions as `apply` does; also return the rows with bonds that are too long."""
         return self._core.apply(positions, cells, list(vectors))
 
 
 def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
-    """Describe a call in one line for a record, without options that are None.
+    """Describe a call in one line for the provenance, without options that are None.
 
     Examples
     --------
@@ -156,8 +156,8 @@ def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
 def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
     """Select the atoms of a transformation `name`: a group, or a selection of the Universe.
 
-    Raises `SelectionError` for no atoms, `UnsupportedError` for those of another Universe, or a
-    group that updates itself.
+    Raises `SelectionError` for an empty selection, and `UnsupportedError` for atoms of another
+    Universe or a group that updates itself.
     """
     if isinstance(atomgroup, str):
         check_selection(atomgroup)
@@ -176,14 +176,15 @@ def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
 
 
 def updates_itself(atomgroup: object) -> bool:
-    """Check for an updating group: only these know whether they are up to date."""
+    """True for an updating group; only such groups have the attribute `is_uptodate`."""
     return hasattr(atomgroup, "is_uptodate")
 
 
 def check_static(atomgroup: object, name: str, instead: str = "") -> None:
-    """Raise `UnsupportedError` for a group that updates itself, where atoms must stay the same.
+    """Raise `UnsupportedError` for a group that updates itself, if atoms must stay the same.
 
-    `instead` is what takes such groups. What is no group is a `TypeError`.
+    `instead` names a function that accepts such groups. Raises `TypeError` for an object that is
+    not a group.
     """
     if not hasattr(atomgroup, "atoms"):
         raise TypeError(f"expected an AtomGroup or a Universe, found {atomgroup!r}")
@@ -198,13 +199,13 @@ def check_static(atomgroup: object, name: str, instead: str = "") -> None:
 
 
 def check_not_empty(atoms: Atoms, what: str) -> None:
-    """Raise `SelectionError` for a group of no atoms."""
+    """Raise `SelectionError` for an empty group."""
     if len(atoms) == 0:
         raise SelectionError(f"{what} holds no atoms")
 
 
 def check_positions(trajectory: Frames, what: str) -> None:
-    """Raise `MissingDataError` where the present frame has no positions, which `what` needs."""
+    """Raise `MissingDataError` if the present frame has no positions, which `what` needs."""
     ts = trajectory.ts
     if not ts.has_positions:
         raise MissingDataError(
@@ -222,10 +223,7 @@ def known_weights(weights: str | None) -> str | None:
 def check_masses(
     mobile: Atoms, fixed: Atoms, tolerance: float, name: str, advice: str = ""
 ) -> None:
-    """Raise `SelectionError` if masses of corresponding atoms, where known, differ too much.
-
-    `tolerance` is in u; `name` is the transformation or argument; `advice` is for scripts.
-    """
+    """Raise `SelectionError` if known masses of corresponding atoms differ too much."""
     masses, others = attribute_of(mobile, "masses"), attribute_of(fixed, "masses")
     if masses is None or others is None:
         return
@@ -241,16 +239,16 @@ def check_masses(
 
 
 def masses_of(group: Atoms, name: str) -> np.ndarray:
-    """Get the masses of atoms, u; raise `UnsupportedError` if the topology has none.
+    """Return the masses of atoms, u; raise `UnsupportedError` if the topology has none.
 
-    Warn of those that MDAnalysis could not guess, which are 0.
+    Warn of masses that MDAnalysis could not guess and has set to 0.
     """
     if (known := attribute_of(group, "masses")) is None:
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
     masses: np.ndarray = known.astype(np.float64)
     attribute = topology_attribute_of(group.universe, "masses")
     if attribute is not None and attribute.is_guessed and not masses.all():
-        # MDAnalysis guesses them by one of these.
+        # MDAnalysis guesses masses from one of these attributes.
         found = (attribute_of(group, kind) for kind in ("names", "types", "elements"))
         labels = next(one for one in found if one is not None)
         unknown = [str(one) for one in labels[masses == 0] if not str(one).startswith(MASSLESS)]
@@ -273,7 +271,7 @@ def reference_positions(
     """Read positions of a group in one frame, after transformations; the trajectory does not move.
 
     Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`. Raises `IndexError`
-    for a frame that does not exist, `TransformError` for one that cannot be transformed.
+    for a frame that does not exist, and `TransformError` for a frame that cannot be transformed.
     """
     universe, indices = atomgroup.universe, atomgroup.indices
     n_frames = universe.trajectory.n_frames
@@ -295,9 +293,10 @@ def read_frame(
 ) -> np.ndarray:
     """Read positions in one frame, after transformations that are prepared for these atoms.
 
-    The trajectory does not move. Where atoms are followed from frame to frame, all frames before
-    are read too; with `skip_damaged`, those that cannot be are passed over, as in a run. Returns
-    float32, shape (n_atoms, 3), Å. Raises `TransformError` where the frame cannot be transformed.
+    The present frame of the trajectory is unchanged. If a transformation follows atoms from frame
+    to frame, all earlier frames are read too. With `skip_damaged`, unreadable frames among them are
+    skipped, as in a run. Returns float32, shape (n_atoms, 3), Å. Raises `TransformError` if the
+    frame cannot be transformed.
     """
     trajectory = universe.trajectory
     current = trajectory.ts.frame
@@ -318,7 +317,7 @@ def read_frame(
 
 
 def _moving_on(follower: Follower) -> _Step:
-    """Get what transforms frame after frame of those that can be read."""
+    """Make the function that transforms the readable frames in order."""
     turns = itertools.count()
 
     def move_on(positions: np.ndarray, cells: np.ndarray) -> list[tuple[int, str]]:
@@ -330,7 +329,7 @@ def _moving_on(follower: Follower) -> _Step:
 def _transformed(
     trajectory: Frames, number: int, atoms: np.ndarray, steps: Sequence[_Step], reference: int
 ) -> np.ndarray:
-    """Read positions in one frame, and transform them, on the way to the reference frame."""
+    """Read positions in one frame on the way to the reference frame, and transform them."""
     ts = trajectory[number]
     check_positions(trajectory, f"{'a' if number == reference else 'the way to a'} reference")
     positions = ts.positions[np.newaxis, atoms]
@@ -350,7 +349,7 @@ def first_positions(
 ) -> np.ndarray:
     """Read positions in the first of some frames, float64, Å, after transformations.
 
-    With `skip_damaged`, frames that cannot be read or transformed are passed over.
+    With `skip_damaged`, frames that cannot be read or transformed are skipped.
     """
     read = partial(reference_positions, atomgroup, transforms=transforms, skip_damaged=skip_damaged)
     for frame in frames[:-1].tolist() if skip_damaged else []:
@@ -360,7 +359,7 @@ def first_positions(
 
 
 def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
-    """Find the selections of the atoms that move, and of the atoms to compare with."""
+    """Find the selections of the atoms that move, and of the reference atoms."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
             raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
@@ -377,9 +376,9 @@ def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
 def pair_of_groups(
     select: object, mobile: Atoms | System, reference: Atoms | System, what: str
 ) -> tuple[Atoms, Atoms]:
-    """Select the atoms that move, and the atoms to compare with."""
+    """Select the atoms that move, and the reference atoms."""
     of_mobile, of_reference = pair_of_selections(select, what)
-    # Of a reference without any, their numbers tell more.
+    # An empty reference is allowed here: the error below names both numbers.
     fixed = choose_atoms(reference, of_reference, what, least=0)
     chosen = choose_atoms(mobile, of_mobile, what), fixed
     if len(chosen[0]) != len(chosen[1]):
@@ -415,11 +414,11 @@ def select_atoms(
 
 @contextmanager
 def naming_lacks(what: str, *texts: str) -> Iterator[None]:
-    """Raise `SelectionError` for selections that ask for something that the topology lacks."""
+    """Context that raises `SelectionError` for selections by attributes that the topology lacks."""
     try:
         yield
     except AttributeError as error:
-        # MDAnalysis raises this where a topology has no residue names, for example.
+        # MDAnalysis raises this error if a topology has no residue names, for example.
         raise SelectionError(
             f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
             f"({error}): select otherwise, such as all, or take another topology"

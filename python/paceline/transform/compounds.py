@@ -25,38 +25,38 @@ from paceline.transform.base import CoreTransform, masses_of, select
 
 T = TypeVar("T")
 
-#: Masses and residues of atoms; None where the topology has no masses of its own.
+#: Masses and residues of atoms; None if the topology has no masses of its own.
 _Given = tuple[np.ndarray, np.ndarray] | None
 
 
 @dataclass
 class _Known:
-    """Bonds of a topology, and what was found by them, as long as the topology lists the same."""
+    """Bonds of a topology and derived results, valid while the list of bonds is the same."""
 
     listed: list[tuple[int, ...]]
     bonds: np.ndarray
-    #: Bonds and those of virtual sites, and what these were found by.
+    #: Bonds including those of virtual sites, and the arrays from which they were derived.
     molecular: np.ndarray
     given: _Given = None
-    #: By kind, what was last made of the molecular bonds, and of which key.
+    #: Latest result of each kind that was derived from the molecular bonds, and its key.
     made: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
 
-#: By topology.
+#: Cached bonds by topology.
 _known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 
 
 def bonds_of(universe: System, name: str) -> np.ndarray:
-    """Get pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
+    """Return pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
 
-    The array is read-only. Raises `UnsupportedError` if the topology has none.
+    The array is read-only. Raises `UnsupportedError` if the topology has no bonds.
     """
     return _known_of(universe, name).bonds
 
 
 def _known_of(universe: System, name: str) -> _Known:
-    """Get what is known of a topology's bonds, anew where they have changed."""
-    # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
+    """Return the cached bonds of a topology, updated if its list has changed."""
+    # Universe.bonds would make an object first: 0.3 s for 25,000 bonds, compared with 0.02 s.
     topology, bonds = topology_of(universe), topology_attribute_of(universe, "bonds")
     if bonds is None or len(bonds.values) == 0:
         error = UnsupportedError(
@@ -65,7 +65,8 @@ def _known_of(universe: System, name: str) -> _Known:
         )
         raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
     known = _known.get(topology)
-    # Scripts change the list in place. Equal tuples are mostly the same ones: 0.1 ms for 30,000.
+    # Scripts change the list in place. Comparing tuples that are mostly identical takes 0.1 ms for
+    # 30,000 bonds.
     if known is None or known.listed != bonds.values:
         numbers = chain.from_iterable(bonds.values)  # np.array takes three times as long
         pairs = np.fromiter(numbers, np.int64, 2 * len(bonds.values)).reshape(-1, 2)
@@ -77,9 +78,9 @@ def _known_of(universe: System, name: str) -> _Known:
 def made_once(
     universe: System, bonds: np.ndarray, kind: str, key: object, make: Callable[[], T]
 ) -> T:
-    """Make something of bonds and a key, unless the last one of its kind was of the same.
+    """Compute a result from bonds and a key, unless the latest result of its kind had the same.
 
-    Nothing is kept of other bonds than those that `molecular_bonds_of` gives.
+    Results are cached only for bonds that `molecular_bonds_of` returned.
     """
     known = _known.get(topology_of(universe))
     if known is None or known.molecular is not bonds:
@@ -92,10 +93,10 @@ def made_once(
 
 
 def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
-    """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,), read-only."""
+    """Find the first atom of each atom's molecule: int64, shape (n_atoms,), read-only."""
 
     def find() -> np.ndarray:
-        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, and this 0.001 s.
+        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, this function 0.001 s.
         found = _core.fragments(len(universe.atoms), bonds)
         found.flags.writeable = False
         return found
@@ -104,13 +105,13 @@ def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
 
 
 def molecular_bonds_of(universe: System, name: str) -> np.ndarray:
-    """Get what holds molecules together: all bonds, and one for each virtual site without any.
+    """Return all bonds, with an additional bond for each virtual site without bonds.
 
     TPR files list no bonds of virtual sites, such as MW of four-site water. An atom without bonds
-    that has a mass of 0 belongs to the molecule of its residue: it is bonded to the heaviest atom
-    there, the first of these. It stays alone where masses are guessed, since 0 may be that of any
-    unknown atom, and where the other atoms of its residue are of several molecules or weigh
-    nothing. The array is read-only. Raises what `bonds_of` does.
+    that has a mass of 0 belongs to the molecule of its residue: it is bonded to the first of the
+    heaviest atoms of its residue. It gets no bond if masses are guessed, since any unknown atom may
+    then have a mass of 0, or if the other atoms of its residue belong to several molecules or have
+    no mass. The array is read-only. Raises the errors of `bonds_of`.
     """
     known, given = _known_of(universe, name), None
     if not _lacks_masses(universe):
@@ -124,7 +125,7 @@ def molecular_bonds_of(universe: System, name: str) -> np.ndarray:
 
 
 def _differ(given: _Given, known: _Given) -> bool:
-    """Check for other masses and residues than those that are known."""
+    """Check whether masses and residues differ from the cached ones."""
     if given is None or known is None:
         return given is not known
     return not all(map(np.array_equal, given, known))
@@ -133,7 +134,7 @@ def _differ(given: _Given, known: _Given) -> bool:
 def _with_sites(
     universe: System, bonds: np.ndarray, masses: np.ndarray, residues: np.ndarray
 ) -> np.ndarray:
-    """Add a bond for each virtual site without any."""
+    """Add a bond for each virtual site without bonds."""
     is_site = masses == 0
     is_site[bonds] = False
     sites = np.flatnonzero(is_site)
@@ -157,9 +158,10 @@ def _with_sites(
 def molecules_with(
     universe: System, atomgroup: Selected | None, fragments: np.ndarray, name: str
 ) -> np.ndarray:
-    """Find the atoms of all molecules that have an atom in a group; without one, of all.
+    """Find all atoms of the molecules that have an atom in a group; by default of all molecules.
 
-    The group may be a selection, of a transformation `name`; molecules are as `fragments_of` gives.
+    The group may be a selection, for a transformation `name`. Molecules are those of
+    `fragments_of`.
     """
     if atomgroup is None:
         return np.arange(len(fragments))
@@ -168,13 +170,13 @@ def molecules_with(
 
 
 def _lacks_masses(universe: System) -> bool:
-    """Check for a topology without masses of its own, which may be guessed."""
+    """True for a topology without masses of its own, whose masses may be guessed."""
     attribute = topology_attribute_of(universe, "masses")
     return attribute is None or bool(attribute.is_guessed)
 
 
 def advice_on_sites(universe: System) -> str:
-    """Advise, at the end of a message on atoms without bonds, where sites cannot be known."""
+    """Return advice on virtual sites for the end of a message, if sites cannot be identified."""
     if not _lacks_masses(universe):
         return ""
     return (
@@ -184,7 +186,7 @@ def advice_on_sites(universe: System) -> str:
 
 
 def fragindices_of(group: Atoms, name: str) -> np.ndarray:
-    """Number the molecule of each atom, virtual sites too, as MDAnalysis's `fragindices`.
+    """Number the molecule of each atom, virtual sites included, as MDAnalysis's `fragindices`.
 
     Raises `UnsupportedError` if the topology has no bonds.
     """
@@ -196,7 +198,7 @@ def fragindices_of(group: Atoms, name: str) -> np.ndarray:
 def compound_of_atoms(group: Atoms, compound: str, name: str) -> np.ndarray:
     """Find the number of each atom's residue, segment, molecule or fragment, for `name`.
 
-    Raises `UnsupportedError` if the topology does not know them.
+    Raises `UnsupportedError` if the topology does not define them.
     """
     if compound == "fragments":
         return fragindices_of(group, f"{name} by fragments")
@@ -211,7 +213,7 @@ def compound_of_atoms(group: Atoms, compound: str, name: str) -> np.ndarray:
 
 
 def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Select members of compounds of which any member is among the atoms.
+    """Select all members of the compounds that have at least one member among the atoms.
 
     Examples
     --------
@@ -222,7 +224,7 @@ def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> n
 
 
 def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Select members of compounds of which every member is among the atoms.
+    """Select all members of the compounds that have every member among the atoms.
 
     Examples
     --------
@@ -234,7 +236,7 @@ def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> n
 
 @dataclass(frozen=True)
 class Compounds:
-    """Compounds of a group: atoms, one compound after the other, sizes, and weights of atoms."""
+    """Compounds of a group: atoms sorted by compound, sizes, and weights of atoms."""
 
     kind: str | None
     indices: np.ndarray
@@ -243,15 +245,15 @@ class Compounds:
 
     @property
     def firsts(self) -> np.ndarray:
-        """Place of the first atom of each compound."""
+        """Index of the first atom of each compound."""
         return np.cumsum(self.sizes) - self.sizes
 
 
 def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> Compounds:
-    """Find the compounds of a group, or take each atom as one; `center` is "mass" or "geometry".
+    """Find the compounds of a group, or treat each atom as one; `center` is "mass" or "geometry".
 
-    Raises `UnsupportedError` if the topology does not know them, or masses; `SelectionError` if one
-    has no mass, or the group has an atom twice.
+    Raises `UnsupportedError` if the topology does not define the compounds or masses. Raises
+    `SelectionError` if a compound has no mass, or the group has an atom twice.
     """
     if compound is None:
         ones = np.ones(len(group))
@@ -277,16 +279,16 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
                 "(--geometry)"
                 f"{advice_on_sites(group.universe)}"
             )
-        # Virtual sites do not move a center, and may have no bonds.
+        # Virtual sites do not affect a center, and may have no bonds.
         order, sizes, weights = order[heavy], n_heavy, weights[heavy]
     return Compounds(compound, group.indices[order], sizes, weights)
 
 
 class CompoundCenters:
-    """Centers of the compounds of some groups, one group after the other: a worker part.
+    """Worker part that computes centers of the compounds of several groups, group by group.
 
-    If `whole`, molecules are made whole along their bonds first, as `unwrap` does. `indices` are
-    the atoms that it needs.
+    With `whole`, molecules are first made whole along their bonds, as by `unwrap`. `indices` are
+    the atoms that must be decoded.
     """
 
     def __init__(self, groups: Sequence[Compounds], universe: System, whole: bool, name: str):
@@ -304,7 +306,7 @@ class CompoundCenters:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
             bonds = bonds[np.isin(bonds[:, 0], molecules)]
-        #: Columns of each group's atoms: as they are, and in whole molecules.
+        #: Columns of each group's atoms: in the decoded positions, and in whole molecules.
         self._columns: list[tuple[np.ndarray, np.ndarray]] = []
         first = len(molecules)
         for one, some in zip(groups, several, strict=True):
@@ -329,23 +331,23 @@ class CompoundCenters:
     def of_some(
         self, positions: np.ndarray, group: int, atoms: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
-        """Compute centers of those compounds that some atoms of a group make up, Å.
+        """Compute centers of the compounds that some atoms of a group form, Å.
 
-        `positions` come from the method `positions`; `atoms` index `indices` of the group,
-        compound by compound. A single atom keeps its position, in whichever image.
+        `positions` come from the method `positions`. `atoms` index the group's `indices`, compound
+        by compound. A single atom keeps its position, in any image.
         """
         alone, places = (columns[atoms] for columns in self._columns[group])
         columns = np.where(np.repeat(sizes, sizes) > 1, places, alone)
         return _core.centers(positions, columns, sizes, self._groups[group].weights[atoms])
 
     def positions(self, block: Block) -> np.ndarray:
-        """Collect positions, Å, those of molecules whole: shape (n_frames, n_indices, 3)."""
+        """Collect positions, Å, with whole molecules: shape (n_frames, n_indices, 3)."""
         positions, columns = block.raw
         if columns is not None:
             positions = np.take(positions, columns[: len(self.indices)], axis=1)
         if self._unwrap is None:
             return positions
-        # Frames without a cell have no images, and their molecules are whole.
+        # Frames without a cell have no periodic images, and their molecules are whole.
         rows = np.flatnonzero(block.dimensions[:, :3].any(axis=1))
         some = positions[rows]
         self._make_whole(some, block.cells[rows], block.frames[rows])
@@ -356,7 +358,7 @@ class CompoundCenters:
         return positions
 
     def _make_whole(self, positions: np.ndarray, cells: np.ndarray, frames: np.ndarray) -> None:
-        """Make molecules whole; raise `ValueError` for the first frame where that is impossible."""
+        """Make molecules whole; raise `ValueError` for the first frame that prevents it."""
         refused, long = self._unwrap.apply_noting(positions, cells)  # type: ignore[union-attr]
         for row, reason in refused:
             raise ValueError(f"frame {frames[row]}: {reason}")
@@ -372,7 +374,7 @@ class CompoundCenters:
 def _check_connected(
     compounds: Compounds, fragments: np.ndarray, universe: System, name: str
 ) -> None:
-    """Raise `SelectionError` where a compound's atoms are of several molecules."""
+    """Raise `SelectionError` if a compound's atoms belong to several molecules."""
     of_atoms = fragments[compounds.indices]
     apart = np.flatnonzero(of_atoms != np.repeat(of_atoms[compounds.firsts], compounds.sizes))
     if len(apart):

@@ -1,4 +1,4 @@
-"""Follow atoms across the faces of the cell, from frame to frame: worker parts of `nojump`."""
+"""Worker parts of `nojump`, which follow atoms across the faces of the cell from frame to frame."""
 
 import threading
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from paceline.contract.transforms import Follower, WorkerScan
 from paceline.errors import warn
 from paceline.performance.number_format import many
 
-#: Steps of molecules are whole numbers of it, Å.
+#: Unit of the steps of molecules, Å; steps are whole multiples of it.
 STEP = 2.0**-24
-#: The most steps of molecules, far below what 64 bits hold.
+#: Maximum number of units of a step, far below the range of 64 bits.
 MOST_STEPS = 2**60
 
 
 class _Noted(NamedTuple):
-    """Images noted in some frames of a block."""
+    """Images recorded in some frames of a block."""
 
     frames: np.ndarray
     images: np.ndarray
 
 
 class _Joined(NamedTuple):
-    """Images noted in neighbours, which have no common array: to merge them would copy all.
+    """Images recorded in two adjacent ranges of frames, without copying them into one array.
 
-    Those of the right one are relative to its first frame, in which, and in the frames `crossed`
-    before it, the images are `between`.
+    The images of `right` are relative to its first frame. In that frame, and in the frames
+    `crossed` before it, the images are `between`.
     """
 
     left: "_Noted | _Joined"
@@ -42,7 +42,7 @@ class _Joined(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """Images counted over frames `first` to `last`, relative to the first of them.
+    """Images counted over frames `first` to `last`, relative to frame `first`.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class Counts:
     moved : numpy.ndarray, shape (n_followed, 3)
         Images in the last frame.
     noted : _Noted or _Joined
-        Images in frames between.
+        Images in recorded intermediate frames.
     changes : numpy.ndarray of int64
-        Frames whose cell differs by more than half from that of the frame before.
+        Frames whose cell differs by more than half from the cell of the previous frame.
     """
 
     first: int
@@ -68,11 +68,11 @@ class Counts:
 
 
 class CoreNoJump(WorkerScan):
-    """Images of atoms, counted by the core: worker part of `nojump`."""
+    """Worker part of `nojump`: images of atoms, counted by the compiled module."""
 
-    #: True if a cell that leans by another whole edge is the same one.
+    #: True if a cell that is sheared by a whole edge counts as the same cell.
     lengths_only = False
-    #: The most images that are kept.
+    #: Maximum number of images that can be stored.
     most = int(np.iinfo(np.int16).max)
 
     def __init__(self, n_atoms: int, followed: np.ndarray):
@@ -85,7 +85,7 @@ class CoreNoJump(WorkerScan):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the images in one frame."""
+        """Size of the images of one frame, bytes."""
         return 6 * len(self._followed)
 
     def no_states(self, n: int) -> np.ndarray:
@@ -95,7 +95,7 @@ class CoreNoJump(WorkerScan):
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Refuse frames that cannot be followed; no atom moves."""
+        """Return the frames that cannot be followed; positions are unchanged."""
         return self._core.check(positions, cells)
 
     def apply_from(
@@ -103,19 +103,19 @@ class CoreNoJump(WorkerScan):
     ) -> list[tuple[int, str]]:
         """Move atoms to their images.
 
-        `state` has those in each frame, or in the first that can be read: int16, shape
+        `state` has the images in each frame, or in the first readable frame: int16, shape
         (n_frames, n_followed, 3) or (1, n_followed, 3).
         """
         return self._core.move_to(state, positions, cells)
 
     def follower(self, skip_damaged: bool) -> Follower:
-        """Make what moves atoms to their images from the first frame of the trajectory on."""
+        """Make the object that moves atoms to their images from the first frame on."""
         return _Follower(
             _core.NoJumpFollower(self._core, skip_damaged), lengths_only=self.lengths_only
         )
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
-        """Make what finds the images in some frames, which increase."""
+        """Make the worker part that finds the images in some frames, which are increasing."""
         return NoJumpScan(self, frames)
 
     def count(
@@ -131,7 +131,7 @@ class CoreNoJump(WorkerScan):
         return moved.astype(np.int32)
 
     def counted(self, images: np.ndarray) -> np.ndarray:
-        """Images as they are kept; `OverflowError` where an atom has moved by more cells."""
+        """Convert images to the stored type; `OverflowError` if an atom has moved too far."""
         if _largest(images) > np.iinfo(np.int16).max:
             raise OverflowError(f"nojump: an atom has moved by {_largest(images)} cells")
         return images.astype(np.int16)
@@ -143,16 +143,16 @@ class CoreSteps(WorkerScan):
     Parameters
     ----------
     n_atoms : int
-        Atoms of a block.
+        Number of atoms of a block.
     columns : numpy.ndarray of int64, shape (n_followed,)
-        Those of molecules, one molecule after the other.
+        Columns of the atoms of molecules, one molecule after the other.
     weights : numpy.ndarray of float64, shape (n_followed,)
-        Their parts of the mass of a molecule.
+        Fraction of the molecule's mass of each of these atoms.
     firsts : numpy.ndarray of int64, shape (n_molecules,)
-        Place of the first atom of each molecule among these.
+        Index in `columns` of the first atom of each molecule.
     """
 
-    # Shortest steps are the same where the cell leans by another whole edge.
+    # Shortest steps are the same if the cell is sheared by a whole edge.
     lengths_only = True
     most = MOST_STEPS
 
@@ -167,7 +167,7 @@ class CoreSteps(WorkerScan):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the steps in one frame."""
+        """Size of the steps of one frame, bytes."""
         return 24 * len(self._firsts)
 
     def no_states(self, n: int) -> np.ndarray:
@@ -177,13 +177,13 @@ class CoreSteps(WorkerScan):
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Refuse frames that cannot be followed; no atom moves."""
+        """Return the frames that cannot be followed; positions are unchanged."""
         return self._core.check(positions, cells)
 
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
-        """Move molecules by the steps up to each frame, or up to the first that can be read."""
+        """Move molecules by the steps to each frame, or to the first readable frame."""
         refused = self.apply(positions, cells)
         rows = _readable(cells, refused)
         if len(state) == len(positions):
@@ -194,30 +194,30 @@ class CoreSteps(WorkerScan):
         return refused
 
     def follower(self, skip_damaged: bool) -> Follower:
-        """Make what moves molecules from the first frame of the trajectory on."""
+        """Make the object that moves molecules from the first frame of the trajectory on."""
         return _Follower(_InTurn(self), lengths_only=self.lengths_only)
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
-        """Make what finds the steps up to some frames, which increase."""
+        """Make the worker part that finds the steps to some frames, which are increasing."""
         return NoJumpScan(self, frames)
 
     def count(
         self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Add up steps over frames: centers in the first and last one, steps there and in rows."""
+        """Sum steps over frames: centers in the first and last one, steps there and in rows."""
         centers, steps = self.steps(positions, cells)
         return centers[[0, -1]], steps[-1], steps[rows]
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Find the steps from one frame to the next, by centers."""
+        """Compute the steps from one frame to the next from the centers."""
         return _added(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
-        """Steps as they are kept; `OverflowError` where they are too many."""
+        """Return the steps; `OverflowError` if they are too large."""
         return _added(steps)
 
     def steps(self, positions: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find centers, and steps from the first frame to each."""
+        """Compute centers, and steps from the first frame to each frame."""
         found = _core.centers(positions, self._columns, self._sizes, self._weights)
         centers = found.astype(np.float64)
         return centers, _added(_core.molecule_steps(centers, _core.lattices(cells)))
@@ -228,26 +228,26 @@ class CoreSteps(WorkerScan):
 
 
 def _readable(cells: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
-    """Find the rows of frames that were read, and not refused."""
+    """Return the rows of frames that were read and can be followed."""
     known = ~np.isnan(cells).any(axis=1)
     known[[row for row, _ in refused]] = False
     return np.flatnonzero(known)
 
 
 def _of_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Positions in some rows, which increase; without a copy where these are all."""
+    """Return positions in increasing rows, without a copy if these are all rows."""
     return positions if len(rows) == len(positions) else positions[rows]
 
 
 def _added(steps: np.ndarray) -> np.ndarray:
-    """Steps that were added; `OverflowError` where they are too many."""
+    """Return summed steps; `OverflowError` if they are too large."""
     if _largest(steps) > MOST_STEPS:
         raise OverflowError("a particle has moved too far across the cell to be followed")
     return steps
 
 
 class _InTurn:
-    """Moves molecules, block after block; threads wait for the one before."""
+    """Moves molecules, block after block; threads wait for the previous block."""
 
     def __init__(self, steps: CoreSteps):
         self._of = steps
@@ -295,16 +295,16 @@ class _InTurn:
 class NoJumpScan(Reduction):
     """Worker part of the first pass: counts images over blocks, relative to their first frame.
 
-    Images, or steps of molecules, are noted in the frames `wanted`.
+    Images, or steps of molecules, are recorded in the frames `wanted`.
     """
 
     def __init__(self, nojump: CoreNoJump | CoreSteps, wanted: np.ndarray):
         self._nojump, self._wanted = nojump, wanted
 
     def compute(self, block: Block) -> Counts | None:
-        """Count images over neighbouring frames; None where there are none.
+        """Count images over adjacent frames; None if there are none.
 
-        Of a frame that was left out, those in the next one are noted.
+        For a frame that was left out, the images of the next frame are recorded.
         """
         if len(block) == 0:
             return None
@@ -319,7 +319,7 @@ class NoJumpScan(Reduction):
         return Counts(first, last, ends, cells[[0, -1]], moved, noted, changes)
 
     def merge(self, left: Counts | None, right: Counts | None) -> Counts | None:
-        """Join the counts of neighbours, in which whole numbers add up exactly."""
+        """Join the counts of adjacent ranges; whole numbers add exactly."""
         if left is None or right is None:
             return right if left is None else left
         nojump = self._nojump
@@ -339,10 +339,11 @@ class NoJumpScan(Reduction):
         )
 
     def states(self, merged: Counts | None) -> tuple[np.ndarray, np.ndarray]:
-        """Images in each frame that is wanted, and frames whose cell changes by more than half.
+        """Return images in each wanted frame, and the frames at which the cell changes strongly.
 
-        The images are int16, of shape (n_wanted, n_followed, 3), and steps of molecules int64: 0
-        until the first frame that can be read, and after the last one.
+        The images are int16, of shape (n_wanted, n_followed, 3), and steps of molecules int64. Both
+        are 0 until the first readable frame, and after the last one. The returned frames differ by
+        more than half a cell edge from the previous frame.
         """
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:
@@ -352,7 +353,7 @@ class NoJumpScan(Reduction):
         return found, merged.changes
 
     def _place(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
-        """Place noted images among those of all frames, given those that they begin with."""
+        """Store recorded images in the array of all frames, given the images at their beginning."""
         if isinstance(noted, _Joined):
             self._place(noted.left, begin, found)
             self._place(_Noted(noted.crossed, noted.between[np.newaxis]), begin, found)
@@ -383,25 +384,26 @@ class _Follower:
         cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Move atoms in a block, note the images it begins with; get rows that cannot be moved."""
+        """Move atoms in a block, store its initial images; return the rows that cannot be moved."""
         if state is not None and not state.size:
-            # Empty views of one array have the same address: threads would be refused the second.
+            # Empty views of one array share an address, and threads could not borrow the second
+            # one.
             state = None
         refused = self._core.move_on(number, positions, cells, state)
         if refused is not None:
             known = self._cells[number] = cells.copy()
-            if refused:  # which takes 35 µs even without a row
-                # Frames that could not be read are NaN, too.
+            if refused:  # takes 35 µs even without rows
+                # Frames that could not be read are NaN as well.
                 known[[row for row, _ in refused]] = np.nan
         return refused
 
     def close(self) -> None:
-        """Release the blocks that wait."""
+        """Release the threads that wait for earlier blocks."""
         self._core.close()
 
     @property
     def changes(self) -> np.ndarray:
-        """Frames whose cell differs by more than half from that of the frame before."""
+        """Frames whose cell differs by more than half from the cell of the previous frame."""
         blocks = [self._cells[number] for number in sorted(self._cells)]
         cells = np.concatenate([np.empty((0, CELL_WIDTH)), *blocks])
         frames = np.flatnonzero(~np.isnan(cells).any(axis=1))
@@ -410,16 +412,16 @@ class _Follower:
 
 
 def _largest(numbers: np.ndarray) -> int:
-    """Largest magnitude of whole numbers, 0 of none; without a copy of them."""
+    """Largest magnitude of whole numbers, 0 for none; computed without a copy of them."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
 def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
-    """Mask of cells that differ from the one before by more than half an edge.
+    """Mask of cells that differ from the previous cell by more than half an edge.
 
-    `cells` has the shape (n_cells, 3, 3), with a along x and b in the plane of x and y; the mask
-    that of all but the first. With `lengths_only` a cell that leans by another whole edge is the
-    same one.
+    `cells` has the shape (n_cells, 3, 3), with vector a along x and b in the xy plane. The mask has
+    the shape (n_cells - 1,). With `lengths_only`, a cell that is sheared by a whole edge counts as
+    the same cell.
 
     Examples
     --------
@@ -437,10 +439,10 @@ def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
 def warn_of_jumps(
     path: str, scheme: str, one: str, left_out: Sequence[int] | np.ndarray, changes: np.ndarray
 ) -> None:
-    """Warn of frames over which `one`, "an atom", say, may not have been followed rightly.
+    """Warn of frames at which `one` (such as "an atom") may have been followed wrongly.
 
-    `path` begins the messages, and `scheme` names what follows: over frames that were left out, and
-    at which the cell changes by more than half an edge.
+    `path` begins the messages, and `scheme` names the transformation. The frames are those next to
+    frames that were left out, and those at which the cell changes by more than half an edge.
     """
     if len(left_out):
         warn(
@@ -457,7 +459,7 @@ def warn_of_jumps(
 
 
 def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
-    """Undo jumps across the cell, from the first frame on, over frames that were left out.
+    """Undo jumps across the cell, from the first frame on, across frames that were left out.
 
     "lattice" counts cells that a particle has crossed, n, and adds n·L of the present frame, as
     MDAnalysis's `NoJump`. "tor" adds up shortest steps (von Bülow, Bullerjahn & Hummer 2020, J.
@@ -468,16 +470,16 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     series : numpy.ndarray, shape (n_frames, n_particles, 3)
         Positions, Å.
     cells : numpy.ndarray, shape (n_frames, 3, 3)
-        Vectors of the cells in rows, Å, all of which are periodic.
+        Cell vectors as rows, Å; all vectors must be periodic.
     gaps : numpy.ndarray of int64
         Rows of frames that were left out.
     scheme : {"tor", "lattice"}
-        Cells that are added.
+        Method: "lattice" or "tor".
 
     Returns
     -------
     numpy.ndarray of float64, shape (n_frames, n_particles, 3)
-        Å.
+        Positions without jumps, Å.
 
     Examples
     --------
@@ -494,7 +496,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     else:
         rows_of_cells = _core.cells_of_vectors(np.ascontiguousarray(cells), (True, True, True))
         shifts = _added(_core.molecule_steps(positions, rows_of_cells))[1:] * STEP
-        # After a position that is not known, steps are not known either.
+        # After an unknown position, steps are not known either.
         unknown = np.isnan(positions).any(axis=2)
         shifts[np.logical_or.accumulate(unknown, axis=0)[1:]] = np.nan
     found = np.full(series.shape, np.nan)
@@ -505,7 +507,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
 
 def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Positions in units of the cells' vectors."""
-    # In this order on every machine, as a product of matrices would not be.
+    # Summed in this order on every machine, unlike a product of matrices.
     if np.any(cells[:, [0, 0, 1], [1, 2, 2]]):
         a, b, c = cells[:, None].transpose(2, 0, 1, 3)
         volumes = _along(np.cross(b, c), a)
@@ -527,7 +529,7 @@ def _along(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Add up numbers of the cells' vectors."""
+    """Sum multiples of the cells' vectors."""
     a, b, c = cells[:, None].transpose(2, 0, 1, 3)
     u, v, w = numbers.transpose(2, 0, 1)[..., None]
     return u * a + v * b + w * c

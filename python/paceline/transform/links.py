@@ -1,4 +1,4 @@
-"""Links between atoms that must be in one image: bonds, known or guessed, and contacts."""
+"""Links between atoms that must be in the same image: known or guessed bonds, and contacts."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -14,31 +14,31 @@ from paceline.transform.compounds import fragments_of, made_once, molecular_bond
 
 T = TypeVar("T")
 
-#: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
+#: Pair of neighbouring atoms: rows or indices of both, and their distance, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
-#: Distance at which molecules are in contact, Å; where none is, so many times as far, and so on.
+#: Contact distance of molecules, Å, and factor by which it grows until a contact is found.
 CONTACT, FARTHER = 4.0, 1.25
-#: Distance of the nearest atoms that are analysed, such as Cα, of molecules in contact, Å.
+#: Maximum distance between analysed atoms, such as Cα, of molecules in contact, Å.
 NEAR = 8.0
-#: Largest number of molecules of which contacts are looked for, residues of the least chain, and
-#: atoms of the least other molecule: ions and water are in contact with all else by turns.
+#: Maximum number of molecules whose contacts are searched, minimum number of residues of a chain,
+#: and minimum number of atoms of other molecules. Ions and water touch all other molecules in turn.
 MOLECULES, CHAIN_RESIDUES, LEAST_ATOMS = 64, 3, 6
-#: Part of the cell's smallest height up to which atoms of a molecule tell their images, …
+#: Fraction of the cell's smallest height up to which a distance determines the image,
 REACH = 0.45
-#: … lengths of a bond and of that height where none are known, Å.
+#: and default length of a bond and default height, Å, if they are unknown.
 USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
-#: Lengths of bonds (Å) with hydrogen and between other atoms: what is nearer is taken as bonded.
-#: Unbonded atoms are not, but for hydrogen bonds: these are longer than the first.
+#: Maximum length of guessed bonds, Å, with hydrogen and between other atoms. Hydrogen bonds are
+#: longer than the first value; no other unbonded atoms are closer.
 HYDROGEN_BOND, OTHER_BOND = 1.3, 2.15
-#: Largest distances between neighbours in a chain of which only one kind of atom is decoded, Å.
+#: Maximum distances between adjacent atoms of a chain if only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
 class Links(NamedTuple):
     """Links of some atoms: pairs of indices, bonds of each, and bonds that are surely short.
 
-    `atoms` are all that have to be decoded, in order; `guessed` is true where bonds were guessed
-    by distances.
+    `atoms` are all atoms that must be decoded, in order. `guessed` is true if bonds were guessed
+    from distances.
     """
 
     atoms: np.ndarray
@@ -61,7 +61,7 @@ def read_frame(
 
 
 def known_bonds(universe: System) -> np.ndarray:
-    """Get the bonds that hold molecules together: int64, shape (n_bonds, 2), or none."""
+    """Return the bonds that hold molecules together: int64, shape (n_bonds, 2), possibly empty."""
     try:
         return molecular_bonds_of(universe, "unwrap")
     except UnsupportedError:
@@ -69,9 +69,9 @@ def known_bonds(universe: System) -> np.ndarray:
 
 
 def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
-    """Find the links between the atoms of groups that are of one molecule; None if there are none.
+    """Find links between atoms of groups that belong to one molecule; None if there are none.
 
-    Where the topology has no bonds of most atoms, these are guessed by distances in the present
+    If most atoms have no bonds in the topology, bonds are guessed from distances in the present
     frame.
     """
     n_atoms, key = len(universe.atoms), [group.tobytes() for group in groups]
@@ -93,7 +93,7 @@ def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]
 
 
 def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> bool:
-    """Check for groups of atoms most of which have no bonds."""
+    """True if most atoms of the groups have no bonds."""
     wanted, is_bonded = sorted_unique(*groups), np.zeros(n_atoms, bool)
     is_bonded[bonds] = True
     return bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
@@ -102,7 +102,7 @@ def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
 def _concerned(
     fragments: np.ndarray, bonds: np.ndarray, groups: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the atoms of groups in molecules of which one has several, their bonds, and the ends."""
+    """Find group atoms that share a molecule with other group atoms, their bonds, and the ends."""
     wanted, several = sorted_unique(*groups), np.zeros(len(fragments), bool)
     for group in groups:
         is_inside = np.zeros(len(fragments), bool)
@@ -114,7 +114,7 @@ def _concerned(
 
 
 def _frame_of(universe: System, atoms: np.ndarray) -> tuple[bytes, bytes]:
-    """Get the cell of the present frame and positions of atoms, which identify the frame."""
+    """Return the cell and atom positions of the present frame, which identify the frame."""
     positions = np.take(universe.trajectory.ts.positions, atoms, axis=0)
     return cell_of(universe.trajectory).tobytes(), positions.tobytes()
 
@@ -127,7 +127,7 @@ def _links(
 
 
 def _longest_path(universe: System, bonds: np.ndarray) -> int:
-    """Find how many bonds of the present frame surely span less than half the cell."""
+    """Find the number of bonds whose total length is surely less than half the cell."""
     cell = cell_of(universe.trajectory)
     height = widths(cell).min()
     if not np.isfinite(height):
@@ -142,7 +142,7 @@ def _distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np
     """Compute distances of near atoms as nearest images, Å: shape (n_pairs,)."""
     steps = positions[pairs[:, 1]].astype(np.float64) - positions[pairs[:, 0]]
     is_far = np.einsum("ij,ij->i", steps, steps) >= (REACH * widths(cell).min()) ** 2
-    if is_far.any():  # as few are; all others are the nearest images
+    if is_far.any():  # few pairs are; all others are nearest images
         vectors = vectors_of(_core.cells_without_noise(cell))[0]
         far = steps[is_far]
         steps[is_far] = far - np.round(far @ np.linalg.inv(vectors)) @ vectors
@@ -150,7 +150,7 @@ def _distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np
 
 
 def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
-    """Guess bonds of atoms by their distances in the present frame: int64, shape (n_bonds, 2)."""
+    """Guess bonds of atoms from distances in the present frame: int64, shape (n_bonds, 2)."""
     positions, cell = universe.trajectory.ts.positions[atoms], cell_of(universe.trajectory)
     known = attribute_of(universe.atoms[atoms], "names")
     names = np.char.upper(np.array([""] * len(atoms) if known is None else known, dtype=str))
@@ -168,7 +168,7 @@ def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
 def _chain(
     universe: System, atoms: np.ndarray, names: np.ndarray, positions: np.ndarray, cell: np.ndarray
 ) -> np.ndarray:
-    """Pair atoms of the same kind in neighbouring residues, such as Cα: rows, shape (n, 2)."""
+    """Pair atoms of the same kind in adjacent residues, such as Cα: rows, shape (n, 2)."""
     group = universe.atoms[atoms]
     known = attribute_of(group, "resids")
     resids = np.asarray(group.resindices if known is None else known)
@@ -191,8 +191,8 @@ def near_pairs(
 ) -> tuple[np.ndarray, str | None]:
     """Find pairs of atoms of different labels within `cutoff` (Å), as nearest images.
 
-    Their rows in `positions`, and distances; with `some` rows, pairs of one of these and any other
-    one. Also returns why none can be found.
+    Returns rows in `positions`, and distances. With rows `some`, each pair has one atom of `some`.
+    Also returns the reason if no pair can be found.
     """
     rows, labels = np.arange(len(positions)), np.ascontiguousarray(labels, dtype=np.int64)
     first = rows if some is None else some
@@ -207,9 +207,9 @@ def near_pairs(
 def molecules_side_by_side(
     universe: System, group: np.ndarray, fragments: np.ndarray
 ) -> np.ndarray:
-    """Find the atoms of a group whose molecules are chains, or others that are few: indices.
+    """Find the atoms of a group in molecules that are chains, or other large molecules: indices.
 
-    Ions and water do not count; other molecules than chains do where they are 64 at most.
+    Ions and water are ignored. Molecules other than chains are included if there are at most 64.
     """
     sizes = np.bincount(fragments, minlength=len(fragments))
     chains = np.isin(fragments[group], _chains(universe, fragments, group))
@@ -220,9 +220,9 @@ def molecules_side_by_side(
 
 
 def _chains(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Find the molecules of several residues, by their first atoms."""
+    """Find the molecules of several residues, given as their first atoms."""
     residues = universe.atoms.resindices
-    # Without the first residue of each, which is the only one of most.
+    # Atoms outside the first residue of each molecule; most molecules have only one residue.
     atoms = atoms[residues[atoms] != residues[fragments[atoms]]]
     others = np.unique(fragments[atoms] * len(universe.residues) + residues[atoms])
     numbers, n_others = np.unique(others // len(universe.residues), return_counts=True)
@@ -234,8 +234,8 @@ def nearest_contacts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Connect molecules by the nearest pairs of their atoms in the first frame.
 
-    Returns the pairs, shape (n_pairs, 2), and the first atom of each molecule that has no other one
-    within half the cell, or within `most` (Å).
+    Returns the pairs, shape (n_pairs, 2), and the first atom of each molecule that is farther than
+    half the cell, or than `most` (Å), from every other molecule.
     """
     positions, cell = read_frame(universe, atoms)
     farthest = min(most, float(widths(cell).min() / 2))
@@ -254,7 +254,7 @@ def nearest_contacts(
         if cutoff >= farthest or cutoff > spread:
             break
         cutoff = min(FARTHER * cutoff, farthest)
-        # Of what is connected by now, there would be ever more pairs.
+        # Pairs within connected molecules would be ever more numerous.
         numbers, sizes = np.unique(complexes, return_counts=True)
         some = np.flatnonzero(complexes != numbers[sizes.argmax()])
     numbers, sizes = np.unique(complexes[firsts], return_counts=True)
@@ -264,7 +264,7 @@ def nearest_contacts(
 
 
 def widths(cell: np.ndarray) -> np.ndarray:
-    """Compute the distances of a cell's opposite faces, Å: shape (3,), infinite without a cell."""
+    """Compute the distances of a cell's opposite faces, Å: shape (3,); infinite without a cell."""
     vectors = vectors_of(_core.cells_without_noise(cell))[0]
     if not abs(np.linalg.det(vectors)) > 0:
         return np.full(3, np.inf)
@@ -274,13 +274,13 @@ def widths(cell: np.ndarray) -> np.ndarray:
 def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Join complexes by the nearest pairs of atoms.
 
-    Returns the rows of the pairs that join two, and the complex of each atom then.
+    Returns the rows of the pairs that join two complexes, and the resulting complex of each atom.
     """
     rows = np.sort(np.stack([pairs["first"], pairs["second"]], axis=1).astype(np.int64), axis=1)
     rows = rows[np.lexsort([rows[:, 1], rows[:, 0], pairs["distance"]])]
     numbers, places = np.unique(complexes, return_inverse=True)
     ends = np.sort(places[rows], axis=1)
-    # Of each two of them, the nearest pair.
+    # Nearest pair of each two complexes.
     nearest = np.sort(np.unique(ends[:, 0] * len(numbers) + ends[:, 1], return_index=True)[1])
     parent, joining = list(range(len(numbers))), []
 

@@ -1,4 +1,4 @@
-"""Compare names and residues of atoms that are taken for the same ones, in their order."""
+"""Compare names and residues of atoms that correspond by their order."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,11 +7,12 @@ import numpy as np
 from paceline.contract.atoms import Atom, Atoms, attribute_of
 from paceline.errors import warn
 
-#: Labels that corresponding atoms share, whatever programs made the files.
+#: Labels that corresponding atoms share, independent of the programs that wrote the files.
 SHARED = ("names", "resnames")
-#: Labels that files may count or name anew: only another order of the same ones is odd.
+#: Labels that files may number or name differently: only another order of equal labels is
+#: suspicious.
 COUNTED = ("resids", "segids", "chainIDs")
-#: Residues that have several names, by protonation and force field.
+#: Residues with several names, by protonation and force field.
 SAME_RESIDUE = {
     **dict.fromkeys(("HSD", "HSE", "HSP", "HID", "HIE", "HIP", "HISA", "HISB", "HISH"), "HIS"),
     **dict.fromkeys(("HISD", "HISE", "HIS1", "HIS2"), "HIS"),
@@ -21,23 +22,23 @@ SAME_RESIDUE = {
     **dict.fromkeys(("LYN", "LYSH", "LSN"), "LYS"),
     **dict.fromkeys(("SOL", "WAT", "TIP3", "TIP4", "TIP", "SPC", "SPCE", "TP3", "TP4"), "HOH"),
 }
-#: Hydrogens of the backbone in CHARMM's force fields.
+#: Names of backbone hydrogens in CHARMM's force fields.
 SAME_NAME = {"HN": "H"}
 
 Labels = Mapping[str, np.ndarray]
 
 
 def labels_of(atoms: Atoms, names: Iterable[str] = (*SHARED, *COUNTED)) -> dict[str, np.ndarray]:
-    """Get the labels of atoms that their topology has, shape (n_atoms,) each."""
+    """Return the labels of atoms that their topology has, shape (n_atoms,) each."""
     found = {name: attribute_of(atoms, name) for name in names}
     return {name: np.asarray(values) for name, values in found.items() if values is not None}
 
 
 def different_pairs(first: Labels, second: Labels) -> np.ndarray:
-    """Find pairs of atoms, of equal numbers, whose labels tell that they are not the same atoms.
+    """Find pairs of corresponding atoms whose labels show that they are different atoms.
 
-    Labels that are empty, or that only one side has, tell nothing. Returns the numbers of the
-    pairs, increasing.
+    Empty labels, and labels that only one side has, are ignored. Returns the increasing numbers of
+    the pairs.
     """
     found: list[np.ndarray] = []
     for name in SHARED:
@@ -53,7 +54,7 @@ def different_pairs(first: Labels, second: Labels) -> np.ndarray:
 
 
 def _unequal(one: np.ndarray, other: np.ndarray, kind: str) -> np.ndarray:
-    """Find pairs of names that differ in more than the way in which programs write them."""
+    """Find pairs of names that differ in more than the conventions of programs."""
     usual = _usual_name if kind == "names" else _usual_residue
     places = np.flatnonzero(one != other)
     pairs = zip(one[places], other[places], strict=True)
@@ -62,7 +63,7 @@ def _unequal(one: np.ndarray, other: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _usual_name(name: str) -> str:
-    """Write the name of an atom with its digits behind: 1HB as HB1."""
+    """Write the name of an atom with its digits at the end: 1HB as HB1."""
     bare = name.strip().upper().replace("*", "'")
     rest = bare.lstrip("0123456789")
     bare = rest + bare[: len(bare) - len(rest)]
@@ -70,16 +71,16 @@ def _usual_name(name: str) -> str:
 
 
 def _usual_residue(name: str) -> str:
-    """Name a residue as the PDB does, where it is a variant: HSD as HIS."""
+    """Return the PDB name of a variant of a residue: HIS for HSD."""
     bare = name.strip().upper()
     return SAME_RESIDUE.get(bare, bare)
 
 
 def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
-    """Say that atoms and those of the reference differ in names or residues; None if not.
+    """Describe how atoms and reference atoms differ in names or residues; None if they agree.
 
-    Both groups have as many atoms, which correspond in their order; `what` is the argument that
-    chose them.
+    Both groups have the same number of atoms, which correspond in their order. `what` is the
+    argument that chose the atoms.
     """
     if mobile.universe is fixed.universe and np.array_equal(mobile.indices, fixed.indices):
         return None
@@ -96,7 +97,7 @@ def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
 
 
 def described(atom: Atom) -> str:
-    """Name an atom by what its topology knows, as "CA of ALA 5 (index 61)"."""
+    """Describe an atom by its topology, as "CA of ALA 5 (index 61)"."""
     parts = [attribute_of(atom, name) for name in ("resname", "resid", "segid")]
     of = " ".join(f"{part}" for part in parts if part not in (None, ""))
     known = attribute_of(atom, "name")
@@ -105,14 +106,14 @@ def described(atom: Atom) -> str:
 
 
 def warn_of_other_order(mobile: Atoms, fixed: Atoms, what: str) -> None:
-    """Warn where atoms and those of the reference differ in names or residues."""
+    """Warn if atoms and reference atoms differ in names or residues."""
     message = other_order(mobile, fixed, what)
     if message is not None:
         warn(message)
 
 
 def order_in_file(atoms: Atoms, of_file: Labels) -> tuple[str, bool] | None:
-    """Say that a file tells other names than the topology of the atoms that it has; None if not.
+    """Describe how names in a file differ from those of the topology; None if they agree.
 
     Also returns whether both have the same names in another order.
     """

@@ -1,4 +1,4 @@
-"""Make molecules whole, and put those of a complex side by side."""
+"""Make molecules whole, and move the molecules of a complex into one image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,34 +26,33 @@ from paceline.transform.links import known_bonds, nearest_contacts
 def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = None) -> Transform:
     """Make molecules whole along their bonds.
 
-    The first atom of a molecule stays where it is, and from bond to bond every other atom takes
-    the image that is nearest to its neighbour, in the order of
-    `MDAnalysis.transformations.unwrap`. Only molecules of which an atom is analysed are decoded.
+    The first atom of a molecule stays where it is, and every other atom takes the image nearest to
+    its bonded neighbour, in the order of `MDAnalysis.transformations.unwrap`. Only molecules with
+    an analysed atom are decoded.
 
-    Virtual sites have no bonds in TPR files, and would stay behind. So an atom without bonds, to
-    which the topology gives a mass of 0, counts as bonded to the heaviest atom of its residue (the
-    first of these), if all other atoms there are of one molecule. Masses that are guessed do not
-    tell sites.
+    Virtual sites have no bonds in TPR files, and would not move with their molecule. Therefore an
+    atom without bonds, to which the topology gives a mass of 0, counts as bonded to the first of
+    the heaviest atoms of its residue, if all other atoms of the residue belong to one molecule.
+    Guessed masses do not identify virtual sites.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str, optional
-        Molecules of which to make whole those that have an atom in it, or a selection; by default
-        all molecules.
+        Group or selection: molecules with an atom in it are made whole; by default all molecules.
     together : AtomGroup or str, optional
-        Molecules that lie side by side, such as the chains of a complex: those that have an atom in
-        it. The two atoms by which two of them are nearest in the first frame of the trajectory
-        count as bonded, so that each complex comes as one whole into each frame. By default each
-        molecule is made whole by itself, and may be in another image than its neighbours.
+        Group or selection: molecules with an atom in it are kept side by side, such as the chains
+        of a complex. The closest atoms of two such molecules in the first frame of the trajectory
+        count as bonded, so that each complex is whole in each frame. By default each molecule is
+        made whole by itself, and may be in another image than its neighbours.
 
     Returns
     -------
     Transform
-        For `paceline.run(…, transforms=[…])`. In the run, it raises `UnsupportedError` where the
-        topology has no bonds, or none for a residue of several atoms that is analysed. A residue
-        whose atoms belong to several molecules is named in a warning. Others, at the end of the
-        run, count frames in which chains that are in contact in the first frame are in different
-        images, and bonds that are longer than half the cell afterwards.
+        For `paceline.run(…, transforms=[…])`. The run raises `UnsupportedError` if the topology has
+        no bonds, or no bonds for an analysed residue of several atoms. A warning names residues
+        whose atoms belong to several molecules. Further warnings at the end of the run count frames
+        in which chains that touch in the first frame are in different images, and bonds that are
+        longer than half the cell afterwards.
 
     Examples
     --------
@@ -67,9 +66,9 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
 
 
 def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
-    """Make what makes molecules whole that have an atom among some, where their bonds are known.
+    """Make the transformation that makes molecules of some atoms whole, if their bonds are known.
 
-    None where there are none, or the present frame has no cell.
+    Returns None if there are no bonds, or if the present frame has no cell.
     """
     bonds = known_bonds(universe)
     if not len(bonds) or not cell_of(universe.trajectory)[:, :6].any():
@@ -98,7 +97,7 @@ class _Unwrap(Transform):
         fragments = fragments_of(universe, bonds)
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
         complexes = fragments
-        if self.together is not None:  # molecules of a complex are needed for each other
+        if self.together is not None:  # each molecule of a complex needs the others
             complexes = fragments_of(universe, self._with_contacts(bonds, fragments, universe))
         touched = with_any(members, complexes[members], wanted)
         _check_residues(universe, fragments, wanted[np.isin(wanted, touched)])
@@ -119,9 +118,9 @@ class _Unwrap(Transform):
     def _with_contacts(
         self, bonds: np.ndarray, fragments: np.ndarray, universe: System, *, tell: bool = False
     ) -> np.ndarray:
-        """Add a bond to each molecule of `together` but the first of each complex.
+        """Add a bond to each molecule of `together` except the first one of each complex.
 
-        With `tell`, warn of molecules that are near no other one.
+        With `tell`, warn of molecules that are not near another one.
         """
         of_complex, moved = (
             molecules_with(universe, one, fragments, "unwrap")
@@ -145,7 +144,7 @@ class _Unwrap(Transform):
 
 
 def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Find the residues of atoms in which no two are of one fragment, though they have several."""
+    """Find the residues of atoms with several atoms, all of which are in different fragments."""
     residue_of = universe.atoms.resindices
     concerned = np.isin(residue_of, residue_of[atoms])
     parts = np.unique(np.stack([residue_of[concerned], fragments[concerned]]), axis=1)
@@ -155,7 +154,7 @@ def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.
 
 
 def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> None:
-    """Raise or warn if bonds are missing in residues: their atoms are of several fragments."""
+    """Raise or warn if bonds are missing in residues: their atoms are in several fragments."""
     unbonded = _unbonded(universe, fragments, atoms)
     if len(unbonded):
         raise with_script_advice(
@@ -166,7 +165,7 @@ def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) 
             ", guess them with universe.atoms.guess_bonds(), or name the molecules that have "
             "bonds: unwrap(atomgroup)",
         )
-    # Atoms that nobody looks at, such as virtual sites, may lie anywhere.
+    # Atoms that are not analysed, such as virtual sites, may be anywhere.
     residue_of = universe.atoms.resindices
     parts = np.unique(np.stack([residue_of[atoms], fragments[atoms]]), axis=1)
     residues, n_parts = np.unique(parts[0], return_counts=True)

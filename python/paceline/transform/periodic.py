@@ -34,7 +34,7 @@ def center(
 ) -> Transform:
     """Move the centre of a group to the middle of the cell, and all other atoms with it.
 
-    As `MDAnalysis.transformations.center_in_box`. The group must be whole.
+    Equivalent of `MDAnalysis.transformations.center_in_box`. The group must be whole.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def center(
     Returns
     -------
     Transform
-        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame in which a
-        position of the group is not finite, or without a cell where one is needed.
+        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` for a frame in which
+        a position of the group is not finite, or that lacks a cell when it needs one.
 
     Raises
     ------
@@ -74,8 +74,8 @@ def center(
 def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Transform:
     """Move atoms, or whole compounds of atoms, back into the cell.
 
-    As `MDAnalysis.transformations.wrap`: the centre of mass of a compound ends within the cell.
-    Only compounds with an atom that is analysed are decoded.
+    Equivalent of `MDAnalysis.transformations.wrap`: the centre of mass of a compound ends within
+    the cell. Only compounds with an analysed atom are decoded.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Trans
         The atoms, or their selection; by default all atoms. Atoms of a compound that are not in it
         do not move, and do not count for its centre.
     compound : {"atoms", "group", "residues", "segments", "molecules", "fragments"}
-        Compounds that stay together; "fragments" are what bonds connect, and their virtual sites,
-        as in `unwrap`.
+        Compounds that stay together; "fragments" are sets of atoms connected by bonds, and their
+        virtual sites, as in `unwrap`.
 
     Returns
     -------
     Transform
-        For `paceline.run(…, transforms=[…])`. In the run, it raises `UnsupportedError` where the
-        topology does not know the compounds, or masses.
+        For `paceline.run(…, transforms=[…])`. The run raises `UnsupportedError` if the topology
+        does not define the compounds or masses.
 
     Raises
     ------
@@ -108,41 +108,42 @@ def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Trans
 
 
 def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Transform:
-    """Keep atoms from jumping across the cell: undo that a simulation wraps them.
+    """Undo jumps of atoms across the cell, caused by wrapping in the simulation.
 
-    As `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes the image
-    that is nearest, along each vector of the cell, to where it was, w + n·L with whole numbers n
-    that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory
-    Comput. 18, 6161, equation B6). Each frame up to the last one that is analysed is read,
-    whatever `step` is, so that an atom moves by less than half a cell between two of them. Threads
-    of one process, up to 32 of them, hand the images on and pass over the file once. Other
-    backends, runs with a checkpoint, and frames chosen one by one need two passes, or one if memory
-    holds the decoded frames.
+    Equivalent of `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes
+    the image that is nearest, along each vector of the cell, to its last position, w + n·L with
+    whole numbers n that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J.
+    Chem. Theory Comput. 18, 6161, equation B6). Each frame up to the last analysed one is read for
+    any `step`, so that an atom moves by less than half a cell between two frames. Up to 32 threads
+    of one process pass the images from block to block, and read the file once. Other backends, runs
+    with a checkpoint, and frames chosen one by one need two passes, or one if memory holds the
+    decoded frames.
 
-    Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
-    right for its distances from others, but not for its diffusion (von Bülow, Bullerjahn & Hummer
-    2020, J. Chem. Phys. 153, 021101). For that, `scheme="tor"` moves molecules, which `unwrap` has
-    made whole before: the center of mass of each moves from frame to frame by the shortest step,
-    its atoms with it, and the steps add up. Virtual sites move with their molecule, as in `unwrap`.
-    How molecules lie to each other is lost.
+    If the cell varies, n·L also scales all earlier crossings with the present cell. This is correct
+    for distances between atoms, but not for diffusion (von Bülow, Bullerjahn & Hummer 2020, J.
+    Chem. Phys. 153, 021101). For diffusion, `scheme="tor"` moves molecules, which `unwrap` must
+    have made whole before: the center of mass of each molecule moves from frame to frame by the
+    shortest step, its atoms move with it, and the steps add up. Virtual sites move with their
+    molecule, as in `unwrap`. The relative positions of molecules are lost.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str, optional
-        The atoms, or their selection; by default all that are analysed. With "tor", the molecules
-        that have an atom in it; all of their atoms are read.
+        The atoms, or their selection; by default all analysed atoms. With "tor", the molecules that
+        have an atom in it; all of their atoms are read.
     scheme : {"lattice", "tor"}
-        Cells by which to move: those of the present frame, as `NoJump` of MDAnalysis, or those at
-        the time of each crossing, along molecules.
+        Cells by which atoms are moved: "lattice" uses the cell of the present frame, as
+        MDAnalysis's `NoJump`; "tor" uses the cell at the time of each crossing, and moves whole
+        molecules.
 
     Returns
     -------
     Transform
-        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame without a
-        cell, or with an atom more than 16,383 cells away, and `UnsupportedError` where frames are
-        not in order, images that are kept for a second pass take more than 2 GiB, or the topology
-        lacks bonds or masses that "tor" needs. Frames that are left out by ``on_error="skip"`` are
-        named in a warning: an atom may move by more than half a cell meanwhile.
+        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` for a frame without a
+        cell, or with an atom more than 16,383 cells away. It raises `UnsupportedError` if frames
+        are not in order, images for a second pass take more than 2 GiB, or the topology lacks bonds
+        or masses that "tor" needs. A warning names frames that are left out by ``on_error="skip"``,
+        since an atom may move by more than half a cell meanwhile.
 
     Raises
     ------
@@ -209,13 +210,13 @@ class _Wrap(Transform):
         masses = None
         if (sizes > 1).any():
             masses = masses_of(universe.atoms[members], "wrap")
-            # A virtual site alone is its own centre, whatever it weighs.
+            # A virtual site alone is its own centre, whatever its mass.
             masses[np.repeat(sizes, sizes) == 1] = 1.0
         columns = np.searchsorted(atoms, members)
         return CoreTransform("wrap", len(atoms), columns, sizes.astype(np.int64), masses)
 
     def _compounds(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms that are wrapped, and the compound of each."""
+        """Find the atoms to be wrapped, and the compound of each."""
         group = universe.atoms
         if self.atomgroup is not None:
             group = select(self.atomgroup, universe, "wrap").unique
@@ -286,7 +287,7 @@ class _NoJumpOfMolecules(Transform):
         return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)
 
     def _members(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms of all molecules that are followed, and the molecule of every atom."""
+        """Find the atoms of all followed molecules, and the molecule of every atom."""
         molecules = fragments_of(universe, molecular_bonds_of(universe, "nojump by tor"))
         return molecules_with(universe, self.atomgroup, molecules, "nojump"), molecules
 

@@ -41,40 +41,41 @@ def fit(
 ) -> Transform:
     """Move all atoms as a rigid body, so that a group lies on its reference.
 
-    It is `MDAnalysis.transformations.fit_rot_trans`, or without rotation `fit_translation`. The
-    rotation is that of the least RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu, Agrafiotis &
-    Theobald 2010, J. Comput. Chem. 31, 1561). The group must be whole.
+    Equivalent of `MDAnalysis.transformations.fit_rot_trans`, or without rotation of
+    `fit_translation`. The rotation minimises the RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478;
+    Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The group must be whole.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str
         The group, or its selection.
     reference : AtomGroup or Universe, optional
-        As many atoms to move it onto; of these, a selection takes its part. By default the same
-        atoms in the first frame of the trajectory. Positions in the trajectory that is analysed
-        (the first frame, or the current one where a reference was taken from it) are changed by
-        the transformations before this one; those of another Universe are taken as they are.
+        Reference with the same number of atoms; if `atomgroup` is a selection, it is applied to the
+        reference, too. By default the same atoms in the first frame of the trajectory. Reference
+        positions from the analysed trajectory (the first frame, or the current frame of a given
+        reference) are changed by the transformations before this one. Positions of another Universe
+        are not transformed.
     weights : "mass" or array of float, shape (n_atoms,), optional
         Weigh the atoms by mass, or by these numbers.
     rotation : bool
-        False only makes the centres meet.
+        If False, only the centre is moved onto the centre of the reference.
     plane : {"xy", "yz", "xz"}, optional
-        Move only in this plane, and rotate only about its normal: of the best rotation's angles
-        about the axes x, y, z, that one.
+        Move only in this plane, and rotate only about its normal, by the best rotation's angle
+        about that axis.
     tol_mass : float
-        Corresponding atoms may differ in mass by this much, u.
+        Maximum difference in mass of corresponding atoms, u.
 
     Returns
     -------
     Transform
-        For `paceline.run(…, transforms=[…])`. In the run, it raises `SelectionError` where the
-        group and its reference do not correspond, and `TransformError` at a frame in which a
-        position of the group is not finite.
+        For `paceline.run(…, transforms=[…])`. The run raises `SelectionError` if the group and its
+        reference do not correspond, and `TransformError` for a frame in which a position of the
+        group is not finite.
 
     Raises
     ------
     ValueError
-        An unknown plane or weights; in the run, weights of other atoms.
+        The plane or the weights are unknown; in the run, the number of weights is wrong.
 
     Examples
     --------
@@ -137,7 +138,7 @@ class _Fit(Transform):
         return relative_weights(mobile, self.weights)
 
     def _groups(self, universe: System) -> tuple[Atoms, Atoms]:
-        """Select the atoms that move, and the atoms that they are moved onto."""
+        """Select the atoms that move, and the reference atoms."""
         mobile = fixed = select(self.atomgroup, universe, "fit")
         if self.reference is not None:
             check_static(self.reference, "fit")

@@ -1,4 +1,4 @@
-"""Look at every frame of a run for molecules that are broken, in another image, or not fitted."""
+"""Check every frame of a run for broken molecules, separated images and missing superposition."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,20 +28,20 @@ from paceline.transform.links import (
 if TYPE_CHECKING:
     pass
 
-#: Name of the analysis that goes along: it is none that a user has asked for.
+#: Name of the companion analysis that checks frames.
 LOOK_NAME = "look"
-#: Kinds of what is found in a frame, by their numbers in records: a molecule in several images,
-#: molecules side by side of which one is in another image, and atoms that are not superposed.
+#: Kinds of findings in a frame, as numbers in records: a molecule in several images, molecules side
+#: by side with one in another image, and atoms that are not superposed.
 BROKEN, APART, TURNED = range(3)
-#: Atoms of which the superposition is looked at, at most; the RMSD without it is so many times that
-#: with it, and so many Å more, in such a part of the frames at least.
+#: Maximum number of atoms whose superposition is checked. The RMSD without superposition must
+#: exceed the RMSD with it by a factor and by a difference (Å) in a minimum fraction of the frames.
 SAMPLED, TIMES, MORE, PART = 60, 2.0, 2.0, 0.05
-#: Analyses of a run by what they need: their names, and the atoms of each.
+#: Requirements of the analyses of a run: names of the analyses, and the atoms of each.
 _Needs = list[tuple[str, np.ndarray]]
 
 
 class _Wants(NamedTuple):
-    """Needs of a run: whole molecules, molecules side by side, a superposition."""
+    """Requirements of a run: whole molecules, molecules side by side, a superposition."""
 
     whole: _Needs
     together: _Needs
@@ -49,13 +49,13 @@ class _Wants(NamedTuple):
 
 
 def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "Look | None":
-    """Make the look that a run of analyses of one Universe needs; None if it needs none."""
+    """Make the checks that a run of analyses of one Universe needs; None if it needs none."""
     universe = analyses[0].atomgroup.universe
     if topology_of(universe) is None:
         return None
     wants = _wants(analyses, transforms, universe)
     if not cell_of(universe.trajectory)[:, :6].any():
-        wants = wants._replace(whole=[], together=[])  # nothing is broken without a cell
+        wants = wants._replace(whole=[], together=[])  # without a cell no molecule is broken
     if not any(wants):
         return None
     groups, together = ([group for _, group in of] for of in (wants.whole, wants.together))
@@ -70,7 +70,7 @@ def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "L
 def _wants(
     analyses: Sequence[Analysis], transforms: Sequence[Transform], universe: System
 ) -> _Wants:
-    """Find what analyses and transformations need that no transformation does."""
+    """Find requirements of analyses and transformations that no transformation meets."""
     is_whole = np.zeros(len(universe.atoms), bool)
     unwrapped = []
     for one in transforms:
@@ -92,10 +92,10 @@ def _wants(
             needing["needs_whole"].append(moved)
             if one.turns:
                 needing["needs_together"].append(moved)
-    if find_scan(transforms) is not None:  # molecules that were near each other part for good
+    if find_scan(transforms) is not None:  # `nojump` separates neighbouring molecules permanently
         needing["needs_together"] = []
     elif not needing["needs_together"]:
-        # Whatever is computed, or written, of molecules that are each made whole.
+        # Analyses, writers included, of molecules that are made whole one by one.
         needing["needs_together"] = [
             (name, np.intersect1d(group, molecules))
             for molecules in unwrapped
@@ -114,7 +114,7 @@ def _atoms_of(analysis: Analysis) -> np.ndarray:
 
 
 def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Find pairs of atoms by which molecules of a group are nearest: shape (n_pairs, 2)."""
+    """Find pairs of the nearest atoms of a group's molecules: shape (n_pairs, 2)."""
     if not (len(bonds) and len(groups) and cell_of(universe.trajectory)[:, :6].any()):
         return np.empty((0, 2), np.int64)
     fragments, found = fragments_of(universe, bonds), [np.empty((0, 2), np.int64)]
@@ -129,12 +129,12 @@ def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray])
         try:
             found.append(nearest_contacts(universe, atoms, fragments[atoms], NEAR)[0])
         except (EOFError, OSError, TransformError, ValueError):
-            continue  # the first frame cannot be read, or has no cell: the run says so
+            continue  # the first frame cannot be read, or has no cell: the run reports it
     return np.unique(np.concatenate(found), axis=0)
 
 
 class Look(Analysis):
-    """An analysis that goes along with others, and warns of what makes their results wrong."""
+    """Companion analysis that warns of causes of wrong results."""
 
     is_companion = True
     name, indices = LOOK_NAME, np.empty(0, np.int64)
@@ -151,15 +151,15 @@ class Look(Analysis):
         linked = [] if links is None else [links.atoms]
         sampled = [group for _, group in self._sampled]
         found = sorted_unique(*linked, contacts.ravel(), *sampled)
-        # A run needs an atom at least.
+        # A run needs at least one atom.
         self.indices = found if len(found) else self.atomgroup.indices[:1]
 
     def parameters(self) -> dict[str, object]:
-        """Describe what is looked for, by which checkpoints tell runs."""
+        """Describe the checks; checkpoints identify runs by this text."""
         return {"atoms": f"{len(self.indices)}"}
 
     def prepare(self) -> "_Looking":
-        """Find the columns of links and groups, and where frames begin."""
+        """Find the columns of links and groups, and the initial positions of fitted groups."""
         columns_of = self._columns
         links, longest = (np.empty((0, 2), np.int64), np.empty(0, np.int64)), 1
         groups = []
@@ -186,7 +186,7 @@ class Look(Analysis):
         return np.searchsorted(self.indices, indices).astype(np.int64)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Warn of each kind once."""
+        """Give one warning for each kind of finding."""
         offsets, records = value
         records = records.reshape(-1, 5)
         n_all, frames = (
@@ -209,14 +209,14 @@ class Look(Analysis):
         self.found = said
 
     def _unlooked(self) -> "list[str]":
-        """Say that molecules could not be looked at, where it matters."""
+        """Warn that molecules could not be checked, if it matters."""
         has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
         several = any(len(group) > 1 for _, group in self._wants.whole)
         if self._links is not None or not (has_cell and several):
             return []
         bonds = topology_attribute_of(self.atomgroup.universe, "bonds")
         if bonds is not None and len(bonds.values):
-            return []  # no two atoms are of one molecule
+            return []  # no two atoms belong to one molecule
         return [
             "broken molecules could not be looked for: the topology has no bonds, and none are "
             "known by the distances of these atoms"
@@ -260,16 +260,16 @@ class Look(Analysis):
         )
 
     def _name(self, index: int) -> str:
-        """Name an atom by its index and residue."""
+        """Describe an atom by its index and residue."""
         of = residue_name(self.atomgroup.universe.atoms[index].residue)
         return f"atom {index} ({of})" if of else f"atom {index}"
 
 
 class _Looking(Ragged):
-    """Worker part: records of what is found in frames, (kind, number, first, second, length)."""
+    """Worker part: records of findings in frames, (kind, number, first, second, length)."""
 
     returns_new = True
-    #: Set for the first block.
+    #: True after `_bind` was called for the first block.
     _bound = False
     _whole: _core.Whole | None = None
     _rmsds: Sequence[Sequence[_core.RowKernel]] = ()
@@ -292,7 +292,7 @@ class _Looking(Ragged):
         return {name: value for name, value in vars(self).items() if name not in bound}
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
-        """Look at the frames of a block; None where nothing is found."""
+        """Check the frames of a block; None without findings."""
         positions, columns = block.raw
         if not self._bound:
             self._bind(positions.shape[1], columns)
@@ -307,7 +307,7 @@ class _Looking(Ragged):
     def _with_turned(
         self, block: Block, found: tuple[np.ndarray, np.ndarray] | None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Add the records of groups that have moved or turned, frame by frame."""
+        """Add the records of groups that have moved or rotated, frame by frame."""
         parts = [] if found is None else [(np.repeat(np.arange(len(block)), found[0]), found[1])]
         plain, best = np.empty((2, len(block), 1))
         for number, kernels in enumerate(self._rmsds):
@@ -324,7 +324,7 @@ class _Looking(Ragged):
         return np.bincount(rows, minlength=len(block)), records[order]
 
     def _bind(self, n_atoms: int, columns: np.ndarray | None) -> None:
-        """Make the core's halves, given the columns of the atoms among those that are decoded."""
+        """Make the compiled checkers, given the columns of the atoms among the decoded atoms."""
         columns = np.arange(n_atoms) if columns is None else columns
         self._of_column = np.zeros(n_atoms, np.int64)
         self._of_column[columns] = self._indices
