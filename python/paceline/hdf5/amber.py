@@ -1,9 +1,9 @@
-"""Amber's conventions in NetCDF-4, which is HDF5 within.
+"""Amber's conventions in NetCDF-4 files, whose container is HDF5.
 
-The variables are those of NetCDF-3, each a dataset of the root group, and each dimension is a
-dataset too, as long as it. cpptraj can store numbers as integers: `compressedpos` in place of
-`coordinates`, `compressedvel` and `compressedfrc`; they are multiplied by a power of ten, which
-is the attribute `icompressfac`, or, in the first version, whose exponent is the variable
+The variables are those of NetCDF-3, each a dataset of the root group. Each dimension is also a
+dataset, of the dimension's length. cpptraj can store integers: `compressedpos` instead of
+`coordinates`, `compressedvel` and `compressedfrc`. The integers are multiplied by a power of ten:
+the attribute `icompressfac`, or in the first version a factor with the exponent in the variable
 `compressedpow`.
 """
 
@@ -26,11 +26,11 @@ from paceline.hdf5.file import Array, File, Group, damaged
 class AmberVariable:
     """Name and unit of one of Amber's variables."""
 
-    #: Name where it holds floats.
+    #: Name of the variable of floats.
     name: str
-    #: Unit that Amber gives it: also that of a variable which states none.
+    #: Amber's unit, also of a variable without the attribute `units`.
     unit: str
-    #: Name where cpptraj stored integers.
+    #: Name of cpptraj's variable of integers.
     compressed: str = ""
 
 
@@ -43,12 +43,12 @@ TIME = AmberVariable("time", "picosecond")
 LENGTHS = AmberVariable("cell_lengths", "angstrom")
 ANGLES = AmberVariable("cell_angles", "degree")
 
-#: Variable with the exponent of cpptraj's first compressed files; the largest one for 32 bits.
+#: Variable with the exponent in cpptraj's first version, and its maximum for 32 bits.
 _POWER, _LARGEST_POWER = "compressedpow", 9
 
 
 def is_netcdf4(attributes: Mapping[str, Any]) -> bool:
-    """True where attributes of the root group are those of a NetCDF-4 file.
+    """True if attributes of the root group are those of a NetCDF-4 file.
 
     >>> is_netcdf4({"Conventions": "AMBER", "ConventionVersion": "1.0"})
     True
@@ -57,12 +57,12 @@ def is_netcdf4(attributes: Mapping[str, Any]) -> bool:
 
 
 def read_chunk_index(file: File) -> ChunkIndex:
-    """Index a NetCDF-4 file; its numbers become those of our reader of NetCDF-3."""
+    """Index a NetCDF-4 file; its values become those of the NetCDF-3 reader."""
     return _Reading(file).chunk_index()
 
 
 class _Reading:
-    """Reads one file by the conventions."""
+    """Reader of one file that follows the conventions."""
 
     def __init__(self, file: File):
         self.file = file
@@ -102,7 +102,7 @@ class _Reading:
         )
 
     def _times(self, n_frames: int) -> tuple[np.ndarray, str | None]:
-        """Read times, ps, or count frames, and say why."""
+        """Read times, ps, or number the frames, with the reason."""
         why = "the file holds no times"
         try:
             times = self._values(TIME, n_frames, ())
@@ -114,7 +114,7 @@ class _Reading:
         return np.arange(n_frames, dtype=np.float64), f"{why}; its {COUNTED}"
 
     def _arrays(self) -> dict[str, Array]:
-        """Find the variables of atoms, but for those that cannot be read beside others."""
+        """Find the variables of atoms, except unreadable ones if others are readable."""
         found: dict[str, Array] = {}
         for field, variable in FIELDS.items():
             try:
@@ -129,7 +129,7 @@ class _Reading:
         return found
 
     def _leave_out(self, variable: AmberVariable, error: UnsupportedError) -> None:
-        """Note a variable that cannot be read, and why."""
+        """Note a variable that cannot be read, and the reason."""
         why = str(error).removeprefix(f"{self.file.path}: ")
         self._notes.append(f'"{variable.name}" cannot be read, and is left out: {why}')
 
@@ -152,10 +152,10 @@ class _Reading:
         return array.shape[0]
 
     def _variable(self, variable: AmberVariable) -> Array | None:
-        """Find a variable; one whose shape is not read is an error."""
+        """Find a variable; raise an error if its shape is not supported."""
         for name in filter(None, (variable.name, variable.compressed)):
             array = self.root.array(name)
-            # Variables are as long as what was written.
+            # A variable is as long as its written part.
             if array is not None and (self.is_restart or array.shape[:1] != (0,)):
                 break
         else:
@@ -165,7 +165,7 @@ class _Reading:
         return array
 
     def _factor(self, variable: AmberVariable, array: Array) -> float:
-        """Factor that converts the numbers of a variable to our unit."""
+        """Factor that converts the values of a variable to paceline's unit."""
         stated = array.attrs.get("units", variable.unit)
         factor = _core.amber_factor(str(stated).rstrip("\0 "), variable.unit)
         if factor is None:
@@ -176,7 +176,7 @@ class _Reading:
 
     def _check_shape(self, array: Array, inner: tuple[int, ...]) -> None:
         if self.is_restart:
-            # In a restart file the time may have a dimension of its own.
+            # In a restart file the time may have its own dimension.
             fits = array.shape == inner or (inner == () and array.shape == (1,))
         else:
             fits = array.shape[1:] == inner and len(array.shape) > 0
@@ -203,7 +203,7 @@ class _Reading:
         )
 
     def _coding(self, variable: AmberVariable, array: Array) -> tuple[float, float, float]:
-        """Find by which numbers the values of a variable are multiplied, scaled and divided."""
+        """Find the factor, the scale and the divisor of a variable's values."""
         divisor = 1.0
         if array.name[1:] == variable.compressed:
             self._check_kind(array, "iu", "integers")
@@ -219,7 +219,7 @@ class _Reading:
             )
 
     def _scale(self, array: Array) -> np.floating:
-        """Read the attribute `scale_factor`, 1 where MDAnalysis takes it for 1."""
+        """Read the attribute `scale_factor`; 1 if MDAnalysis reads it as 1."""
         number = _one_number(array.attrs.get("scale_factor", np.float32(1)))
         if number is None:
             raise self._unsupported(
@@ -244,7 +244,7 @@ class _Reading:
         return float(number)
 
     def _values(self, variable: AmberVariable, n_frames: int, shape: tuple) -> np.ndarray | None:
-        """Read a variable of all frames in our unit; None where the file has none."""
+        """Read a variable of all frames in paceline's unit; None if the file has none."""
         array = self._variable(variable)
         if array is None:
             return None
@@ -253,7 +253,7 @@ class _Reading:
             raise damaged(
                 self.file.path, array.name, f"{n_frames} rows, one a frame", str(array.shape[0])
             )
-        # As in NumPy, a float scaled by a float is a float.
+        # As in NumPy, a float times a float remains a float.
         values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
         factor = self._factor(variable, array)
         if variable is TIME:
@@ -270,7 +270,7 @@ class _Reading:
             )
         if lengths is None or angles is None:
             return np.zeros((1, 6), dtype=np.float32)
-        # Angles without lengths are no cell.
+        # Angles without lengths do not define a cell.
         angles[(lengths == 0).all(axis=1)] = 0
         return np.hstack([lengths, angles])
 
@@ -286,7 +286,7 @@ class _Reading:
 
 
 def _one_number(value: object, kinds: str = "f") -> Any:
-    """Convert a value to one finite NumPy number of these kinds; None where it is none."""
+    """Convert a value to one finite NumPy number of these kinds; None if it is not one."""
     numbers = np.asarray(value)
     if numbers.size != 1 or numbers.dtype.kind not in kinds or not np.isfinite(numbers).all():
         return None

@@ -1,7 +1,6 @@
-"""Index of an HDF5 trajectory, and the core's reader of its chunks.
+"""Index of an HDF5 trajectory, and reader of its chunks in the compiled module.
 
-The index is plain data, its frames, its datasets and where their chunks lie, and workers load all
-of it without h5py.
+The index is plain data: frames, datasets and offsets of chunks. Workers load it without h5py.
 """
 
 import math
@@ -15,17 +14,17 @@ from paceline import _core
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.contract.source import Extents, FileReadStats
 
-#: HDF5's registered numbers of the filters that the core undoes.
+#: HDF5's registered numbers of the filters that the compiled module decodes.
 DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015
-#: Names of these filters, and of others that are registered with HDF5.
+#: Names of these filters, and of other filters that are registered with HDF5.
 FILTER_NAMES = {
     **{DEFLATE: "gzip", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", LZF: "lzf"},
     **{LZ4: "lz4", ZSTD: "zstd", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
     **{32013: "zfp", 32017: "sz", 32024: "sz3", 32026: "blosc2"},
 }
-#: Row of a frame that an element does not hold.
+#: Row of a frame for which an element has no value.
 ABSENT = -1
-#: End of the doubt about times that the file does not have.
+#: End of the warning about a file without times.
 COUNTED = "frames count as 1 ps apart"
 
 
@@ -35,13 +34,13 @@ class Filter:
 
     #: HDF5's registered number.
     number: int
-    #: As the file has it, which may have none.
+    #: Name in the file; it may be empty.
     name: str
     values: tuple[int, ...] = ()
 
     @property
     def words(self) -> str:
-        """Name and number.
+        """Name and number as text.
 
         >>> Filter(32001, "").words
         'blosc (32001)'
@@ -51,9 +50,9 @@ class Filter:
 
 
 def may_hide_damage(filters: Sequence[Filter]) -> bool:
-    """Tell if HDF5 may read a damaged chunk without an error: hdf5plugin's Zstandard does.
+    """True if HDF5 may read a damaged chunk without an error, as with hdf5plugin's Zstandard.
 
-    What it then gives is what was in memory before.
+    The values are then those that were in memory before.
     """
     return any(stage.number == ZSTD for stage in filters)
 
@@ -62,89 +61,90 @@ def may_hide_damage(filters: Sequence[Filter]) -> bool:
 class ChunkTable:
     """Offset and size of each chunk of a dataset, in C order over the grid of chunks."""
 
-    #: uint64, (n_chunks,), bytes; a chunk that was never written has size 0.
+    #: Offsets, bytes, uint64, (n_chunks,); a chunk that was never written has size 0.
     offsets: np.ndarray
     sizes: np.ndarray
-    #: uint32, (n_chunks,). Bit k: stage k of the filters was left out.
+    #: Filter masks, uint32, (n_chunks,). Bit k: filter k of the pipeline was skipped.
     masks: np.ndarray
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset of numbers, and how its bytes are laid out."""
+    """One dataset of numbers, and the layout of its bytes."""
 
     name: str
-    #: With the byte order of the file.
+    #: Type with the byte order of the file.
     dtype: np.dtype
-    #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that holds
-    #: for all frames counts as one row.
+    #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that is
+    #: valid for all frames has one row.
     shape: tuple[int, ...]
-    #: As many axes as `shape`; None for a contiguous dataset.
+    #: Shape of a chunk, with as many axes as `shape`; None for a contiguous dataset.
     chunk: tuple[int, ...] | None = None
     filters: Sequence[Filter] = ()
-    #: First byte of a contiguous dataset.
+    #: Offset of a contiguous dataset.
     offset: int = 0
     table: ChunkTable | None = None
-    #: One number, as the file holds it, for chunks that were never written.
+    #: Fill value of chunks that were never written, encoded as in the file.
     fill: bytes = b""
-    #: Why only HDF5's own library can read it; empty where the core can.
+    #: Reason why only the HDF5 library can read the dataset; empty if the compiled module can.
     h5py_fallback: str = ""
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of the numbers of a chunk; of a contiguous dataset, of all."""
+        """Size of the decoded values of a chunk, or of a contiguous dataset, bytes."""
         return math.prod(self.chunk or self.shape) * self.dtype.itemsize
 
     @property
     def chunk_row_bytes(self) -> int:
-        """Bytes of one row of a chunk, or of a contiguous dataset."""
+        """Size of one row of a chunk, or of a contiguous dataset, bytes."""
         return math.prod((self.chunk or self.shape)[1:]) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class Element:
-    """A dataset as the frames of the trajectory see it.
+    """Dataset as an element of the trajectory's frames.
 
-    In our units a number is float32(number / divisor * scale) × factor.
+    A value in paceline's units is float32(number / divisor * scale) × factor.
     """
 
     dataset: Dataset
-    #: int64, (n_frames,): `ABSENT` where a frame has none; None where frame k is row k.
+    #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value; None if frame k
+    #: is row k.
     rows: np.ndarray | None = None
     factor: float = 1.0
     divisor: float = 1.0
     scale: float = 1.0
 
     def rows_of(self, frames: np.ndarray) -> np.ndarray:
-        """Row of each frame: int64, `ABSENT` where a frame has none."""
+        """Return the row of each frame: int64, `ABSENT` for a frame without a value."""
         return np.asarray(frames if self.rows is None else self.rows[frames], dtype=np.int64)
 
     def frames_per_chunk(self, n_frames: int) -> int:
-        """Frames that cost together what one of them costs, about."""
+        """Approximate number of frames that one read of a chunk serves."""
         chunk, n_rows = self.dataset.chunk, self.dataset.shape[0]
-        # Unfiltered frames can each be read alone.
+        # Each unfiltered frame can be read alone.
         if chunk is None or n_rows <= 1 or not self.dataset.filters:
             return 1
         return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
 
     def without_frames(self) -> "Element":
-        """The element without its row of each frame and its chunk table."""
+        """Return the element without its rows of frames and its chunk table."""
         return replace(self, rows=None, dataset=replace(self.dataset, table=None))
 
 
 @dataclass(frozen=True)
 class ChunkExtents:
-    """Bytes of the rows that are stored together."""
+    """Extents of rows that are stored together."""
 
     #: uint64, (n_chunks along the first axis, chunks side by side).
     offsets: np.ndarray
     sizes: np.ndarray
-    #: Rows of one chunk.
+    #: Number of rows of one chunk.
     n_rows: int
 
     @classmethod
     def of(cls, dataset: Dataset) -> "ChunkExtents":
-        """Find them; all 0 where only HDF5's library knows them."""
+        """Compute the extents; all are 0 if only the HDF5 library knows them."""
         n_rows = dataset.shape[0]
         if dataset.chunk is None and not dataset.h5py_fallback:
             of_row = dataset.chunk_row_bytes
@@ -164,19 +164,19 @@ class ChunkExtents:
 class IndexSlice:
     """Part of an element's chunk table that some frames need."""
 
-    #: int64, (n_frames,): `ABSENT` where a frame has none.
+    #: Row of each frame, int64, (n_frames,): `ABSENT` for a frame without a value.
     rows: np.ndarray
-    #: uint64: numbers, along the first axis, of the chunks that hold any of the rows, distinct and
-    #: rising. Empty for a contiguous dataset.
+    #: Numbers, along the first axis, of the chunks that contain any of the rows, uint64, distinct
+    #: and increasing. Empty for a contiguous dataset.
     chunk_numbers: np.ndarray
-    #: uint64 and uint32, (n_numbers × chunks side by side,), in C order; as in `ChunkTable`.
+    #: uint64 and uint32, (n_numbers × chunks side by side,), in C order, as in `ChunkTable`.
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray
 
 
 def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
-    """Cut the part of an element's chunk table that some frames, in any order, need.
+    """Extract the part of an element's chunk table that some frames, in any order, need.
 
     >>> sizes = np.full(4, 24, dtype=np.uint64)
     >>> table = ChunkTable(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))
@@ -201,10 +201,11 @@ def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
 
 
 class Cells(NamedTuple):
-    """Cells of all frames, each array with a row a frame, or with one row for all.
+    """Cells of all frames: each array has one row per frame, or one row for all frames.
 
-    `dimensions` are float32, (n_frames, 6), Å and degrees, zeros where there is none. `vectors` are
-    float64, (n_frames, 3, 3), Å, where lengths and angles do not say how all of them lie.
+    `dimensions` are float32, (n_frames, 6), Å and degrees, zeros without a cell. `vectors` are
+    float64, (n_frames, 3, 3), Å; they are given if lengths and angles do not determine the
+    orientation.
     """
 
     dimensions: np.ndarray
@@ -216,17 +217,17 @@ class Cells(NamedTuple):
 class BlockIndex:
     """Part of the index that the frames of one block need."""
 
-    #: Positions, velocities and forces.
+    #: Slices of positions, velocities and forces.
     elements: tuple[IndexSlice | None, ...]
-    #: Particle ids, if atoms are in no fixed order.
+    #: Slice of particle ids, if the order of atoms is not fixed.
     ids: IndexSlice | None
-    #: Cells of these frames, or one for all.
+    #: Cells of these frames, or one cell for all frames.
     cells: Cells
-    #: float64, (n_frames,), ps.
+    #: Times, ps, float64, (n_frames,).
     times: np.ndarray
-    #: int64, (n_frames,).
+    #: Steps, int64, (n_frames,).
     steps: np.ndarray
-    #: float32, (n_frames,), or None.
+    #: λ, float32, (n_frames,), or None.
     lambdas: np.ndarray | None = None
 
     def fill(self, block: FrameBuffer, damaged: Sequence[tuple[int, str]]) -> None:
@@ -242,33 +243,33 @@ class BlockIndex:
 
 @dataclass(frozen=True)
 class ChunkIndex:
-    """Everything that is known of an HDF5 trajectory before any of its positions is read."""
+    """All facts about an HDF5 trajectory that are known before positions are read."""
 
     #: "H5MD", "NetCDF-4", "MDTraj HDF5" or "HDF5".
     format: str
     n_frames: int
     n_atoms: int
-    #: "positions", "velocities", "forces": those that the file has.
+    #: Elements "positions", "velocities", "forces", as far as the file has them.
     elements: Mapping[str, Element]
-    #: float64, (n_frames,), ps; the frame's number where the file has no times.
+    #: Times, ps, float64, (n_frames,); frame numbers if the file has no times.
     times: np.ndarray
-    #: int64, (n_frames,).
+    #: Steps, int64, (n_frames,).
     steps: np.ndarray
     cells: Cells
-    #: float32, (n_frames,): λ of a free-energy run; None where the file has none.
+    #: λ of a free-energy calculation, float32, (n_frames,); None if the file has none.
     lambdas: np.ndarray | None = None
-    #: Particle ids of each frame, where atoms are in no fixed order.
+    #: Particle ids of each frame, if the order of atoms is not fixed.
     ids: Element | None = None
-    #: With `ids`: int64, (n_atoms,), the id of each of our atoms, rising.
+    #: Id of each of paceline's atoms, if there are `ids`: int64, (n_atoms,), increasing.
     id_order: np.ndarray | None = None
-    #: For `paceline info`, in the order in which they are shown.
+    #: Facts for `paceline info`, in the order of the output.
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    #: Why times are not known, and frames are counted; None where they are.
+    #: Reason why times are not known, and frames are counted; None if times are known.
     time_doubt: str | None = None
 
     def of_block(self, frames: np.ndarray) -> BlockIndex:
-        """Cut the part that some frames need."""
+        """Extract the part of the index that some frames need."""
         return BlockIndex(
             tuple(_slice(self.elements.get(field), frames) for field in FIELDS),
             _slice(self.ids, frames),
@@ -279,7 +280,7 @@ class ChunkIndex:
         )
 
     def _cells_in(self, frames: np.ndarray) -> Cells:
-        """Cells of some frames, or the one that all share."""
+        """Return the cells of some frames, or the one cell of all frames."""
         dimensions, vectors, periodic = self.cells
         shared = len(dimensions) != self.n_frames
         if vectors is not None and len(vectors) == self.n_frames:
@@ -288,14 +289,14 @@ class ChunkIndex:
 
 
 def _rows_of(cells: Cells) -> np.ndarray:
-    """Cells as rows of `FrameBuffer.cells`."""
+    """Convert cells to rows of `FrameBuffer.cells`."""
     rows = _core.cells_of_dimensions(np.ascontiguousarray(cells.dimensions))
     if cells.vectors is not None or not all(cells.periodic):
         vectors = vectors_of(rows) if cells.vectors is None else cells.vectors
         rows = np.broadcast_to(rows, (max(len(rows), len(vectors)), CELL_WIDTH)).copy()
         has_cell = rows[:, :3].any(axis=1)
         given = _core.cells_of_vectors(np.ascontiguousarray(vectors), cells.periodic)
-        # Lengths and angles are those that were read: they are MDAnalysis's.
+        # Keep the lengths and angles that were read: they equal MDAnalysis's.
         rows[has_cell, 6:] = np.broadcast_to(given, rows.shape)[has_cell, 6:]
     return rows
 
@@ -306,25 +307,25 @@ def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
 
 @dataclass(frozen=True)
 class FileDatasets:
-    """Datasets of one file as a worker knows them, whichever frames it reads."""
+    """Datasets of one file as a worker needs them, for any frames."""
 
     path: str
-    #: Fingerprint of the file that was indexed, and digests of parts of it.
+    #: Fingerprint of the indexed file, and digests of its samples.
     samples: bytes
     n_atoms: int
     #: Positions, velocities and forces, without chunk tables and rows.
     elements: tuple[Element | None, ...]
     ids: Element | None
     id_order: np.ndarray | None
-    #: "mpio" where HDF5's own library is to read it, through MPI-IO.
+    #: "mpio" if the HDF5 library reads the file through MPI-IO.
     driver: str | None = None
-    #: Links and datasets that lead into other files are followed.
+    #: True if links and datasets that refer to other files are followed.
     external: bool = False
-    #: mpi4py's communicator of the ranks that make each reading call together.
+    #: mpi4py's communicator of the ranks that make each reading call collectively.
     comm: Any = None
 
     def selected(self, fields: int) -> tuple[Element | None, ...]:
-        """Elements whose bit is set in `fields`; None for the others, and those not there."""
+        """Elements whose bit is set in `fields`; None for other and for missing elements."""
         bits = [fields & field_bits([field]) for field in FIELDS]
         return tuple(
             element if bit else None for element, bit in zip(self.elements, bits, strict=True)
@@ -332,7 +333,7 @@ class FileDatasets:
 
 
 class ChunkReader:
-    """Read chunks at their offsets; atoms rise, None for all."""
+    """Reads chunks at their offsets; atoms are increasing, None for all."""
 
     def __init__(self, file: FileDatasets, atoms: np.ndarray | None, fields: int):
         self._elements = file.selected(fields)
@@ -351,17 +352,17 @@ class ChunkReader:
         return [None if element is None else part for element, part in pairs]
 
     def read_ahead(self, extents: Extents) -> None:
-        """Ask for the bytes of frames that will be read soon."""
+        """Prefetch the bytes of frames that will be read soon."""
         self._reader.read_ahead(self._slices(extents.slices[0]))
 
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Read frames into arrays; a validity check wants every byte looked at."""
+        """Read frames into arrays; a validity check reads every byte."""
         index = extents.slices[0]
         cost = self._reader.read(
             self._slices(index),
-            # Messages count frames in the file, blocks in the run.
+            # Messages use the frame's number in the file, blocks the number in the run.
             replace(buffer, frames=extents.frames.astype(np.int64)),
             ids=index.ids,
             required=required,

@@ -1,4 +1,4 @@
-"""Detect which convention an HDF5 file follows, and read its index and topology."""
+"""Detect the convention of an HDF5 file, and read its index and topology."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.topology import SystemTopology, read_gromacs_topology, read_h5md_topology
 from paceline.hdf5.units import Units, units_given
 
-#: Most datasets that an error names.
+#: Maximum number of datasets that an error names.
 _NAMED = 8
-#: Most datasets that are listed.
+#: Maximum number of datasets that are listed.
 _SHOWN = 60
 
 
@@ -31,7 +31,7 @@ def read_chunk_index(
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
 ) -> ChunkIndex:
-    """Index a file of any convention; options as in `paceline.hdf5.trajectory.Hdf5Options`."""
+    """Index a file of any convention; see `paceline.hdf5.trajectory.Hdf5Options` for options."""
     given = units_given(units)
     if dataset is not None:
         if group is not None:
@@ -58,7 +58,7 @@ def read_chunk_index(
 
 
 def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
-    """Index a dataset of positions in a file of no convention: no times, no cell."""
+    """Index a dataset of positions in a file without a convention: no times, no cell."""
     array = file.root.get(dataset)
     if not isinstance(array, Array) or not _may_be_positions(array):
         found = f"{array.dtype} of shape {array.shape}" if isinstance(array, Array) else "none"
@@ -95,7 +95,7 @@ def _may_be_positions(array: Array) -> bool:
 
 
 def _how_to_read(file: File) -> str:
-    """Say how to read a file of no known convention."""
+    """Describe how to read a file without a known convention."""
     nodes = list(file.root.walk())
     nested = [node.name for node in nodes if node.name.endswith("/h5md")]
     if nested:
@@ -120,10 +120,10 @@ def _how_to_read(file: File) -> str:
 def read_topology(
     path: str | os.PathLike, *, group: str | None = None, external: bool = False
 ) -> Any:
-    """Read MDAnalysis's topology out of an HDF5 trajectory, in the sandbox.
+    """Read a topology for MDAnalysis from an HDF5 trajectory, in the sandbox.
 
-    Files of GROMACS, MDTraj and paceline have one; atoms of other H5MD files get what these tell of
-    them: masses, charges, species, ids, bonds.
+    Files of GROMACS, MDTraj and paceline contain one. Atoms of other H5MD files get the properties
+    that the file holds: masses, charges, species, ids, bonds.
     """
     return run_in_sandbox(_read_system, os.fspath(path), group=group, external=external).topology()
 
@@ -131,9 +131,9 @@ def read_topology(
 def names_in_file(
     path: str | os.PathLike, *, group: str | None = None, external: bool | None = False
 ) -> dict[str, np.ndarray]:
-    """Read "names", and "resnames" where there are any, of the atoms of a file, in the sandbox.
+    """Read "names" and, if stored, "resnames" of the atoms of a file, in the sandbox.
 
-    Arrays of str, shape (n_atoms,); none where the file does not tell them.
+    Returns arrays of str, shape (n_atoms,), by kind; empty if the file has no names.
     """
     path = os.fspath(path)
     try:
@@ -168,7 +168,7 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
 
 
 def list_tree(path: str | os.PathLike) -> list[tuple[str, str]]:
-    """List the first datasets of a file: path, and type, shape and unit in words."""
+    """List the first datasets of a file: path, type, shape and unit as text."""
     with File(path) as file:
         return list(islice(_datasets(file), _SHOWN))
 

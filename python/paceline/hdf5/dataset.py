@@ -25,19 +25,20 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.hdf5.file import NOWHERE, Array, File, damaged, unpacked_ratio
 
-#: Filters after which a chunk has as many bytes as before, or four more.
+#: Filters that keep the size of a chunk, or add four bytes.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
-#: From so many chunks on the core reads them: HDF5's library takes 20 to 60 µs for each.
+#: Minimum number of chunks that the compiled module reads; the HDF5 library takes 20 to 60 µs for
+#: each chunk.
 _MANY_CHUNKS = 64
 
 
 def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
-    """Describe a dataset of numbers; a `fixed` one holds for all frames and counts as one row.
+    """Describe a dataset of numbers; a `fixed` one is valid for all frames and has one row.
 
-    A chunk that overlaps another, has two addresses, or whose size is impossible, is put at
-    `NOWHERE`, and so are chunks without an entry if one is for no chunk or a second one: only
-    reading their frames is an error. A dataset that claims more bytes than the file
-    could hold is one at once.
+    A chunk that overlaps another, has two addresses, or has an impossible size gets the offset
+    `NOWHERE`. If an entry is invalid or duplicate, chunks without an entry get it too. Only reading
+    their frames raises an error. A dataset that claims more bytes than the file could hold raises
+    an error at once.
     """
     _check_numeric(array)
     array.file.used[array.identity] = array
@@ -61,7 +62,7 @@ def _as_one_row(dataset: Dataset) -> Dataset:
 
 
 def _check_numeric(array: Array) -> None:
-    """Raise `UnsupportedError` where elements are no plain numbers."""
+    """Raise `UnsupportedError` if elements are not plain numbers."""
     what = None
     if array.is_text:
         what = "text"
@@ -76,7 +77,7 @@ def _check_numeric(array: Array) -> None:
 
 
 def _why_unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
-    """Describe what the core does not know of it; empty where it knows all."""
+    """Describe the feature that the compiled module does not support; empty if it supports all."""
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return f"its numbers are {dtype.name}"
     known = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD)
@@ -87,7 +88,7 @@ def _why_unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
 
 
 def _contiguous(array: Array, dataset: Dataset) -> Dataset:
-    """Describe rows one after another."""
+    """Describe a contiguous dataset."""
     if array.offset is None:
         return replace(dataset, h5py_fallback="it was never written")
     n_bytes = math.prod(dataset.shape) * dataset.dtype.itemsize
@@ -103,11 +104,11 @@ def _contiguous(array: Array, dataset: Dataset) -> Dataset:
 
 
 def _chunked(array: Array, dataset: Dataset) -> Dataset:
-    """Describe rows in chunks, with the table of these."""
+    """Describe a chunked dataset, with its chunk table."""
     assert dataset.chunk is not None
     grid = tuple(-(-n // c) for n, c in zip(dataset.shape, dataset.chunk, strict=True))
     n_chunks = math.prod(grid)
-    # The file holds at least the offset of each chunk.
+    # The file must hold at least the offset of each chunk.
     if n_chunks > array.file.size:
         raise damaged(
             array.file.path,
@@ -125,7 +126,8 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
     cells, extents = cells[inside], extents[inside]
     numbers = np.ravel_multi_index(tuple(cells.astype(np.int64).T), grid)
     if len(np.unique(numbers)) < len(numbers):
-        # A writer that was stopped while it split a node of HDF5's tree leaves some in both.
+        # A writer that was stopped while splitting a node of HDF5's tree leaves some chunks in both
+        # nodes.
         both = np.column_stack([numbers.astype(np.uint64), extents])
         numbers, extents = np.hsplit(np.unique(both, axis=0), [1])
         numbers = numbers[:, 0].astype(np.int64)
@@ -137,11 +139,11 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
             dataset, h5py_fallback="its chunks at the edge may have been left unfiltered"
         )
     believed = _sizes_can_be(dataset, sizes, masks) & ~_overlap(offsets, sizes)
-    # Of entries that contradict each other, none is better than the others.
+    # None of several contradicting entries is reliable.
     n_entries = np.bincount(numbers, minlength=n_chunks)
     believed &= n_entries[numbers] == 1
     if not inside.all() or (n_entries > 1).any():
-        # An entry is misplaced: a chunk without one was written, and did not stay empty.
+        # An entry is misplaced: the chunk without an entry was written, and is not empty.
         table.offsets[n_entries == 0] = NOWHERE
         table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
@@ -151,16 +153,17 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
 
 
 def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Mark chunks whose bytes can stand for their numbers."""
+    """Mark chunks whose size is possible for their values."""
     expected, compressed = _expected(dataset, masks)
     least = expected // np.uint64(unpacked_ratio(dataset.filters))
     return np.where(compressed, sizes >= least, sizes == expected)
 
 
 def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Mark chunks as large as their numbers that should have a checksum too.
+    """Mark chunks of the size of their values that should also have a checksum.
 
-    Writers can leave chunks at the edge unfiltered; the size of compressed ones does not show it.
+    Writers can leave chunks at the edge unfiltered; the size of a compressed chunk does not show
+    that.
     """
     expected, compressed = _expected(dataset, masks)
     as_they_are = np.uint64(dataset.chunk_bytes)
@@ -168,7 +171,7 @@ def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) ->
 
 
 def _expected(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes of each chunk before compression, with checksums, and a mark where it is compressed."""
+    """Size of each chunk before compression, with checksums, and a mark for compressed chunks."""
     expected = np.full(len(masks), dataset.chunk_bytes, np.uint64)
     compressed = np.zeros(len(masks), dtype=bool)
     for k, stage in enumerate(dataset.filters):
@@ -179,7 +182,7 @@ def _expected(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Mark chunks that share bytes with another."""
+    """Mark chunks that share bytes with another chunk."""
     order = np.argsort(offsets, kind="stable")
     begins, stops = offsets[order], offsets[order] + sizes[order]
     wrong = np.zeros(len(order), dtype=bool)
@@ -191,9 +194,9 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
-    """Put chunks that share bytes with another dataset of the index at `NOWHERE`.
+    """Set chunks that share bytes with another dataset of the index to `NOWHERE`.
 
-    A note names other datasets that do: one of those that share has lost its address.
+    A note names other datasets that share bytes: the address of one of them is wrong.
     """
     names: list[str] = []
     places = [np.empty((0, 2), dtype=np.uint64)]
@@ -222,7 +225,7 @@ def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
 
 
 def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
-    """Put the chunks with these offsets at `NOWHERE`."""
+    """Set the chunks with these offsets to `NOWHERE`."""
     table = dataset.table
     if table is None:
         return dataset
@@ -234,14 +237,15 @@ def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
 
 
 def read_series(array: Array) -> np.ndarray:
-    """Read all numbers of a dataset with an axis, which may have a chunk for each.
+    """Read all values of a dataset with an axis, which may have one chunk per value.
 
-    The core reads many chunks, and such as HDF5 lacks a filter of, or would read damaged.
+    The compiled module reads datasets of many chunks, and those whose filter HDF5 lacks or whose
+    damage HDF5 would ignore.
     """
     only_core = may_hide_damage(array.filters) or array.missing_filter is not None
     if _has_chunks_of_rows(array) and (_has_many_chunks(array) or only_core):
         dataset = describe_dataset(array)
-        # Where the core fails, HDF5 says what is wrong, or reads it all the same.
+        # If the compiled module fails, HDF5 gives the reason, or can read the values.
         with contextlib.suppress(*() if only_core else (DamagedFileError,)):
             if not dataset.h5py_fallback:
                 found = _read_chunks_at_once(array.file.path, dataset)
@@ -254,20 +258,20 @@ def read_series(array: Array) -> np.ndarray:
 
 
 def _has_chunks_of_rows(array: Array) -> bool:
-    """True where numbers lie in chunks of whole rows."""
+    """True if values are in chunks of whole rows."""
     is_number = array.dtype.kind in "iuf" and array.enum_names is None
     return is_number and array.chunk is not None and array.chunk[1:] == array.shape[1:]
 
 
 def _has_many_chunks(array: Array) -> bool:
-    """True where HDF5's library would take long to find its chunks."""
+    """True if the HDF5 library would take long to find the chunks."""
     assert array.chunk is not None
     array.check_size()
     return array.shape[0] // array.chunk[0] >= _MANY_CHUNKS
 
 
 def _read_chunks_at_once(path: str, dataset: Dataset) -> np.ndarray:
-    """Read with the core: numbers as integers of the same size."""
+    """Read with the compiled module: numbers as integers of the same size."""
     assert dataset.chunk is not None
     size, of_row = dataset.dtype.itemsize, math.prod(dataset.shape[1:])
     rows = dataset.shape[0]

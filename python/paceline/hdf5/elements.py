@@ -1,4 +1,4 @@
-"""H5MD's elements: numbers, the steps and times at which they were sampled; cells of frames."""
+"""H5MD's elements: values with the steps and times of their samples; cells of frames."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,9 +11,9 @@ from paceline.hdf5.chunk_index import ABSENT, Cells
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
-#: Cells of frames that have none.
+#: Cells of frames without a cell.
 _NO_CELL = np.zeros((1, 6), dtype=np.float32)
-#: Three vectors are a cell if its volume is this part of the product of their lengths, at least.
+#: Minimum volume of a cell, relative to the product of its vectors' lengths.
 _LEAST_VOLUME = 0.01
 
 
@@ -25,10 +25,10 @@ class SharedAxes:
         self._read: dict[tuple[tuple[int, int], int], np.ndarray] = {}
 
     def check_length(self, array: Array, values: Array, n_rows: int) -> None:
-        """Raise `DamagedFileError` where steps or times cannot be those of so many samples."""
+        """Raise `DamagedFileError` if the number of steps or times does not match the samples."""
         if array.is_text or array.dtype.kind not in "iuf":
             raise damaged(self._path, array.name, "numbers", str(array.dtype))
-        # A writer at work, or one that was stopped, may have written a time without its frame.
+        # A running or killed writer may have written a time without its frame.
         one_more = [(n_rows + 1,)] if array.chunk is not None else []
         if array.shape not in [(), (n_rows,), *one_more]:
             raise damaged(
@@ -69,28 +69,28 @@ class SharedAxes:
 
 @dataclass(frozen=True)
 class SampledElement:
-    """An element of H5MD: numbers, and when they were sampled."""
+    """Element of H5MD: values, and the steps and times of the samples."""
 
     name: str
-    #: Each row is a sample, where it was sampled.
+    #: Values; each row is a sample, if the element was sampled.
     values: Array
-    #: int64, (n_rows,); None for what holds at all times.
+    #: Steps, int64, (n_rows,); None for a time-independent element.
     steps: np.ndarray | None = None
     time: Array | None = None
-    #: Reads the times.
+    #: Reader of the times.
     axes: SharedAxes | None = None
     unit: str | None = None
-    #: False where the file has no steps, and rows were counted.
+    #: False if the file has no steps, and rows were counted.
     has_steps: bool = True
 
     @property
     def n_rows(self) -> int:
-        """Number of samples; 1 for what holds at all times."""
+        """Number of samples; 1 for a time-independent element."""
         return 1 if self.steps is None else len(self.steps)
 
     @property
     def times(self) -> np.ndarray | None:
-        """Times in the file's type and unit; None where it has none."""
+        """Times in the type and unit of the file; None without times."""
         if self.time is None or self.axes is None:
             return None
         return self.axes.read(self.time, self.n_rows)
@@ -116,7 +116,7 @@ class Elements:
     def of(self, node: Group | Array, *, rank: int | None = None) -> SampledElement:
         """Read a group as an element, or a dataset without steps.
 
-        A dataset with one more axis than the `rank` of a sample was sampled.
+        A dataset with one axis more than the `rank` of a sample was sampled.
         """
         if isinstance(node, Group):
             return self._with_axes(node, rank)
@@ -142,14 +142,14 @@ class Elements:
         )
 
     def _n_written(self, values: Array, step: Array | None) -> int:
-        """Number of samples: of contiguous space, which cannot grow, as many as steps."""
+        """Number of samples; for contiguous space, which cannot grow, the number of steps."""
         n_rows = self._n_rows(values)
         if step is None or step.chunk is None or values.chunk is not None:
             return n_rows
         return min(n_rows, step.shape[0])
 
     def _n_rows(self, values: Array) -> int:
-        """Length of the first axis; no more than the stored bytes can stand for."""
+        """Length of the first axis, limited by the stored bytes."""
         n_rows = values.shape[0] if values.shape else 0
         most = max(values.stored_bytes * unpacked_ratio(values.filters), 1 << 20)
         if n_rows > most:
@@ -158,7 +158,7 @@ class Elements:
 
 
 def unit_of(array: Array) -> str | None:
-    """Unit that a dataset states, if any."""
+    """Unit that a dataset states; None if it states none."""
     attrs = array.attrs
     unit = attrs.get("unit", attrs.get("units"))
     if isinstance(unit, list) and len(unit) == 1:
@@ -167,7 +167,7 @@ def unit_of(array: Array) -> str | None:
 
 
 def first_not_rising(steps: np.ndarray) -> int | None:
-    """Find the first row whose step is not above the one before; None where all rise.
+    """Find the first row whose step does not exceed the previous one; None if all increase.
 
     >>> first_not_rising(np.array([0, 10, 10, 20]))
     2
@@ -177,9 +177,9 @@ def first_not_rising(steps: np.ndarray) -> int | None:
 
 
 def match_rows(element: SampledElement, frames: SampledElement) -> np.ndarray | None:
-    """Find the row of an element in each frame, by step: int64, `ABSENT` where it has none.
+    """Find the row of an element for each frame, by step: int64, `ABSENT` without a sample.
 
-    None where frame k is row k.
+    Returns None if frame k is row k.
     """
     if frames.steps is None:
         return None
@@ -217,9 +217,9 @@ def _check_joinable(one: SampledElement, other: SampledElement) -> None:
 def cells_of(edges: np.ndarray, factor: float) -> np.ndarray:
     """Convert edges, (n, 3) diagonals or (n, 3, 3) vectors, to lengths and angles.
 
-    Returns float32, (n, 6) or, where all are equal, (1, 6): Å and degrees, zeros without a volume.
-    The order of operations follows `MDAnalysis.lib.mdamath.triclinic_box`, rounded to float32
-    before the unit is changed, for the same numbers.
+    Returns float32, (n, 6), or (1, 6) if all are equal: Å and degrees, zeros for a cell without
+    volume. The order of operations and the rounding to float32 before the change of units follow
+    `MDAnalysis.lib.mdamath.triclinic_box`, for equal bits.
 
     >>> cells_of(np.array([[3.0, 4.0, 5.0]]), 10.0)
     array([[30., 40., 50., 90., 90., 90.]], dtype=float32)
@@ -243,7 +243,7 @@ def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
-    """Set cells without a volume to zero, in place; one row where all are equal."""
+    """Set cells without volume to zero, in place; return one row if all are equal."""
     possible = (cells > 0) & np.isfinite(cells)
     possible[:, 3:] &= cells[:, 3:] < 180
     cells[~possible.all(axis=1)] = 0
@@ -253,9 +253,10 @@ def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
 def rows_as_frames(
     edges: SampledElement | None, n_frames: int, notes: list[str]
 ) -> SampledElement | None:
-    """Give edges without steps, of which each frame has a row of three lengths, a sample a frame.
+    """Convert edges without steps to samples, if there is a row of three lengths per frame.
 
-    For three frames they look like the three vectors of a fixed cell, which go first.
+    For three frames, the shape equals that of three vectors of a fixed cell, which takes
+    precedence.
     """
     if edges is None or edges.steps is not None or edges.values.shape != (n_frames, 3):
         return edges
@@ -291,7 +292,7 @@ def _read_edges(edges: SampledElement) -> np.ndarray:
 
 
 def _read_boundary(box: Group) -> tuple[bool, bool, bool]:
-    """Read in which directions a box is periodic: in all where the file does not say."""
+    """Read the periodic directions of a box: all if the file does not state them."""
     path, attrs = box.file.path, box.attrs
     dimension = _read_setting(box, attrs, "dimension")
     if dimension is not None and dimension != 3:
@@ -314,7 +315,7 @@ def _as_key(word: object) -> Any:
 
 
 def _read_setting(box: Group, attrs: Any, name: str) -> Any:
-    """Read an attribute, or a dataset in its place; one with a single element is that element."""
+    """Read an attribute, or a dataset of this name; an array of one element gives the element."""
     value = attrs.get(name)
     if value is None and isinstance(array := box.get(name), Array):
         value = array.read()
@@ -351,7 +352,7 @@ def read_cells(
     if not len(cells):
         return Cells(_NO_CELL)
     if vectors is not None and len(vectors) > 1:
-        # All may have the same lengths and angles, and lie in different ways.
+        # Cells may have equal lengths and angles but different orientations.
         cells = np.broadcast_to(cells, (len(vectors), 6)).copy()
         vectors = _join_by_step(vectors, edges, frames, [])
     if len(cells) > 1:
@@ -360,7 +361,7 @@ def read_cells(
 
 
 def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
-    """Vectors of cells, Å, if in any sample a is not along x, or b not in the plane of x and y."""
+    """Vectors of cells, Å, if in any sample a is not along x, or b not in the xy plane."""
     if edges.ndim == 2:
         return None
     vectors = np.ascontiguousarray(edges.astype(np.float64) * factor)
@@ -371,7 +372,7 @@ def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
 def _join_by_step(
     cells: np.ndarray, edges: SampledElement, frames: SampledElement, notes: list[str]
 ) -> np.ndarray:
-    """Join sampled cells to the frames."""
+    """Assign sampled cells to the frames."""
     rows = match_rows(edges, frames)
     if rows is None:
         return cells

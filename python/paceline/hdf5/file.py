@@ -22,20 +22,20 @@ from paceline.errors import (
 from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, LZF, SHUFFLE, Filter
 from paceline.hdf5.sandbox import extend_time_limit
 
-#: Exceptions that h5py raises where the library finds a file wrong.
+#: Exceptions that h5py raises for an invalid file.
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-#: Most bytes that one byte of a deflated stream can stand for, and of one by any other filter.
+#: Maximum expansion of one byte by deflate, and by any other filter.
 _DEFLATE_RATIO, _RATIO = 1032, 1 << 15
-#: Offset, in no file, of a chunk whose entry in the file is impossible.
+#: Offset outside of any file, for a chunk whose entry in the file is impossible.
 NOWHERE = 2**64 - 1
 
-#: A file that says it was longer than this many times the bytes that are left is not opened.
+#: Maximum ratio of a truncated file's stated size to its size.
 _MAX_TRUNCATION = 64
-#: Bytes that may be read whatever the file's size: numbers that were never written have none.
+#: Number of bytes that may be read for any file size: values that were never written take no space.
 _ALWAYS_READ = 1 << 20
-#: Seconds that finding one chunk, and reading one, may take.
+#: Allowed time for finding one chunk, and for reading one, seconds.
 _FIND_SECONDS, _READ_SECONDS = 2e-4, 1e-3
-#: Soft links that a path may lead through, as with HDF5.
+#: Maximum number of soft links in a path, as in HDF5.
 _MAX_LINKS = 16
 _HOW_TO_FOLLOW = (
     "other files are not opened unless external=True (--external) asks for it, where you trust "
@@ -48,7 +48,7 @@ damaged = DamagedFileError.in_object
 
 @contextlib.contextmanager
 def wrap_errors(path: str, what: str, expected: str = "readable data") -> Iterator[None]:
-    """Raise errors of h5py as `DamagedFileError`, with the file and the object that is read."""
+    """Context that turns errors of h5py into `DamagedFileError`, with the file and the object."""
     try:
         yield
     except PacelineError:
@@ -69,7 +69,7 @@ def _reason_of(error: BaseException) -> str:
 def to_python(value: object) -> Any:
     """Convert a value of h5py to str, int, float, bool, a list of str or an array of numbers.
 
-    None stands for what is empty or none of these.
+    Returns None for an empty value, and for other types.
     """
     if isinstance(value, bytes | str):
         return text_of(value)
@@ -85,14 +85,14 @@ def to_python(value: object) -> Any:
 
 
 def text_of(value: bytes | str) -> str:
-    """Decode text of any kind; fixed-length strings end with the first zero."""
+    """Decode text of any kind; fixed-length strings end with the first zero byte."""
     if isinstance(value, str):
         return value.rstrip("\0")
     return value.rstrip(b"\0").decode("utf-8", errors="replace")
 
 
 def check_mpi_build() -> None:
-    """Raise where h5py was built without MPI."""
+    """Raise an error if h5py was built without MPI."""
     if not h5py.get_config().mpi:
         raise UnsupportedError(
             'driver="mpio" needs an h5py that was built with MPI, and this one was not; without '
@@ -101,14 +101,14 @@ def check_mpi_build() -> None:
 
 
 def mpi_options(comm: object) -> dict[str, Any]:
-    """Make options of `File` for MPI-IO; without ranks that open it together, for this one."""
+    """Make options of `File` for MPI-IO; without `comm`, for this process only."""
     from mpi4py import MPI
 
     return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
 
 
 class TruncatedFile(io.RawIOBase):
-    """Bytes of a truncated file that are left; reading any behind them is an error."""
+    """Remaining bytes of a truncated file; reading beyond them is an error."""
 
     def __init__(self, path: str, size: int):
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
@@ -135,7 +135,7 @@ class TruncatedFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill a buffer, or raise `OSError` where that takes bytes that were cut off."""
+        """Fill a buffer; raise `OSError` if bytes were truncated."""
         if self._at + len(buffer) > self._left:
             raise OSError(f"bytes behind {self._left} were cut off")
         self._file.seek(self._at)
@@ -150,7 +150,7 @@ class TruncatedFile(io.RawIOBase):
 
 
 class Node:
-    """A group or a dataset, by the path at which it was reached."""
+    """Group or dataset, with the path by which it was reached."""
 
     def __init__(self, file: "File", name: str, h5: h5py.Group | h5py.Dataset):
         self.file = file
@@ -159,7 +159,7 @@ class Node:
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Attributes, as `to_python` converts them."""
+        """Attributes, converted by `to_python`."""
         with wrap_errors(self.file.path, self.name, "attributes"):
             names = list(self._h5.attrs)
         return {name: self._attribute(name) for name in names}
@@ -174,7 +174,7 @@ class Node:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Key of the object, the same for each of its names."""
+        """Key of the object, which is the same for all of its names."""
         with wrap_errors(self.file.path, self.name):
             info = h5py.h5o.get_info(self._h5.id)
             return info.fileno, info.addr
@@ -184,13 +184,13 @@ class Node:
 
 
 def unpacked_ratio(filters: Sequence[Filter]) -> int:
-    """Bytes that one byte behind some filters can stand for, at the most."""
+    """Maximum expansion of one byte by a pipeline of filters."""
     smaller = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4)
     return _DEFLATE_RATIO if all(one.number in smaller for one in filters) else _RATIO
 
 
 class Array(Node):
-    """A dataset of any kind of elements; the dtype of text is `object`."""
+    """Dataset with elements of any kind; the dtype of text is `object`."""
 
     def __init__(self, file: "File", name: str, h5: h5py.Dataset):
         super().__init__(file, name, h5)
@@ -202,19 +202,20 @@ class Array(Node):
 
     @property
     def is_text(self) -> bool:
-        """True where its elements are strings."""
+        """True if elements are strings."""
         return h5py.check_string_dtype(self.dtype) is not None
 
     @property
     def enum_names(self) -> dict[int, str] | None:
-        """Name of each number of an enumeration; None for other datasets."""
+        """Name of each value of an enumeration; None for other datasets."""
         values = h5py.check_enum_dtype(self.dtype)
         return None if values is None else {int(number): name for name, number in values.items()}
 
     def read(self, rows: slice = slice(None)) -> Any:
-        """Read all elements, or rows of them, at once: for what is small.
+        """Read all elements, or some rows, at once: for small datasets.
 
-        Text is str, in arrays of `object`. A dataset without axes gives its one element.
+        Text is returned as str, in arrays of `object`. A dataset without axes gives its one
+        element.
         """
         self.check_size()
         self.check_filters()
@@ -230,7 +231,7 @@ class Array(Node):
         return values if self.shape else to_python(values)
 
     def check_size(self) -> None:
-        """Raise `DamagedFileError` where it claims more bytes than the file could hold."""
+        """Raise `DamagedFileError` if the dataset claims more bytes than the file could hold."""
         claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
         room = self.stored_bytes
         if self.filters or self.h5py_fallback:
@@ -244,7 +245,7 @@ class Array(Node):
             )
 
     def part(self, *axes: slice) -> np.ndarray:
-        """Read some elements, by slices along the first axes, as they are in the file."""
+        """Read some elements, by slices along the first axes, in the type of the file."""
         together = self._h5.collective if self.file.collective else contextlib.nullcontext()
         with wrap_errors(self.file.path, self.name), together:
             return self._h5[axes]
@@ -255,12 +256,12 @@ class Array(Node):
 
     @property
     def chunk(self) -> tuple[int, ...] | None:
-        """Shape of a chunk; None where it has none."""
+        """Shape of a chunk; None for other layouts."""
         return self._h5.chunks
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """Filter pipeline of its chunks."""
+        """Filter pipeline of the chunks."""
         with wrap_errors(self.file.path, self.name, "a list of filters"):
             created = self._h5.id.get_create_plist()
             stages = [created.get_filter(k) for k in range(created.get_nfilters())]
@@ -269,7 +270,7 @@ class Array(Node):
             )
 
     def check_filters(self) -> None:
-        """Raise `UnsupportedError` where HDF5 lacks a filter that unpacks its bytes."""
+        """Raise `UnsupportedError` if HDF5 lacks a filter that decodes the dataset."""
         missing = self.missing_filter
         if missing is not None:
             raise UnsupportedError(
@@ -279,11 +280,11 @@ class Array(Node):
 
     @property
     def missing_filter(self) -> Filter | None:
-        """First filter that HDF5 lacks, also after hdf5plugin, where there is one, brought its."""
+        """First filter that HDF5 lacks, even with hdf5plugin's filters if it is installed."""
         for stage in self.filters:
             if not h5py.h5z.filter_avail(stage.number):
                 with contextlib.suppress(ImportError):
-                    # Importing it registers many more.
+                    # The import registers more filters.
                     import hdf5plugin  # noqa: F401
                 if not h5py.h5z.filter_avail(stage.number):
                     return stage
@@ -291,7 +292,7 @@ class Array(Node):
 
     @property
     def offset(self) -> int | None:
-        """First byte of a contiguous dataset; None where it was never written."""
+        """Offset of a contiguous dataset; None if it was never written."""
         with wrap_errors(self.file.path, self.name, "an offset"):
             return self._h5.id.get_offset()
 
@@ -303,7 +304,7 @@ class Array(Node):
 
     @property
     def placeholder(self) -> int | float | None:
-        """Fill value that the writer of the dataset chose for missing numbers, if any."""
+        """Fill value that the dataset's writer chose for missing values; None without one."""
         with wrap_errors(self.file.path, self.name, "a fill value"):
             defined = self._h5.id.get_create_plist().fill_value_defined()
             if defined != h5py.h5d.FILL_VALUE_USER_DEFINED:
@@ -312,13 +313,13 @@ class Array(Node):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes it takes in the file, no more than the file's size."""
+        """Size of the stored bytes, limited by the file's size."""
         with wrap_errors(self.file.path, self.name, "a size"):
             return min(int(self._h5.id.get_storage_size()), self.file.size)
 
     @property
     def h5py_fallback(self) -> str:
-        """Why its bytes do not lie at offsets of this file; empty where they do."""
+        """Reason why the bytes are not at offsets of this file; empty if they are."""
         with wrap_errors(self.file.path, self.name, "a layout"):
             created = self._h5.id.get_create_plist()
             if h5py.h5f.get_name(self._h5.id) != self.file.own_name:
@@ -334,10 +335,10 @@ class Array(Node):
             return ""
 
     def chunks(self, grid: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Find the chunks that were written, on a grid of so many along each axis.
+        """Find the chunks that were written, on a grid with a number of chunks along each axis.
 
-        Returns the first element of each, uint64, (n_written, n_axes), and offset, size and mask of
-        each, uint64, (n_written, 3).
+        Returns the first element of each chunk, uint64, (n_written, n_axes), and offset, size and
+        mask of each chunk, uint64, (n_written, 3).
         """
         extend_time_limit(math.prod(grid) * _FIND_SECONDS)
         with wrap_errors(self.file.path, self.name, "a table of chunks"):
@@ -345,7 +346,8 @@ class Array(Node):
             try:
                 self._h5.id.chunk_iter(found.append)
             except (AttributeError, *H5PY_ERRORS):
-                # HDF5 before 1.12 cannot list all at once, and none can list a damaged table.
+                # HDF5 before 1.12 cannot list all chunks at once, and no version can list a damaged
+                # table.
                 found = self._find_chunks_one_by_one(grid)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
             rows = [(one.byte_offset, one.size, one.filter_mask) for one in found]
@@ -355,7 +357,7 @@ class Array(Node):
 
     @property
     def extents(self) -> np.ndarray:
-        """Offset and size of what holds its numbers in this file, uint64, (n, 2), each once."""
+        """Distinct offsets and sizes of the stored values in this file, uint64, (n, 2)."""
         if self._extents is None:
             self._extents = np.empty((0, 2), dtype=np.uint64)
             if self.chunk is not None:
@@ -366,7 +368,7 @@ class Array(Node):
         return np.unique(self._extents, axis=0)
 
     def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
-        """Find each chunk; one to which a damaged table does not lead is at `NOWHERE`."""
+        """Find each chunk; a chunk that a damaged table does not reach is at `NOWHERE`."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
         found, error = [], None
         for place in np.ndindex(*grid):
@@ -383,19 +385,19 @@ class Array(Node):
 
 
 class Group(Node):
-    """A group of named groups and datasets."""
+    """Group of named groups and datasets."""
 
     def names(self) -> list[str]:
-        """Names of its links, in HDF5's order."""
+        """Names of the links, in HDF5's order."""
         with wrap_errors(self.file.path, self.name, "a group"):
             return list(self._h5)
 
     def get(self, path: str) -> "Group | Array | None":
-        """Follow a path from here; None where a name is missing, an error for a broken link."""
+        """Follow a path from here; None if a name is missing, an error for a broken link."""
         return self._follow(path, iter(range(_MAX_LINKS)))
 
     def _follow(self, path: str, links: Iterator[int]) -> "Group | Array | None":
-        """Follow a path through as many soft links as `links` has."""
+        """Follow a path through at most as many soft links as `links` allows."""
         node: Group | Array | None = self
         for name in path.split("/"):
             if name not in ("", "."):
@@ -423,7 +425,7 @@ class Group(Node):
     def _follow_soft(
         self, link: h5py.SoftLink | h5py.ExternalLink, where: str, links: Iterator[int]
     ) -> "Group | Array | None":
-        """Follow a soft link: HDF5 itself would follow links into other files on the way."""
+        """Follow a soft link; HDF5 itself would also follow links into other files."""
         leads = "in a circle"
         if next(links, None) is not None:
             leads = "nowhere"
@@ -440,7 +442,7 @@ class Group(Node):
         return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
 
     def __getitem__(self, path: str) -> "Group | Array":
-        """Follow a path from here; `MissingDataError` where it leads to nothing."""
+        """Follow a path from here; raise `MissingDataError` if there is no object."""
         node = self.get(path)
         if node is None:
             raise MissingDataError(f"{self.file.path}: {self.name} has no {path!r}")
@@ -450,17 +452,17 @@ class Group(Node):
         return self.get(path) is not None
 
     def group(self, path: str) -> "Group | None":
-        """Group of this path, or None."""
+        """Group at this path, or None."""
         node = self.get(path)
         return node if isinstance(node, Group) else None
 
     def array(self, path: str) -> "Array | None":
-        """Dataset of this path, or None."""
+        """Dataset at this path, or None."""
         node = self.get(path)
         return node if isinstance(node, Array) else None
 
     def children(self) -> Iterator["Group | Array"]:
-        """Yield the objects of its links, but for links that lead nowhere or out of the file."""
+        """Yield the linked objects, except for broken links and links out of the file."""
         for name in self.names():
             try:
                 node = self.get(name)
@@ -473,7 +475,7 @@ class Group(Node):
                 yield node
 
     def walk(self) -> Iterator["Group | Array"]:
-        """Yield everything below, each object once, whatever its links."""
+        """Yield all objects below this one, each object once."""
         seen, waiting = {self.identity}, [self]
         while waiting:
             for node in waiting.pop().children():
@@ -492,12 +494,12 @@ def _describe_link(link: h5py.SoftLink | h5py.ExternalLink, error: BaseException
 
 
 class File:
-    """An HDF5 file, open for reading; a context manager.
+    """HDF5 file, open for reading; a context manager.
 
-    With `collective`, the ranks that have opened it together all make each reading call. With
-    `external`, links and datasets that lead into other files are followed; `not_followed` lists
-    those that were passed over. `used` has the datasets whose numbers were looked for, by identity.
-    Further options are h5py's. Of a truncated file, `full_size` is the bytes that it says it had.
+    With `collective`, the ranks that have opened the file together make each reading call together.
+    With `external`, links and datasets that refer to other files are followed; `not_followed` lists
+    those that were skipped. `used` has the datasets whose values were located, by identity. Further
+    options are h5py's. For a truncated file, `full_size` is its stated size, bytes.
     """
 
     def __init__(
@@ -527,7 +529,7 @@ class File:
         self.root = Group(self, "/", self._h5)
 
     def _open_truncated(self, error: BaseException) -> h5py.File:
-        """Open a file that HDF5 refuses because it is truncated; raise the reason of others."""
+        """Open a file that HDF5 refuses because it is truncated; otherwise raise HDF5's reason."""
         truncated = re.search(r"stored_eof = (\d+)", str(error))
         if truncated is not None and int(truncated[1]) <= _MAX_TRUNCATION * self.size:
             self.full_size = int(truncated[1])
@@ -537,7 +539,7 @@ class File:
 
     @contextlib.contextmanager
     def explain_truncation(self) -> Iterator[None]:
-        """Raise errors of a truncated file as one that says so."""
+        """Context that replaces errors of a truncated file by an error that says so."""
         try:
             yield
         except DamagedFileError as error:
@@ -551,7 +553,7 @@ class File:
 
     @property
     def h5(self) -> h5py.File:
-        """The h5py.File."""
+        """Underlying h5py.File."""
         return self._h5
 
     def close(self) -> None:
@@ -570,7 +572,7 @@ def _in_use(path: str, why: str) -> UnsupportedError:
 
 
 def _open_error(path: str, size: int, error: BaseException) -> PacelineError:
-    """Make the error that says why HDF5 does not open a file, and what to do."""
+    """Make the error with the reason why HDF5 cannot open a file, and a remedy."""
     text = str(error)
     if "lock file" in text:
         return _in_use(
@@ -592,7 +594,7 @@ def _open_error(path: str, size: int, error: BaseException) -> PacelineError:
 
 
 def check_external_link(file: File, where: str, link: h5py.SoftLink | h5py.ExternalLink) -> None:
-    """Raise `ExternalFileError` where an external link is not to be followed."""
+    """Raise `ExternalFileError` if an external link must not be followed."""
     if isinstance(link, h5py.ExternalLink):
         names = [link.filename]
         _check_other_files(
@@ -601,9 +603,9 @@ def check_external_link(file: File, where: str, link: h5py.SoftLink | h5py.Exter
 
 
 def check_external_storage(file: File, where: str, h5: h5py.Dataset) -> None:
-    """Raise `ExternalFileError` where a dataset's numbers lie in files that are not to be opened.
+    """Raise `ExternalFileError` if a dataset's values are in files that must not be opened.
 
-    Call it first: for the shape of a dataset alone HDF5 may open other files.
+    This must be called first: HDF5 may open other files to find the shape of a dataset.
     """
     with wrap_errors(file.path, where, "a layout"):
         created = h5.id.get_create_plist()
@@ -636,14 +638,14 @@ def _check_other_files(file: File, where: str, what: str, names: Any, variable: 
 
 
 def _external_error(path: str, found: str, why: str) -> ExternalFileError:
-    """Make the error for what leads into another file."""
+    """Make the error for a reference to another file."""
     error = ExternalFileError(f"{path}: {found}: {why}")
     error.what = found
     return error
 
 
 def _candidates(path: str, name: str, variable: str) -> Iterator[str]:
-    """Yield the paths at which HDF5 looks for a file that another one names."""
+    """Yield the paths at which HDF5 looks for a referenced file."""
     folders = ["", os.path.dirname(os.path.realpath(path)), os.path.dirname(path)]
     folders += os.environ.get(variable, "").split(os.pathsep)
     if name == ".":

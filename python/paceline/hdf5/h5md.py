@@ -1,4 +1,4 @@
-"""H5MD: one group of particles, and the chunk index of its elements in our units."""
+"""H5MD: one group of particles, and the chunk index of its elements in paceline's units."""
 
 import contextlib
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from paceline.hdf5.h5md_tree import LAMBDA
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units, UnknownUnitError
 
-#: Vectors of atoms: our field and its quantity, by H5MD's name.
+#: Vectors of atoms: paceline's field and its quantity, by H5MD's name.
 VECTORS = {
     "position": ("positions", "length"),
     "velocity": ("velocities", "velocity"),
@@ -34,30 +34,30 @@ DEFAULT_UNITS = {
     "GROMACS": {"length": "nm", "time": "ps", "velocity": "nm ps-1", "force": "kJ mol-1 nm-1"}
 }
 
-#: Bytes of ids that are read at a time.
+#: Number of bytes of ids that are read at a time.
 _PORTION = 1 << 24
-#: Seconds that sorting one id may take.
+#: Allowed time for sorting one id, seconds.
 _SORT_SECONDS = 1e-6
 
 
 @dataclass(frozen=True)
 class ParticleIds:
-    """Ids of the atoms of each frame, where atoms are in no fixed order."""
+    """Ids of the atoms of each frame, if the order of atoms is not fixed."""
 
     element: Element
-    #: The same in the file.
+    #: Ids in the file.
     values: Array
-    #: int64, (n_atoms,): those of our atoms, rising.
+    #: Ids of paceline's atoms, int64, (n_atoms,), increasing.
     numbers: np.ndarray
 
 
 def find_particle_ids(
     ids: SampledElement | None, frames: SampledElement, n_atoms: int, notes: list[str]
 ) -> ParticleIds | None:
-    """Find the ids of atoms that may change their slots; None where they keep them.
+    """Find the ids of atoms that may change their slots; None if slots are fixed.
 
-    Where the file names a placeholder for empty slots, atoms may come and go: ours are those of
-    all frames.
+    If the file defines a placeholder for empty slots, atoms may appear and vanish: paceline's atoms
+    are those that all frames have.
     """
     if ids is None or ids.steps is None or not ids.n_rows or not frames.n_rows:
         return None
@@ -83,7 +83,7 @@ def find_particle_ids(
 
 
 def _check_distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:
-    """Sort the ids of one frame, which must be distinct."""
+    """Sort the ids of one frame, and check that they are distinct."""
     numbers, counts = np.unique(ids, return_counts=True)
     if len(numbers) < len(ids):
         raise UnsupportedError(
@@ -103,7 +103,7 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
     for begin in range(0, n_rows, step):
         extend_time_limit(_PORTION / array.dtype.itemsize * _SORT_SECONDS)
         ordered = np.sort(array.read(slice(begin, begin + step)), axis=1)
-        # Most frames hold the atoms of the frame before.
+        # Most frames hold the atoms of the previous frame.
         changed = [0, *(np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1).tolist()]
         for row in changed:
             if np.array_equal(ordered[row], last):
@@ -128,8 +128,8 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
 class Particles:
     """One group of particles of an H5MD file: the chosen one, or the only one that moves.
 
-    `vectors` are those of `VECTORS` that it has, with `n_slots` slots a row. `frames` is
-    the element whose samples are the frames: positions, or, where these are fixed or missing,
+    `vectors` are the group's elements out of `VECTORS`, with `n_slots` slots per row. `frames` is
+    the element whose samples are the frames: positions or, if these are fixed or missing,
     velocities or forces.
     """
 
@@ -152,7 +152,7 @@ class Particles:
         self.frames = moving[0] if moving else _as_one_frame(next(iter(self.vectors.values())))
 
     def _count_slots(self) -> int:
-        """Atoms per row, the same for all vectors."""
+        """Return the number of atoms per row, which all vectors share."""
         first, *others = self.vectors.values()
         for vector in (first, *others):
             shape = vector.values.shape
@@ -177,7 +177,7 @@ class Particles:
         return n_atoms
 
     def _note_room(self) -> None:
-        """Note where a program has written fewer frames than it allocated."""
+        """Note that a program has written fewer frames than it allocated."""
         for vector in self.vectors.values():
             room = len(vector.values.shape) == 3 and vector.values.shape[0]
             if room and room > vector.n_rows:
@@ -188,23 +188,23 @@ class Particles:
 
     @cached_property
     def particle_ids(self) -> ParticleIds | None:
-        """Ids of the atoms, if they have no fixed slots."""
+        """Ids of the atoms; None if slots are fixed."""
         ids = self.elements.find(self.group, "id", rank=1)
         return find_particle_ids(ids, self.frames, self.n_slots, self.notes)
 
     @property
     def is_only_one(self) -> bool:
-        """True where no other group of the file has particles that move."""
+        """True if no other group of the file has moving particles."""
         return len(_moving(self.file)) == 1
 
     @property
     def n_atoms(self) -> int:
-        """Number of our atoms."""
+        """Number of paceline's atoms."""
         return self.n_slots if self.particle_ids is None else len(self.particle_ids.numbers)
 
     @cached_property
     def slots(self) -> np.ndarray | slice:
-        """Slots of our atoms in the first frame."""
+        """Slots of paceline's atoms in the first frame."""
         if self.particle_ids is None:
             return slice(None)
         ids = self.particle_ids.element
@@ -221,12 +221,12 @@ class Particles:
 
 
 def _as_one_frame(fixed: SampledElement) -> SampledElement:
-    """Make a trajectory of one frame from an element that holds at all times."""
+    """Make a trajectory of one frame from a time-independent element."""
     return SampledElement(fixed.name, fixed.values, np.zeros(1, dtype=np.int64), unit=fixed.unit)
 
 
 def _choose_group(file: File, group: str | None) -> Group:
-    """Choose the group that is read."""
+    """Choose the group of particles to read."""
     _check_version(file)
     found = _groups(file)
     if group is not None:
@@ -274,7 +274,7 @@ def _listed(names: Any) -> str:
 
 
 def creator_of(root: Group) -> str:
-    """Name of the program that wrote a file; empty where the file does not say."""
+    """Name of the program that wrote a file; empty if the file does not state it."""
     creator = root.group("h5md/creator")
     name = None if creator is None else creator.attrs.get("name")
     return name if isinstance(name, str) else ""
@@ -283,8 +283,9 @@ def creator_of(root: Group) -> str:
 def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) -> ChunkIndex:
     """Index an H5MD file.
 
-    Samples of the positions, or without these of the velocities or forces, are the frames; all
-    else is joined to them by step. Format: H5MD 1.1, https://www.nongnu.org/h5md.
+    The frames are the samples of the positions or, without positions, of the velocities or forces.
+    All other elements are assigned to frames by step. Format: H5MD 1.1,
+    https://www.nongnu.org/h5md.
     """
     particles = Particles(file, group)
     creator = creator_of(file.root)
@@ -315,7 +316,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
 
 
 def _note_steps(frames: SampledElement, notes: list[str]) -> None:
-    """Note what is odd about the steps of the frames."""
+    """Note irregularities of the steps of the frames."""
     assert frames.steps is not None
     row = first_not_rising(frames.steps)
     if not frames.has_steps:
@@ -328,7 +329,7 @@ def _note_steps(frames: SampledElement, notes: list[str]) -> None:
 
 
 def _elements(particles: Particles, units: Units) -> dict[str, Element]:
-    """Describe the elements of the atoms, but for those in unknown units beside others."""
+    """Describe the elements of the atoms; leave out elements in unknown units if others remain."""
     found: dict[str, Element] = {}
     for name, vector in particles.vectors.items():
         field, quantity = VECTORS[name]
@@ -344,7 +345,7 @@ def _elements(particles: Particles, units: Units) -> dict[str, Element]:
 def _describe_element(
     particles: Particles, sampled: SampledElement, quantity: str, units: Units
 ) -> Element:
-    """Describe an element as the frames see it."""
+    """Describe an element relative to the frames."""
     rows = match_rows(sampled, particles.frames)
     if rows is not None and sampled.steps is not None:
         _note_unpaired(particles, sampled, rows)
@@ -354,7 +355,7 @@ def _describe_element(
 
 
 def _note_unpaired(particles: Particles, sampled: SampledElement, rows: np.ndarray) -> None:
-    """Note how many frames lack an element, and how much of it belongs to none."""
+    """Note how many frames lack an element, and how many samples belong to no frame."""
     lacking = int((rows == ABSENT).sum())
     unused = sampled.n_rows - (len(rows) - lacking)
     found = []
@@ -368,13 +369,13 @@ def _note_unpaired(particles: Particles, sampled: SampledElement, rows: np.ndarr
 
 
 def _length_unit(particles: Particles) -> str | None:
-    """Find the unit of a length that states none: of positions and box, the other's."""
+    """Find the unit of a length that states none: box or positions take each other's unit."""
     found = (particles.vectors.get("position"), particles.edges)
     return next((one.unit for one in found if one is not None and one.unit), None)
 
 
 def _times(particles: Particles, units: Units) -> np.ndarray:
-    """Read times of the frames, ps; also another element's, where it has the same steps."""
+    """Read times of the frames, ps; another element with the same steps may provide them."""
     frames = particles.frames
     assert frames.steps is not None
     others = [*particles.vectors.values(), *([particles.edges] if particles.edges else [])]
@@ -391,7 +392,7 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
 
 
 def _lambdas(particles: Particles) -> np.ndarray | None:
-    """Read λ of the frames, an observable; None where the file does not have it of all."""
+    """Read λ of the frames, an observable; None if the file lacks it for any frame."""
     with contextlib.suppress(DamagedFileError, ExternalFileError):
         observable = particles.file.root.get(f"observables/{LAMBDA}")
         found = None if observable is None else particles.elements.of(observable)

@@ -1,6 +1,7 @@
-"""Reader of HDF5 frames through HDF5's own library, for what the core cannot read.
+"""Reader of HDF5 frames through the HDF5 library, for data that the compiled module cannot read.
 
-That the core reads the rest as the library does is verified where a file is opened.
+When a file is opened, paceline verifies that the compiled module reads the same values as the
+library.
 """
 
 import atexit
@@ -30,28 +31,29 @@ from paceline.hdf5.chunk_index import (
 from paceline.hdf5.file import NOWHERE, Array, File, mpi_options
 from paceline.hdf5.sandbox import extend_time_limit
 
-#: Bytes of numbers that are read at a time; more where one chunk holds more, up to the second.
+#: Number of bytes of values that are read at a time; more if a chunk is larger, up to the second
+#: value.
 _PORTION, _MAX_PORTION = 16 << 20, 256 << 20
 
-#: Held by the thread that calls HDF5's library, and by the main thread once the program ends: a
-#: thread that the interpreter stops inside h5py keeps h5py's own lock, for which the clean-up would
-#: wait for ever.
+#: Lock of the thread that calls the HDF5 library; the main thread takes it at the end of the
+#: program. A thread that the interpreter stops inside h5py would keep h5py's own lock, and the
+#: clean-up would wait for it for ever.
 _LIBRARY_LOCK = threading.RLock()
-#: Seconds for which the end of the program waits for the lock.
+#: Maximum time that the end of the program waits for the lock, seconds.
 _EXIT_TIMEOUT = 10.0
 atexit.register(_LIBRARY_LOCK.acquire, timeout=_EXIT_TIMEOUT)
-#: Seconds that finding an atom in an unordered frame, twice, may take.
+#: Allowed time for finding an atom in an unordered frame, twice, seconds.
 _SECONDS_PER_ATOM = 1e-5
 
 
 class H5pyReader:
-    """Read frames through h5py; atoms rise, None for all.
+    """Reads frames through h5py; atoms are increasing, None for all.
 
     With a communicator in `datasets`, its ranks make each call together.
     """
 
     def __init__(self, datasets: FileDatasets, atoms: np.ndarray | None, fields: int):
-        # Nobody knows where HDF5's library will read: all samples are compared.
+        # The offsets that the HDF5 library reads are unknown: all samples are compared.
         _core.verify(datasets.path, _core.fingerprint_of(datasets.samples))
         self._path = datasets.path
         options = mpi_options(datasets.comm) if datasets.driver == "mpio" else {}
@@ -77,7 +79,7 @@ class H5pyReader:
                 self._file.close()
 
     def read_ahead(self, extents: Extents) -> None:
-        """Do nothing: the library reads when it is asked."""
+        """Do nothing: the library does not prefetch."""
 
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
@@ -98,11 +100,11 @@ class H5pyReader:
 
     @property
     def _n_bytes(self) -> int:
-        """Bytes read so far."""
+        """Number of bytes read so far."""
         return sum(reader.n_bytes for reader in self._readers if reader is not None)
 
     def _portions(self, n_frames: int) -> Iterator[range]:
-        """Split a block into rows that are read together."""
+        """Split a block into ranges of rows that are read together."""
         readers = [reader for reader in self._readers if reader is not None]
         of_frame = max((reader.row_bytes for reader in readers), default=1)
         of_chunk = max((reader.chunk_rows for reader in readers), default=n_frames)
@@ -118,12 +120,13 @@ class H5pyReader:
         required: int,
         skip: bool,
     ) -> list[tuple[int, str]]:
-        """Read neighbours in a block; returns those that cannot be read, and why."""
+        """Read adjacent rows of a block; return the failed rows with the reasons."""
         try:
             self._read(rows, index, buffer, frames, required)
         except (DamagedFileError, MissingDataError) as error:
             if len(rows) > 1:
-                # Ranks that read together, whose calls must be as many, have one frame a block.
+                # Ranks that read together must make the same number of calls: they have one frame
+                # per block.
                 each = (range(row, row + 1) for row in rows)
                 alone = [self._read_all(row, index, buffer, frames, required, skip) for row in each]
                 return list(chain.from_iterable(alone))
@@ -137,7 +140,7 @@ class H5pyReader:
     def _read(
         self, rows: range, index: BlockIndex, buffer: FrameBuffer, frames: np.ndarray, required: int
     ) -> None:
-        """Read neighbours in a block, every selected field."""
+        """Read adjacent rows of a block, every selected field."""
         chosen = slice(rows.start, rows.stop)
         failures = []
         for k, reader in enumerate(self._readers):
@@ -166,14 +169,14 @@ class H5pyReader:
 
 
 def _name_frame(error: DamagedFileError, path: str, frame: int) -> None:
-    """Name the frame in an error, as the core's errors do."""
+    """Name the frame in an error, as the compiled module's errors do."""
     error.frame = frame
     what = f"expected {error.expected}, found {error.found}"
     error.args = (f"{path}: frame {frame}, byte {error.offset}: {what}",)
 
 
 class ElementReader:
-    """Read rows of one element: our atoms, rising, in our units."""
+    """Reads rows of one element: paceline's atoms, increasing, in paceline's units."""
 
     def __init__(self, file: File, datasets: FileDatasets, element: Element, atoms: np.ndarray):
         self._element = element
@@ -186,29 +189,29 @@ class ElementReader:
             self._columns = atoms - self._first
         else:
             assert datasets.id_order is not None
-            # Our atoms may be anywhere in a row.
+            # Atoms may be anywhere in a row.
             self._first, self._stop = 0, self._n_slots
             self._order, self._wanted = datasets.id_order, atoms
 
     @property
     def _n_slots(self) -> int:
-        """Number of atoms that fit into a row."""
+        """Number of atom slots of a row."""
         n_numbers = math.prod(self._element.dataset.shape[1:])
         return n_numbers // 3
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that are read of one row."""
+        """Number of bytes that are read per row."""
         return (self._stop - self._first) * 3 * self._element.dataset.dtype.itemsize
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk."""
+        """Number of rows of a chunk."""
         chunk = self._element.dataset.chunk
         return chunk[0] if chunk else 1
 
     def read(self, rows: np.ndarray, id_rows: np.ndarray | None) -> np.ndarray:
-        """Read our atoms in some rows: float32, (n_rows, n_wanted, 3)."""
+        """Read paceline's atoms in some rows: float32, (n_rows, n_wanted, 3)."""
         dataset = self._element.dataset
         flat = len(dataset.shape) == 2
         scale = 3 if flat else 1
@@ -216,7 +219,7 @@ class ElementReader:
         try:
             values = self._distinct(self._array, rows, span, is_fixed=self._is_fixed)
         finally:
-            # Ranks that read together make the same calls whatever they find.
+            # Ranks that read together make the same calls for any data.
             if self._ids is not None and id_rows is not None:
                 ids = self._distinct(self._ids, id_rows, slice(0, self._n_slots))
         values = numbers_of(values, self._element).reshape(len(rows), -1, 3)
@@ -227,13 +230,13 @@ class ElementReader:
 
     @property
     def _is_fixed(self) -> bool:
-        """True where the dataset holds for all frames, and so has no axis of them."""
+        """True if the dataset is valid for all frames, and has no axis of frames."""
         return len(self._array.shape) < len(self._element.dataset.shape)
 
     def _distinct(
         self, array: Array, rows: np.ndarray, span: slice, *, is_fixed: bool = False
     ) -> np.ndarray:
-        """Read rows in any order, each once, neighbours together."""
+        """Read rows in any order: each row once, adjacent rows together."""
         distinct, back = np.unique(rows, return_inverse=True)
         runs = np.split(distinct, np.flatnonzero(np.diff(distinct) != 1) + 1)
         if is_fixed:
@@ -245,7 +248,7 @@ class ElementReader:
         return values if len(distinct) == len(rows) and (np.diff(rows) > 0).all() else values[back]
 
     def _places(self, ids: np.ndarray) -> np.ndarray:
-        """Find our atoms in a row by their ids; other ids mark slots without an atom."""
+        """Find paceline's atoms in a row by their ids; other ids mark slots without an atom."""
         ids = ids.astype(np.int64, copy=False)
         places = np.argsort(ids, kind="stable")
         ordered = ids[places]
@@ -266,7 +269,7 @@ def _open_array(file: File, element: Element) -> Array:
 
 
 def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
-    """Convert numbers of a file to our units: float32, bit for bit as the core does.
+    """Convert numbers of a file to paceline's units: float32, bit for bit as the compiled module.
 
     >>> from paceline.hdf5.chunk_index import Dataset
     >>> element = Element(Dataset("value", np.dtype("f8"), (1, 1, 3)), factor=10.0)
@@ -281,7 +284,7 @@ def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
 
 
 def verify_decoding(file: FileDatasets, index: ChunkIndex) -> ChunkIndex:
-    """Read a chunk or two of each element both ways; elements that differ fall back to h5py."""
+    """Read a few chunks of each element both ways; elements that differ fall back to h5py."""
     if not index.n_frames or (index.ids is not None and index.ids.dataset.h5py_fallback):
         return index
     elements = dict(index.elements)
@@ -294,7 +297,7 @@ def verify_decoding(file: FileDatasets, index: ChunkIndex) -> ChunkIndex:
 
 
 def _difference(file: FileDatasets, index: ChunkIndex, field: str) -> str:
-    """Describe how the two readings of an element differ; empty where they agree."""
+    """Describe how the two readings of an element differ; empty if they agree."""
     for frames, atoms in _samples(index.elements[field], index.n_frames, index.n_atoms):
         if why := _difference_at(file, index, field, frames, atoms):
             return why
@@ -304,7 +307,7 @@ def _difference(file: FileDatasets, index: ChunkIndex, field: str) -> str:
 def _difference_at(
     file: FileDatasets, index: ChunkIndex, field: str, frames: list[int], atoms: np.ndarray
 ) -> str:
-    """Compare bit by bit at the first of some frames that HDF5 can read."""
+    """Compare bit by bit in the first of some frames that HDF5 can read."""
     fields, dataset = field_bits([field]), index.elements[field].dataset
     if index.ids is not None:
         extend_time_limit(index.n_atoms * _SECONDS_PER_ATOM)
@@ -314,7 +317,7 @@ def _difference_at(
         except DamagedFileError:
             continue
         except UnsupportedError:
-            return ""  # HDF5 lacks a filter, which the core has
+            return ""  # HDF5 lacks a filter that the compiled module has
         try:
             ours = _read_frame(ChunkReader(file, atoms, fields), index, field, frame, len(atoms))
         except PacelineError as error:
@@ -329,7 +332,7 @@ def _difference_at(
 def _samples(
     element: Element, n_frames: int, n_atoms: int
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Frames worth a try, the best first, and atoms: of a chunk, and of one at the edge."""
+    """Choose frames to compare, the best first, and atoms: of one chunk, and of one at the edge."""
     dataset = element.dataset
     rows = element.rows_of(np.arange(n_frames))
     frames = np.flatnonzero(_written(rows, dataset))
@@ -340,7 +343,7 @@ def _samples(
     chunk = dataset.chunk or dataset.shape
     atoms = chunk[1] if len(chunk) == 3 else n_atoms
     yield [middle, last, first], np.arange(min(atoms, n_atoms))
-    # Writers can leave chunks unfiltered that reach beyond the last frame or atom.
+    # Writers can leave chunks unfiltered that extend beyond the last frame or atom.
     over = [n % step for n, step in zip(dataset.shape, chunk, strict=True)]
     if dataset.filters and any(over):
         first_atom = n_atoms - min(over[1] or atoms, n_atoms) if len(chunk) == 3 else 0
@@ -348,7 +351,7 @@ def _samples(
 
 
 def _written(rows: np.ndarray, dataset: Dataset) -> np.ndarray:
-    """Mark frames that have a row, all chunks of which were written and are not damaged."""
+    """Mark frames that have a row in written, undamaged chunks."""
     there: np.ndarray = rows != ABSENT
     if dataset.table is not None and dataset.chunk is not None:
         along = -(-dataset.shape[0] // dataset.chunk[0])
@@ -360,10 +363,10 @@ def _written(rows: np.ndarray, dataset: Dataset) -> np.ndarray:
 def _read_frame(
     reader: FileReader, index: ChunkIndex, field: str, frame: int, n_atoms: int
 ) -> np.ndarray:
-    """Numbers of one frame."""
+    """Read the values of one frame."""
     block = FrameBuffer.allocate(np.array([frame]), n_atoms, [field])
     zero = np.zeros(1, dtype=np.int64)
-    # Both readers find their bytes by the index alone.
+    # Both readers find the bytes from the index alone.
     extents = Extents(
         files=zero,
         frames=np.array([frame], dtype=np.uint64),

@@ -1,4 +1,4 @@
-"""MDTraj's HDF5: a trajectory in a few datasets of the root group, and its topology."""
+"""MDTraj's HDF5 convention: a few datasets of the root group, and a topology."""
 
 import json
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.topology import SystemTopology
 from paceline.hdf5.units import Units
 
-#: Units that the convention demands.
+#: Units that the convention requires.
 DEFAULT_UNITS = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
-#: Our field and its quantity, by MDTraj's name.
+#: Paceline's field and its quantity, by MDTraj's name.
 VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", "velocity")}
-#: One number of each frame.
+#: Quantities with one number per frame.
 OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
 
-#: Seconds that parsing a character of the topology may take.
+#: Allowed time for parsing a character of the topology, seconds.
 _PARSE_SECONDS = 1e-6
 
 
 def is_mdtraj(file: File) -> bool:
-    """True where a file follows MDTraj's convention."""
+    """True if a file follows MDTraj's convention."""
     return "coordinates" in file.root and "Pande" in str(file.root.attrs.get("conventions"))
 
 
 def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
-    """Index a file; the step of a frame is its number, for the convention has none.
+    """Index a file; the step of a frame is its number, since the convention has no steps.
 
     Format: https://mdtraj.org, "MDTraj HDF5 format specification", conventions "Pande" 1.1.
     """
@@ -73,7 +73,7 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
 
 
 def _array(file: File, name: str, shape: tuple[int, ...]) -> Array | None:
-    """Find a dataset of numbers; one of another shape than the coordinates demand is an error."""
+    """Find a dataset of numbers; raise an error if its shape does not match the coordinates."""
     array = file.root.array(name)
     if array is not None and (array.shape != shape or array.dtype.kind not in "iuf"):
         raise damaged(
@@ -107,7 +107,7 @@ def _facts(file: File, units: Units) -> dict[str, str]:
 
 
 def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
-    """Read the topology that MDTraj stores as JSON; None where the file has none."""
+    """Read the topology that MDTraj stores as JSON; None if the file has none."""
     array = file.root.array("topology")
     if array is None:
         return None
@@ -167,13 +167,13 @@ def _parse_topology(topology: Mapping[str, Any]) -> SystemTopology:
 
 
 def _segid_of(chain: Mapping[str, Any], number: int) -> str:
-    """Name a chain by its segment, else its own name, else its number."""
+    """Name a chain by its segment, else by its own name, else by its number."""
     first: Mapping[str, Any] = next(iter(chain["residues"]), {})
     return first.get("segmentID") or chain.get("chain_id") or str(number)
 
 
 def _symbol(element: object) -> str:
-    """Symbol of an element; none for virtual sites."""
+    """Symbol of an element; empty for virtual sites."""
     return "" if element in (None, "VS") else str(element)
 
 

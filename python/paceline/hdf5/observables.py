@@ -17,34 +17,34 @@ from paceline.hdf5.h5md import VECTORS, Particles
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import factor_of
 
-#: Most bytes of a quantity of which frames show values.
+#: Maximum size of a quantity whose values frames show, bytes.
 _MAX_KEPT = 1 << 26
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity that a file holds, at the steps at which it was sampled."""
+    """Quantity in a file, with the steps at which it was sampled."""
 
-    #: "energy", "atoms/energy".
+    #: Name, such as "energy" or "atoms/energy".
     name: str
     path: str
     dataset: str
     #: Shape of all values.
     shape: tuple[int, ...]
-    #: As the file states it.
+    #: Unit as stated in the file.
     unit: str | None = None
-    #: int64, (n_samples,); None for what holds at all times.
+    #: Steps, int64, (n_samples,); None for a time-independent quantity.
     steps: np.ndarray | None = None
-    #: float64, (n_samples,), ps; None where the file has none, or in an unknown unit.
+    #: Times, ps, float64, (n_samples,); None if the file has no times, or in an unknown unit.
     times: np.ndarray | None = None
-    #: The file is followed into others.
+    #: True if references to other files are followed.
     external: bool = False
 
     @cached_property
     def values(self) -> Any:
-        """All values, one sample a row, in the unit and order of the file; read when first used.
+        """All values, one sample per row, in the unit and order of the file; read on first use.
 
-        Text is str. Arrays are read-only, since frames show parts of them.
+        Text is returned as str. Arrays are read-only, because frames show parts of them.
         """
         values = run_in_sandbox(
             read_values, self.path, dataset=self.dataset, external=self.external
@@ -54,9 +54,9 @@ class Quantity:
         return values
 
     def at(self, step: int, frame: int | None = None) -> Any:
-        """Value at one step of the simulation; None where it was not sampled.
+        """Return the value at one step of the simulation; None if it was not sampled.
 
-        `frame`, the number of a frame of that step, is for files whose steps do not rise.
+        `frame` is the number of a frame of that step, for files whose steps do not increase.
         """
         if self.steps is None:
             return self.values
@@ -79,7 +79,7 @@ class Quantity:
 
 
 def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False) -> Any:
-    """Read all values of a dataset as the file has them; text is str."""
+    """Read all values of a dataset in the type of the file; text becomes str."""
     with File(path, external=external) as file:
         array = file.root[dataset]
         if not isinstance(array, Array):
@@ -88,9 +88,9 @@ def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False
 
 
 class Quantities(Mapping[str, Quantity]):
-    """Quantities of a file by name; values are read when they are first used.
+    """Quantities of a file by name; values are read on first use.
 
-    One that contradicts itself, or lies in another file, raises its error when it is looked up.
+    Looking up a quantity that is inconsistent or in another file raises its error.
     """
 
     def __init__(self, found: Mapping[str, Quantity | PacelineError]):
@@ -112,13 +112,13 @@ class Quantities(Mapping[str, Quantity]):
         return f"<{', '.join(self) or 'nothing'}>"
 
     def at(self, step: int, frame: int | None = None) -> dict[str, Any]:
-        """Values at one step, for MDAnalysis's `Timestep.data`.
+        """Return values at one step, for MDAnalysis's `Timestep.data`.
 
-        Without quantities of more than 64 MiB each, that are damaged, or lie in other files.
+        Quantities that exceed 64 MiB, are damaged or are in other files are left out.
         """
         found = {}
         for name in self:
-            # The frame itself is whole; looking up a damaged quantity raises its error.
+            # The frame itself is complete; looking up a damaged quantity raises its error.
             with contextlib.suppress(DamagedFileError, ExternalFileError):
                 one = self[name]
                 if np.prod(one.shape, dtype=float) * 8 <= _MAX_KEPT:
@@ -127,7 +127,7 @@ class Quantities(Mapping[str, Quantity]):
 
 
 def find_observables(path: str | os.PathLike, *, external: bool = False) -> Quantities:
-    """Find the observables, energies and the like, of an H5MD file or one of MDTraj."""
+    """Find the observables, such as energies, of an H5MD or MDTraj file."""
     with File(path, external=external) as file:
         observables = file.root.group("observables")
         if observables is not None:
@@ -136,7 +136,7 @@ def find_observables(path: str | os.PathLike, *, external: bool = False) -> Quan
 
 
 def _find_quantities(group: Group, elements: Elements) -> dict[str, Quantity | PacelineError]:
-    """Find elements in a group and in the groups within."""
+    """Find elements in a group and in its subgroups."""
     found: dict[str, Quantity | PacelineError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
@@ -191,9 +191,9 @@ def _make_quantity(name: str, element: SampledElement) -> Quantity:
 def find_properties(
     path: str | os.PathLike, *, group: str | None = None, external: bool = False
 ) -> Quantities:
-    """Find the properties of particles beside their motion: mass, charge, species, id.
+    """Find the properties of particles: mass, charge, species, id.
 
-    One value of each particle, in the order of the file; none in files other than H5MD.
+    Each has one value per particle, in the order of the file. Only H5MD files have them.
     """
     with File(path, external=external) as file:
         if "particles" not in file.root:

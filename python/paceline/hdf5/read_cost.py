@@ -1,7 +1,7 @@
-"""Cost of reading a dataset by its layout: bytes read for each byte used.
+"""Cost of reading a dataset, from its layout: bytes read per byte used.
 
-The core reads the wanted parts of unfiltered numbers, with gaps between them that are shorter than
-another call would be; of compressed ones it reads whole chunks, each once a block.
+The compiled module reads the wanted parts of unfiltered values, including gaps that cost less than
+another call. It reads compressed chunks whole, each once per block.
 """
 
 import math
@@ -22,30 +22,31 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.performance.number_format import amount
 
-#: The sample selection has one atom in so many.
+#: Inverse fraction of the atoms in the sample selection.
 ONE_IN = 20
-#: Repacking pays from so many bytes read for each byte used, if so many are read at all.
+#: Minimum number of bytes read per byte used, and minimum number of bytes read, for which repacking
+#: pays.
 WORTH, LITTLE = 4.0, 10_000_000
 
 
 @dataclass(frozen=True)
 class AccessCost:
-    """Cost of one way of reading."""
+    """Cost of one access pattern."""
 
-    #: Way of reading, in words.
+    #: Description of the access pattern.
     access: str
-    #: Bytes read from the file, and bytes of the wanted numbers as they are stored.
+    #: Bytes read from the file, and bytes of the wanted values as they are stored.
     read: int
     used: int
 
     @property
     def ratio(self) -> float:
-        """Bytes read for each byte used."""
+        """Bytes read per byte used."""
         return self.read / self.used if self.used else 0.0
 
 
 def read_costs(element: Element, n_atoms: int) -> list[AccessCost]:
-    """Costs of the usual ways of reading all frames; none where only HDF5's library knows.
+    """Costs of usual access patterns for all frames; empty if only the HDF5 library knows them.
 
     >>> element = Element(Dataset("value", np.dtype("f4"), (100, 5000, 3), offset=512))
     >>> found = read_costs(element, 5000)
@@ -66,9 +67,9 @@ def read_costs(element: Element, n_atoms: int) -> list[AccessCost]:
 
 
 def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False) -> int:
-    """Count the bytes that reading some atoms, rising, of all frames takes.
+    """Count the bytes read for some atoms, increasing, of all frames.
 
-    `one_by_one`: each frame is read by itself, not in blocks that end where chunks do.
+    With `one_by_one`, each frame is read alone, instead of blocks that end at chunk boundaries.
     """
     dataset = element.dataset
     rows = _rows_read(element)[:, None]
@@ -76,7 +77,7 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     numbers = [column.number for column in columns]
     offsets, sizes = (part[:, numbers] for part in _extents(dataset, len(rows)))
     read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
-    # A chunk is read once in blocks, and where it is kept for the next frame.
+    # A chunk is read once if frames are read in blocks, or if the chunk is kept for the next frame.
     times = np.minimum(rows, 1)
     if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT_BYTES):
         times = rows
@@ -84,7 +85,7 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     total = (read * times * there).sum()
     if not dataset.filters and any(column.straight for column in columns):
         return int(total)
-    # A gap between two chunks is read where it is short, as one within a chunk is.
+    # A short gap between two chunks is read, as a short gap within a chunk is.
     gaps = (offsets + first)[there][1:] - (offsets + end)[there][:-1]
     short = (gaps >= 0) & (gaps <= GAP_BYTES)
     if one_by_one:
@@ -101,7 +102,7 @@ def _of_chunks(
     *,
     one_by_one: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bytes that are read of each chunk, where they begin, and where they end."""
+    """Number of bytes read per chunk, and their first and last offset."""
     of_row, first, end, between = (
         np.array([getattr(column, name) for column in columns])
         for name in ("of_row", "first", "end", "between")
@@ -111,13 +112,13 @@ def _of_chunks(
         return packed, np.zeros_like(first), packed
     if one_by_one:
         return np.broadcast_to(of_row, sizes.shape), first, end
-    # What is between two rows of a chunk is read with them.
+    # The gap between two rows of a chunk is read with them.
     read = rows * of_row + np.maximum(rows - 1, 0) * between
     return read, first, (rows - 1) * dataset.chunk_row_bytes + end
 
 
 def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
-    """Describe how a dataset lies in the file.
+    """Describe the layout of a dataset in the file.
 
     >>> layout_in_words(Dataset("value", np.dtype("f4"), (100, 50, 3), chunk=(25, 7, 3)), 50)
     '25 frames × 7 atoms a chunk (2.1 kB)'
@@ -135,7 +136,7 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
 
 
 def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:
-    """Advise whether repacking pays, by the costs of positions."""
+    """Recommend for or against repacking, from the costs of reading positions."""
     if not costs:
         return f"pays: {command} writes what workers read without HDF5's library"
     by_frames, first, _, everything = costs
@@ -160,24 +161,25 @@ def _cost(
 class _Column:
     """Wanted bytes of a row of the chunks in one column."""
 
-    #: Its index among the columns.
+    #: Index among the columns.
     number: int
-    #: First wanted byte, and one past the last.
+    #: First wanted byte, and end of the wanted bytes.
     first: int
     end: int
-    #: Bytes that are read of this row of chunks, and in the gap before the next row.
+    #: Number of bytes read of this row of chunks, and in the gap before the next row.
     of_row: int
     between: int
-    #: True for long runs of float32, read straight into the output array without the bytes between.
+    #: True for long runs of float32 values, which are read straight into the output array without
+    #: gaps.
     straight: bool
 
 
 def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
-    """Yield chunks side by side that hold any of the atoms."""
+    """Yield the columns of chunks that contain any of the atoms."""
     shape, chunk = dataset.shape, dataset.chunk or dataset.shape
     # Without an axis of components each number is a point.
     points = atoms if len(shape) == 3 else (3 * atoms[:, None] + np.arange(3)).ravel()
-    # Components of a point in each of the chunks side by side, without padding.
+    # Numbers of components of a point in adjacent chunks, without padding.
     parts = [1]
     if len(shape) == 3:
         parts = [min(chunk[2], shape[2] - k) for k in range(0, shape[2], chunk[2])]
@@ -191,7 +193,7 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
 
 
 def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
-    """Describe a row that is wanted from each of these bytes on, `n` bytes each."""
+    """Describe a row of which `n` bytes are wanted from each of these offsets on."""
     gaps = np.diff(starts) - n
     of_row = len(starts) * n + int(gaps[gaps <= GAP_BYTES].sum())
     first, end = int(starts[0]), int(starts[-1]) + n
@@ -205,7 +207,7 @@ def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Colum
 def _compressed_bytes(
     dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Bytes that are read of chunks: of deflate alone no more than the last wanted byte needs."""
+    """Number of bytes read per chunk; for deflate alone, up to the last wanted byte."""
     if [stage.number for stage in dataset.filters] != [DEFLATE]:
         return sizes
     share = ((rows - 1) * dataset.chunk_row_bytes + end) / dataset.chunk_bytes
@@ -215,7 +217,7 @@ def _compressed_bytes(
 
 
 def _rows_read(element: Element) -> np.ndarray:
-    """Number of rows that frames are read from, of each chunk along the first axis."""
+    """Number of rows read per chunk along the first axis."""
     dataset = element.dataset
     n_rows = dataset.shape[0]
     rows = np.arange(n_rows) if element.rows is None else np.unique(element.rows)
@@ -224,7 +226,7 @@ def _rows_read(element: Element) -> np.ndarray:
 
 
 def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and bytes of the chunks, (n_along, chunks side by side)."""
+    """Offsets and sizes of the chunks, (n_along, chunks side by side)."""
     if dataset.table is None:
         return np.zeros((n_along, 1)), np.ones((n_along, 1))
     # Adding to `NOWHERE` would overflow integers.
@@ -234,14 +236,14 @@ def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inflated(dataset: Dataset) -> int:
-    """Bytes of all chunks side by side."""
+    """Decoded size of all chunks side by side, bytes."""
     chunk = dataset.chunk or dataset.shape
     across = math.prod(-(-n // c) for n, c in zip(dataset.shape[1:], chunk[1:], strict=True))
     return dataset.chunk_bytes * across
 
 
 def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
-    """Frames and atoms of a chunk, and parts into which the three numbers of an atom are split."""
+    """Frames and atoms of a chunk, and number of parts of an atom's components."""
     assert dataset.chunk is not None
     frames, *rest = dataset.chunk
     if len(rest) == 1:

@@ -1,11 +1,11 @@
-"""A sandbox for HDF5's library: another process, since a damaged file can crash it or hang it.
+"""Sandbox for the HDF5 library: another process, because a damaged file can crash or hang it.
 
-Of 2,900 small files in which a few bytes of the metadata were changed at random, HDF5 2.0 crashed
-with one and never returned from 13, most often because of one byte of a global heap, where HDF5
-keeps text. Only another process can be ended then. One helper serves all files that a process
-opens: it starts with the first, and ends a minute after the last.
+Of 2,900 small files with a few randomly changed bytes of metadata, HDF5 2.0 crashed on one and
+never returned from 13. The most frequent cause was one byte of a global heap, in which HDF5 stores
+text. Only a separate process can be ended then. One helper process serves all files that a process
+opens. It starts with the first file, and ends a minute after the last.
 
-Windows has no such limits: there HDF5's library is called in the process that asks.
+On Windows, which has no such limits, the HDF5 library is called in the calling process.
 """
 
 import contextlib
@@ -31,28 +31,29 @@ from paceline._util.system import (
 )
 from paceline.errors import DamagedFileError, WorkerError
 
-#: Seconds of computing that a file may take, whatever its size: a hundred times what most need.
+#: Allowed computing time per file of any size, seconds: a hundred times the usual time.
 TIME_LIMIT = 5.0
-#: Seconds that may pass for each of computing: storage may be slow, but must not wait for ever.
+#: Maximum wall time per computing time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: Memory that a request may take, in bytes: so much, and so much for each byte of its file, which
-#: is what a byte of a deflated stream can stand for.
+#: Maximum memory of a request, bytes: a constant, and a number per byte of the file, which is the
+#: maximum expansion of a deflated byte.
 _ROOM, _ROOM_PER_BYTE = 1 << 30, 1032
-#: Seconds without a request after which the helper ends.
+#: Time without a request after which the helper ends, seconds.
 _IDLE = 60.0
-#: Number of bytes, before each answer: of one that breaks off nothing is unpickled.
+#: Number of bytes before each answer: a truncated answer is not unpickled.
 _LENGTH = struct.Struct("<Q")
-#: Prefixes of variables by which a launcher of MPI makes a program a rank.
+#: Prefixes of variables by which an MPI launcher makes a program a rank.
 _LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
 _HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
 def run_in_sandbox(function: Callable[..., Any], path: str, **options: object) -> Any:
-    """Call `function(path, **options)` in the helper process, and return or raise what it does.
+    """Call `function(path, **options)` in the helper process; return its result or raise its error.
 
-    `DamagedFileError`: the file crashed the helper, or exceeded the time limit. `WorkerError`: the
-    helper cannot be started or was ended from outside, or an answer cannot be pickled.
+    Raises `DamagedFileError` if the file crashed the helper or exceeded the time limit. Raises
+    `WorkerError` if the helper cannot be started or was ended from outside, or if an answer cannot
+    be pickled.
 
     >>> run_in_sandbox(os.path.basename, "md.h5md")
     'md.h5md'
@@ -70,13 +71,13 @@ def run_in_sandbox(function: Callable[..., Any], path: str, **options: object) -
 def interrupt() -> None:
     """End the helper at once: threads that wait for it get a `WorkerError`.
 
-    Ctrl-C interrupts the main thread only, which may itself wait for one of these.
+    Ctrl-C interrupts only the main thread, which may wait for one of these threads.
     """
     _helper.kill()
 
 
 def extend_time_limit(seconds: float) -> None:
-    """Add seconds of computing to the limit of the file that this helper reads; else do nothing."""
+    """Add to the computing time that this helper may use for its file; elsewhere do nothing."""
     if _serving:
         extend_limit(seconds, _WAITING * seconds)
 
@@ -87,11 +88,11 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        #: Closes with this process, however that ends, and the helper with it.
+        #: Pipe that closes when this process ends, and ends the helper.
         self._lifeline: IO[bytes] | None = None
 
     def ask(self, request: bytes, path: str) -> tuple[bool, Any]:
-        """Send a request; returns (True, the result) or (False, the error)."""
+        """Send a request; return (True, the result) or (False, the error)."""
         with self._lock:
             try:
                 for _ in range(2):
@@ -112,8 +113,8 @@ class _Helper:
             for name, value in os.environ.items()
             if not name.startswith(_LAUNCHER_PREFIXES)
         }
-        # Modules are found where this process finds them; -P keeps the working directory from
-        # coming first.
+        # Modules are found in this process's folders; -P keeps the working directory from coming
+        # first.
         environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         end, lifeline = os.pipe()
         self._lifeline = os.fdopen(lifeline, "wb")
@@ -124,7 +125,7 @@ class _Helper:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
-                # Ctrl-C is for the process that asks, also while the helper starts.
+                # Ctrl-C is handled by the calling process, also while the helper starts.
                 process_group=0,
             )
         except OSError as error:
@@ -145,19 +146,19 @@ class _Helper:
         return pickle.loads(_exactly(process.stdout, length))
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> int:
-        """Wait for a helper whose answer ended early; returns its exit status."""
+        """Wait for a helper whose answer was truncated; return its exit status."""
         status = process.wait()
         self._forget()
         return status
 
     def kill(self) -> None:
-        """Kill it; the thread that waits for an answer cleans up."""
+        """Kill the helper; the thread that waits for an answer cleans up."""
         process = self._process
         if process is not None:
             process.kill()
 
     def end(self) -> None:
-        """Kill it and clean up."""
+        """Kill the helper and clean up."""
         self.kill()
         if self._process is not None:
             self._process.wait()
@@ -172,7 +173,7 @@ class _Helper:
 
 
 def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
-    """Read so many bytes; `EOFError` where fewer come."""
+    """Read a number of bytes; raise `EOFError` if fewer arrive."""
     found = pipe.read(n_bytes)
     if len(found) < n_bytes:
         raise EOFError
@@ -207,7 +208,7 @@ _serving = False
 
 
 def _in_child() -> None:
-    """Forget the parent's helper in a forked process."""
+    """Drop the parent's helper in a forked process."""
     global _helper
     if _helper._lifeline is not None:
         _helper._lifeline.close()
@@ -218,13 +219,13 @@ after_fork(_in_child)
 
 
 def serve(lifeline: int) -> None:
-    """Answer requests until none comes for a while: the main function of the helper."""
+    """Answer requests until there is none for a while: the main function of the helper."""
     global _serving
     _serving = True
     end_with_pipe(lifeline)
     requests = sys.stdin.buffer
-    # Libraries print to standard output, as the filter for LZ4 does of each damaged chunk: an error
-    # says it better.
+    # Libraries print to standard output, as the LZ4 filter does for each damaged chunk; the error
+    # is clearer.
     with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         while has_input(requests, _IDLE):
@@ -233,7 +234,7 @@ def serve(lifeline: int) -> None:
             except EOFError:
                 return
             if folder is not None:
-                with contextlib.suppress(OSError):  # then the file is not found
+                with contextlib.suppress(OSError):  # opening the file then fails
                     os.chdir(folder)
             with contextlib.suppress(OSError):
                 limit_memory(_ROOM + _ROOM_PER_BYTE * os.path.getsize(path))
@@ -253,7 +254,7 @@ def serve(lifeline: int) -> None:
 
 
 def _call(function: Callable[..., Any], path: str, options: dict[str, Any]) -> Any:
-    """Call a function; want of memory is the file's fault."""
+    """Call a function; lack of memory is treated as damage of the file."""
     try:
         return function(path, **options)
     except MemoryError:
@@ -262,14 +263,14 @@ def _call(function: Callable[..., Any], path: str, options: dict[str, Any]) -> A
 
 
 def _files_are_open() -> bool:
-    """Tell whether a request left a file open that nobody can close.
+    """Check whether a request has left a file open that cannot be closed.
 
-    HDF5 would answer for another file of that name, made in the same place, from memory.
+    HDF5 would then serve another file of the same name and location from memory.
     """
     h5py = sys.modules.get("h5py")
     if h5py is None or not _n_open(h5py):
         return False
-    gc.collect()  # an error may hold what read the file
+    gc.collect()  # an error may hold a reference to the reader of the file
     return _n_open(h5py) > 0
 
 
@@ -278,11 +279,12 @@ def _n_open(h5py: Any) -> int:
 
 
 def _packed(answer: tuple[bool, Any], path: str) -> bytes:
-    """Pickle an answer, or an error that says why it cannot be pickled."""
+    """Pickle an answer, or an error that gives the reason if it cannot be pickled."""
     try:
         packed = pickle.dumps(answer, protocol=5)
         if not answer[0]:
-            # Some errors cannot be unpickled: pickle calls their classes with their text alone.
+            # Some errors cannot be unpickled: pickle calls their classes with the text as the only
+            # argument.
             pickle.loads(packed)
         return packed
     except Exception as error:

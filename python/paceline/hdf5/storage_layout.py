@@ -1,4 +1,4 @@
-"""Choose how the frames of an H5MD file are stored: chunks, alignment, compression, rounding."""
+"""Choose the storage of an H5MD file's frames: chunks, alignment, compression, rounding."""
 
 import operator
 import re
@@ -14,33 +14,37 @@ from paceline.hdf5.chunk_index import LZ4, ZSTD
 from paceline.hdf5.h5md_tree import ELEMENTS, QUANTITIES
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
-#: Purposes for which a file may be made.
+#: Access patterns for which a file may be optimised.
 ACCESSES = ("frames", "atoms", "both")
 
-#: Bytes of a number as we write it, and of an atom.
+#: Size of a stored number, and of an atom, bytes.
 NUMBER_BYTES, ATOM_BYTES = 4, 12
-#: Chunks are not smaller without need: to find one takes HDF5 about as long as to copy so much.
+#: Minimum size of chunks, if possible: finding a chunk takes HDF5 about as long as copying this
+#: many bytes.
 SMALL = 64 * 2**10
-#: Chunks for both accesses: HDF5 keeps four of them for the next read, 1 MiB before its version 2.
+#: Size of chunks for both access patterns. HDF5's chunk cache holds four of them (1 MiB before
+#: version 2).
 MIDDLE = 256 * 2**10
-#: Chunks are not larger without need: a read of one atom of a frame reads, and keeps, so much.
+#: Maximum size of chunks, if possible: reading one atom of a frame reads and caches a whole chunk.
 LARGE = 16 * 2**20
-#: Frames of a chunk, all atoms of them: so much memory each worker needs that reads or writes.
+#: Maximum size of the frames of a chunk with all atoms, bytes: each reading or writing worker needs
+#: this memory.
 ROW_BYTES = 64 * 2**20
-#: The same where the user chose the chunk.
+#: The same maximum if the user chooses the chunk.
 MOST_ROW_BYTES = 2 * 2**30
-#: Frames of a chunk for both accesses: those of a leaf of `paceline.contract.plan`.
+#: Number of frames of a chunk for both access patterns: a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
-#: Frames of a chunk for a few atoms, at the most: blocks hold as many, and a file of some thousand
-#: frames shall have some for each worker.
+#: Maximum number of frames of a chunk for reading a few atoms. Blocks have as many frames, and a
+#: file of some thousand frames must give blocks to each worker.
 ATOMS_FRAMES = 256
-#: Stripes that a chunk fills: half of one is lost at its end, on an average a 16th of it.
+#: Number of stripes per chunk: half a stripe is lost at the end, on average a 16th of the chunk.
 STRIPES = 8
-#: Å: a coarser precision is XTC's integers per nm by mistake, and would ruin every position.
+#: Maximum precision, Å: a larger value is probably XTC's integers per nm by mistake, and would ruin
+#: positions.
 _COARSEST = 1.0
 
 
-#: Levels of each method of compression, from the lowest to the highest; None where it has none.
+#: Range of levels of each compression method; None for a method without levels.
 LEVELS: Mapping[str, tuple[int, int] | None] = {"gzip": (1, 9), "zstd": (1, 19), "lz4": None}
 #: HDF5's numbers of the filters that it may lack.
 REGISTERED = {"zstd": ZSTD, "lz4": LZ4}
@@ -48,7 +52,7 @@ REGISTERED = {"zstd": ZSTD, "lz4": LZ4}
 
 @dataclass(frozen=True)
 class Compression:
-    """Filters of a chunk: byte shuffle, and a method of `LEVELS` with its level; None for none."""
+    """Filters of a chunk: byte shuffle, and a method of `LEVELS` (or None) with its level."""
 
     shuffle: bool = False
     method: str | None = None
@@ -57,9 +61,9 @@ class Compression:
 
 @dataclass(frozen=True)
 class DatasetLayout:
-    """Frames and atoms of a chunk, or contiguous space: stored as chunks of a frame without gaps.
+    """Frames and atoms of a chunk; contiguous space is stored as chunks of one frame without gaps.
 
-    Chunks as large as `align` bytes, and contiguous space, begin at a multiple of it.
+    Chunks of at least `align` bytes, and contiguous space, begin at a multiple of `align`.
     """
 
     frames: int
@@ -73,10 +77,10 @@ class DatasetLayout:
         return self.frames, self.atoms, 3
 
     def frames_together(self, n_atoms: int) -> int:
-        """Count the frames to assign to one worker: a power of two, so that no leaf is parted.
+        """Number of frames to assign to one worker: a power of two, so that no leaf is split.
 
-        Those of a chunk. Where these are no power of two, so many more that few chunks are begun
-        by one worker and ended by another, as far as memory should hold them.
+        It is the number of frames of a chunk. If that is not a power of two, it is larger, within
+        the memory limit, so that few chunks are shared by two workers.
 
         Examples
         --------
@@ -92,13 +96,13 @@ class DatasetLayout:
         return together
 
     def within(self, n_frames: int) -> "DatasetLayout":
-        """Shrink chunks that a file of so few frames would not fill."""
+        """Shrink chunks that a file of few frames would not fill."""
         return replace(self, frames=min(self.frames, n_frames))
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Layout, compression, precision (Å) of positions, if they may be rounded, and units."""
+    """Layout, compression, precision (Å) of positions if they may be rounded, and units."""
 
     layout: DatasetLayout
     compression: Compression
@@ -110,7 +114,7 @@ class Storage:
         check_precision(self.precision)
 
     def encoder(self, field: str) -> "_core.ChunkEncoder":
-        """Encoder of the chunks of "positions", "velocities" or "forces", given in our units."""
+        """Make the encoder of "positions", "velocities" or "forces", given in paceline's units."""
         quantity = QUANTITIES[ELEMENTS[field]]
         factor = 1 / factor_of(self.units[quantity], quantity)
         precision = self.precision if field == "positions" else None
@@ -132,9 +136,9 @@ def chunk_encoder(
     dtype: str = "<f4",
     factor: float = 1.0,
 ) -> "_core.ChunkEncoder":
-    """Make the encoder of a dataset's chunks; `what` names its element in errors.
+    """Make the encoder of a dataset's chunks; errors name its element `what`.
 
-    Numbers are multiplied by `factor`, and `precision` is in their unit then.
+    Numbers are multiplied by `factor`; `precision` is in the resulting unit.
     """
     return _core.ChunkEncoder(
         dtype,
@@ -149,13 +153,13 @@ def chunk_encoder(
 
 
 def check_compressible(contiguous: bool, compression: Compression) -> None:
-    """Raise `UnsupportedError` where contiguous space is to be compressed."""
+    """Raise `UnsupportedError` if contiguous space is to be compressed."""
     if contiguous and compression.method is not None:
         raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
 
 
 def check_precision(precision: float | None) -> None:
-    """Raise `UnwritableError` if a precision (Å) would leave nothing of the positions."""
+    """Raise `UnwritableError` if a precision (Å) would make positions meaningless."""
     if precision is not None and precision > _COARSEST:
         raise UnwritableError(
             f"of H5MD, expected a precision of at most {_COARSEST:g} Å such as 0.001, found "
@@ -164,7 +168,7 @@ def check_precision(precision: float | None) -> None:
 
 
 def parse_compression(text: str) -> Compression:
-    """Read the value of `--compress`: "none", or as "zstd:3", "lz4" or "shuffle+gzip:4".
+    """Parse the value of `--compress`: "none", or as "zstd:3", "lz4" or "shuffle+gzip:4".
 
     Examples
     --------
@@ -185,7 +189,7 @@ def parse_compression(text: str) -> Compression:
 
 
 def chunk_like_h5py(chunks: Any) -> str:
-    """Spell h5py's `chunks` as the value of `--chunk`.
+    """Convert h5py's `chunks` to a value of `--chunk`.
 
     Examples
     --------
@@ -207,7 +211,7 @@ def chunk_like_h5py(chunks: Any) -> str:
 
 
 def compression_like_h5py(compression: Any, options: Any) -> str:
-    """Spell h5py's `compression` and `compression_opts` as the value of `--compress`.
+    """Convert h5py's `compression` and `compression_opts` to a value of `--compress`.
 
     Examples
     --------
@@ -237,14 +241,14 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
 
 
 def _registered(number: int, options: object, found: str) -> str:
-    """Spell a filter as hdf5plugin gives it to h5py: its number, and a tuple of its values."""
+    """Convert a filter as hdf5plugin passes it to h5py: its number, and a tuple of values."""
     values = () if options is None else options
     if isinstance(values, tuple | list):
         if number == LZ4 and list(values) in ([], [0]):
             return "lz4"
         if number == ZSTD and len(values) < 2:
             text = f"zstd:{values[0] if values else 3}"
-            parse_compression(text)  # refuses levels that there are not
+            parse_compression(text)  # raises an error for invalid levels
             return text
     raise UnsupportedError(
         f"compression: expected {ZSTD} (zstd) with the tuple of a level, or {LZ4} (lz4) with none, "
@@ -253,7 +257,7 @@ def _registered(number: int, options: object, found: str) -> str:
 
 
 def parse_chunk(text: str) -> tuple[int, int] | None:
-    """Read the value of `--chunk`: frames and atoms, or None for frame, contiguous and auto.
+    """Parse the value of `--chunk`: frames and atoms, or None for frame, contiguous and auto.
 
     Examples
     --------
@@ -278,22 +282,22 @@ def choose_layout(
     for_: str = "frames",
     align: int | None = None,
 ) -> DatasetLayout:
-    """Choose the layout that `--chunk` asks for.
+    """Choose the layout for a value of `--chunk`.
 
-    Frames of a chunk that is chosen here are a power of two, so that the blocks that workers take
-    end where chunks end.
+    The automatic number of frames of a chunk is a power of two, so that blocks of workers end at
+    chunk boundaries.
 
     Parameters
     ----------
     chunk : str
         "frame": one frame, all atoms; "FRAMESxATOMS", as "16x1000"; "contiguous": no chunks;
-        "auto": by the purpose of the file.
+        "auto": chosen for the access pattern `for_`.
     n_atoms : int
-        Atoms to be written.
+        Number of atoms to be written.
     for_ : {"frames", "atoms", "both"}
-        Of "auto": whether whole frames are read, a few atoms through all frames, or both.
+        Access pattern for "auto": whole frames, a few atoms through all frames, or both.
     align : int, optional
-        Bytes of a stripe of the file system, at the beginning of which chunks shall begin.
+        Size of a stripe of the file system, bytes; chunks begin at multiples of it.
 
     Returns
     -------
@@ -302,11 +306,11 @@ def choose_layout(
     Raises
     ------
     UnsupportedError
-        There is no such layout, or a worker would need more than 2 GiB for a row of its chunks.
+        The layout is unknown, or a worker would need more than 2 GiB for a row of its chunks.
 
     Examples
     --------
-    A frame a chunk, where it has 64 kB or more, is read by frames as fast as contiguous space:
+    Chunks of one frame of 64 kB or more are read by frames as fast as contiguous space:
 
     >>> choose_layout("auto", 47_681).chunk, choose_layout("auto", 214).chunk
     ((1, 47681, 3), (16, 214, 3))
@@ -315,12 +319,12 @@ def choose_layout(
     >>> choose_layout("auto", 47_681, for_="atoms").chunk
     (64, 85, 3)
 
-    Of an enormous frame a chunk holds a part:
+    A chunk holds a part of an enormous frame:
 
     >>> choose_layout("auto", 10_000_000).chunk
     (1, 1250000, 3)
 
-    Stripes of 1 MiB are wasted less by larger chunks:
+    Larger chunks waste less of 1 MiB stripes:
 
     >>> choose_layout("auto", 47_681, align=2**20).chunk
     (8, 47681, 3)
@@ -344,7 +348,7 @@ def choose_layout(
 
 
 def _checked(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
-    """Return the layout, if its chunks can be made."""
+    """Return the layout, if its chunks are valid."""
     row = layout.frames * n_atoms * ATOM_BYTES
     if layout.frames > 1 and row > MOST_ROW_BYTES:
         raise UnsupportedError(
@@ -360,11 +364,11 @@ def _checked(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
 
 
 def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
-    """Choose chunks by purpose, stripe and size of a frame."""
+    """Choose chunks from access pattern, stripe and size of a frame."""
     frame = n_atoms * ATOM_BYTES
     stripes = STRIPES * align if align > 1 else 0
     row = _power_of_two(ROW_BYTES // frame)
-    # As many frames as are no longer small, of all atoms.
+    # The smallest number of frames with all atoms that is not too small.
     frames = min(_power_of_two(max(SMALL, stripes) // frame), row)
     if for_ == "frames":
         return DatasetLayout(frames, _atoms(n_atoms, frames, max(LARGE, stripes)), align=align)
@@ -377,21 +381,21 @@ def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
 
 
 def _atoms(n_atoms: int, frames: int, most: int) -> int:
-    """Count the atoms of a chunk: all, or of parts about equal, none of more than `most` bytes."""
+    """Number of atoms of a chunk: all, or parts of about equal size within `most` bytes."""
     parts = -(-n_atoms * frames * ATOM_BYTES // most)
     return -(-n_atoms // parts)
 
 
 def _power_of_two(n: int) -> int:
-    """Return the largest that is not above n; 1 at the least."""
+    """Largest power of two that does not exceed n; at least 1."""
     return 1 << max(n.bit_length() - 1, 0)
 
 
 @dataclass(frozen=True)
 class ChunkOffsets:
-    """Offsets in the file of a dataset's chunks, in C order; of contiguous space its first byte.
+    """Offsets in the file of a dataset's chunks, in C order; for contiguous space its first byte.
 
-    Workers write frames there past HDF5.
+    Workers write frames at these offsets without HDF5.
     """
 
     offsets: np.ndarray
@@ -399,7 +403,7 @@ class ChunkOffsets:
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
-        """Offsets of all chunks that hold some frames, and the frames in the first before them."""
+        """Offsets of all chunks of some frames, and number of earlier frames in the first chunk."""
         if self.layout.contiguous:
             size = np.prod([self.n_atoms, 3, NUMBER_BYTES], dtype=np.uint64)
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
@@ -413,7 +417,7 @@ class ChunkOffsets:
 def split_at_chunks(
     first: int, n_frames: int, chunk_frames: int | None
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield rows of a block, and whether they are whole chunks; with None none are.
+    """Yield ranges of rows of a block, and whether they are whole chunks (never with None).
 
     Examples
     --------

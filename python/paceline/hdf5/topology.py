@@ -1,4 +1,4 @@
-"""Topologies in HDF5 files as plain data, GROMACS's among them; columns of atom properties."""
+"""Topologies in HDF5 files as plain data, including GROMACS's; columns of atom properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ LABELS = "parameters/atoms"
 #: MDAnalysis's names of these labels.
 _OF_ATOMS = {"name": "names", "type": "types"}
 _OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
-#: Most characters of a name that is read a part at a time.
+#: Maximum length of a name that is read in parts.
 WIDTH = 8
-#: H5MD's name of numbers that are read a part at a time.
+#: H5MD's names of numbers that are read in parts.
 _NUMBERS = {"masses": "mass", "charges": "charge"}
 #: Group of GROMACS's module.
 GROMACS_MODULE = "h5md/modules/gromacs_topology"
-#: Major version of it that is read.
+#: Major version of the module that is supported.
 _MAJOR = 0
-#: Prefix of GROMACS's names of molecules that pdb2gmx made of chains.
+#: Prefix of GROMACS's names of molecules that pdb2gmx made from chains.
 _GROMACS_CHAIN = "Protein_chain_"
 
 
@@ -34,18 +34,18 @@ _GROMACS_CHAIN = "Protein_chain_"
 class SystemTopology:
     """Atoms, residues and segments, counted from 0, by MDAnalysis's names."""
 
-    #: (n_atoms,) each, out of "names", "types", "elements", "ids", "masses" (u), "charges" (e),
-    #: "chainIDs" and "atomic_numbers".
+    #: Arrays of shape (n_atoms,): "names", "types", "elements", "ids", "masses" (u), "charges" (e),
+    #: "chainIDs" and "atomic_numbers", as far as known.
     atoms: Mapping[str, np.ndarray]
-    #: int64, (n_atoms,): residue of each atom.
+    #: Residue of each atom, int64, (n_atoms,).
     residue: np.ndarray
-    #: (n_residues,) each, out of "resids", "resnames", "moltypes", "molnums".
+    #: Arrays of shape (n_residues,): "resids", "resnames", "moltypes", "molnums", as far as known.
     residues: Mapping[str, np.ndarray]
-    #: int64, (n_residues,): segment of each residue.
+    #: Segment of each residue, int64, (n_residues,).
     segment: np.ndarray
-    #: object, (n_segments,).
+    #: Names of segments, object, (n_segments,).
     segids: np.ndarray
-    #: int64, (n_bonds, 2); None where nothing is known of them.
+    #: Bonds, int64, (n_bonds, 2); None if unknown.
     bonds: np.ndarray | None = None
 
     @classmethod
@@ -118,8 +118,8 @@ def read_pairs(array: Array, n_atoms: int) -> np.ndarray:
 def read_h5md_topology(particles: Particles) -> SystemTopology:
     """Read properties of particles in an H5MD file: labels, masses, charges, species, ids, bonds.
 
-    Of properties that change the first frame counts. Masses and charges without a unit are taken to
-    be in u and e.
+    Time-dependent properties are read from the first frame. Masses and charges without a unit are
+    taken to be in u and e.
     """
     labels = _labels(particles)
     atoms = {**_numbers_of_atoms(particles), **_species(particles)}
@@ -134,7 +134,7 @@ def read_h5md_topology(particles: Particles) -> SystemTopology:
 
 
 def _read_property(particles: Particles, name: str) -> tuple[SampledElement, np.ndarray] | None:
-    """Read one value of each of our atoms: of all times, or of the first frame."""
+    """Read one value per atom: a time-independent one, or that of the first frame."""
     element = particles.elements.find(particles.group, name, rank=1)
     if element is None or not element.n_rows or not particles.frames.n_rows:
         return None
@@ -183,13 +183,13 @@ def _factor(element: SampledElement, quantity: str) -> float:
 
 
 def _species(particles: Particles) -> dict[str, np.ndarray]:
-    """Read kinds of atoms: by name where the file has names."""
+    """Read species of atoms: by name if the file has names."""
     each = _read_property(particles, "species")
     if each is None:
         return {}
     element, values = each
     names = element.values.enum_names or {}
-    # ZnH5MD stores numbers of species as floats.
+    # ZnH5MD stores species numbers as floats.
     kinds = [int(value) if value == value // 1 else value for value in values.tolist()]
     return {"types": np.array([names.get(kind, str(kind)) for kind in kinds], dtype=object)}
 
@@ -208,7 +208,7 @@ def _labels(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _bonds(particles: Particles) -> np.ndarray | None:
-    """Read bonds, where they are of this group: its own, or the file's only one."""
+    """Read bonds of this group: its own, or those of the file if it has only one group."""
     array = particles.file.root.array("connectivity/bonds")
     if array is None or particles.particle_ids is not None or not particles.is_only_one:
         return None
@@ -218,7 +218,7 @@ def _bonds(particles: Particles) -> np.ndarray | None:
 def _with_residues(
     atoms: dict[str, np.ndarray], labels: dict[str, np.ndarray], bonds: np.ndarray | None
 ) -> SystemTopology:
-    """Begin residues and segments where a label changes."""
+    """Start a new residue or segment where a label changes."""
     n_atoms = len(labels["resid"])
     segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
     of_residues = [labels[name] for name in _OF_RESIDUES if name in labels]
@@ -233,33 +233,34 @@ def _with_residues(
 
 
 def _number_runs(labels: list[np.ndarray]) -> np.ndarray:
-    """Number rows of neighbours with the same labels."""
+    """Number runs of adjacent rows with equal labels."""
     changes = [label[1:] != label[:-1] for label in labels]
     return np.concatenate([[0], np.cumsum(np.any(changes, axis=0))]).astype(np.int64)
 
 
 class AtomRow(NamedTuple):
-    """Location of one value of each atom slot, in one frame."""
+    """Location of one value per atom slot, in one frame."""
 
     dataset: str
-    #: None where the dataset has none for each frame.
+    #: Row in the dataset; None for a time-independent dataset.
     row: int | None = None
     factor: float = 1.0
 
 
 @dataclass(frozen=True)
 class AtomColumn:
-    """Location of one value of each atom slot, in all frames."""
+    """Location of one value per atom slot, in all frames."""
 
     dataset: str
-    #: int64, (n_frames,): `ABSENT` where a frame has none; None where frame k is row k.
+    #: Row of each frame, int64, (n_frames,): `ABSENT` for a frame without a value; None if frame k
+    #: is row k.
     rows: np.ndarray | None = None
-    #: True where it holds for all frames and has no rows.
+    #: True if the column is time-independent and has no rows.
     is_fixed: bool = True
     factor: float = 1.0
 
     def of(self, frame: int) -> AtomRow | None:
-        """Locate the values of a frame; None where it has none."""
+        """Locate the values of a frame; None if it has none."""
         if self.is_fixed:
             return AtomRow(self.dataset, None, self.factor)
         row = frame if self.rows is None else int(self.rows[frame])
@@ -269,10 +270,10 @@ class AtomColumn:
 def find_atom_columns(
     path: str, *, group: str | None = None, external: bool = False
 ) -> dict[str, AtomColumn]:
-    """Find the properties of atoms that can be read a part at a time.
+    """Find the properties of atoms that can be read in parts.
 
-    "names" of at most 8 bytes, "masses" (u) and "charges" (e). Where atoms change their slots, only
-    properties that were sampled with them.
+    These are "names" of at most 8 bytes, "masses" (u) and "charges" (e). If atoms change their
+    slots, only properties that were sampled with them are returned.
     """
     with File(path, external=external) as file:
         particles = Particles(file, group)
@@ -316,14 +317,14 @@ def _is_readable(array: Array, shape: tuple[int, ...]) -> bool:
 def read_atom_rows(
     path: str, rows: Mapping[str, AtomRow], first: int, last: int
 ) -> dict[str, np.ndarray]:
-    """Read values of slots `first` to `last` - 1 through HDF5's own library.
+    """Read values of slots `first` to `last` - 1 through the HDF5 library.
 
-    "ids" as int64, "names" as uint8 of shape (n, 8), zeros behind the last character, all else as
-    float64.
+    Returns "ids" as int64, "names" as uint8 of shape (n, 8), padded with zeros, and other
+    properties as float64.
     """
     found: dict[str, np.ndarray] = {}
     slots = slice(first, last)
-    # `find_atom_columns` has found them, within the file unless more was asked for.
+    # `find_atom_columns` has found the datasets, within the file unless `external` was given.
     with File(path, external=True) as file:
         for name, row in rows.items():
             array = file.root[row.dataset]
@@ -352,25 +353,25 @@ def _characters(array: Array, names: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MoleculeType:
-    """One type of molecules."""
+    """Type of molecules."""
 
     name: str
-    #: object, (n_atoms,).
+    #: Names of atoms, object, (n_atoms,).
     names: np.ndarray
-    #: int, (n_atoms,): -1 for what is no element, as virtual sites are.
+    #: Atomic numbers, int, (n_atoms,): -1 for particles without an element, such as virtual sites.
     atomic_numbers: np.ndarray
-    #: float64, (n_atoms,), u and e.
+    #: Masses and charges, float64, (n_atoms,), u and e.
     masses: np.ndarray
     charges: np.ndarray
-    #: int64, (n_atoms,): residue of each atom.
+    #: Residue of each atom, int64, (n_atoms,).
     residue: np.ndarray
-    #: int64 and object, (n_residues,), as in the input of GROMACS.
+    #: Numbers and names of residues, int64 and object, (n_residues,), as in the input of GROMACS.
     resids: np.ndarray
     resnames: np.ndarray
 
 
 def read_gromacs_topology(file: File, n_atoms: int) -> SystemTopology | None:
-    """Read the types of molecules that GROMACS writes, and how many of each; None without them.
+    """Read the types of molecules that GROMACS writes, and their numbers; None if there are none.
 
     /h5md/modules/gromacs_topology
         +-- version (0, 1), system_name
@@ -382,7 +383,7 @@ def read_gromacs_topology(file: File, n_atoms: int) -> SystemTopology | None:
     /connectivity/bonds: pairs of particles of the whole system, counted from 0
 
     Residues are numbered as in .gro files of GROMACS: a type with several residues keeps the
-    numbers of its input, molecules of one residue are counted on behind the largest of them.
+    numbers of its input, and molecules of one residue are numbered after the largest of these.
     Segments are the blocks of molecules, named as MDAnalysis's reader of TPR files does.
     """
     module = file.root.group(GROMACS_MODULE)
@@ -463,7 +464,7 @@ def _particle_numbers(group: Group, name: str, n_atoms: int | None, kinds: str) 
 
 
 def _particle_names(group: Group, name: str, n_atoms: int) -> np.ndarray:
-    """Read names, which a table holds once each."""
+    """Read names through indices into a table of distinct names."""
     places = _particle_numbers(group, name, n_atoms, "iu")
     table = group.array(f"{name}_table")
     if table is None or not table.is_text or len(table.shape) != 1:
@@ -486,7 +487,7 @@ def _all_bonds(file: File, n_atoms: int) -> np.ndarray | None:
 def _join_molecules(
     blocks: list[MoleculeType], counts: np.ndarray, bonds: np.ndarray | None
 ) -> SystemTopology:
-    """Join the molecules of all blocks, one after another."""
+    """Concatenate the molecules of all blocks."""
 
     def of_all(name: str) -> np.ndarray:
         parts = zip((getattr(kind, name) for kind in blocks), counts, strict=True)

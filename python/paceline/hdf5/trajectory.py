@@ -1,4 +1,4 @@
-"""An HDF5 trajectory, opened and indexed once, by the options that say what it does not say."""
+"""HDF5 trajectory, opened and indexed once, with options for facts that the file does not state."""
 
 import os
 import stat
@@ -28,19 +28,19 @@ from paceline.hdf5.units import mdanalysis_spelling
 if TYPE_CHECKING:
     from paceline.hdf5.observables import Quantities
 
-#: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
+#: Signature of an HDF5 file; it follows the user block, of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: Bytes within which a superblock says where the file ends.
+#: Number of bytes within which a superblock states the end of the file.
 _SUPERBLOCK = 64
-#: Beginning of the note on a file that is shorter than it says.
+#: Beginning of the note on a file that is shorter than stated.
 TRUNCATED = "the file was cut"
-#: Beginning of the note on a file that has lost bytes, or to which some were added.
+#: Beginning of the note on a file that has lost or gained bytes.
 CONTRADICTS = "the size of the file contradicts its header"
-#: Times, ps, and edges of cells, Å, are less.
+#: Upper bounds of valid times, ps, and of edges of cells, Å.
 _TIME_MAX, _EDGE_MAX = 1e15, 1e9
-#: Endings of names of HDF5 trajectories.
+#: File name extensions of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
-#: Names on the command line.
+#: Names of the options on the command line.
 _OPTIONS = {
     "group": "--particles",
     "units": "--units",
@@ -53,15 +53,15 @@ _OPTIONS = {
 class Hdf5Options:
     """User's options for HDF5 files."""
 
-    #: Group of particles, where there are several.
+    #: Group of particles, required if there are several.
     group: str | None = None
-    #: {"length": "nm", "time": "ps"}, or "nm, ps". Of LAMMPS's dumps, which share it: "real".
+    #: Units, as {"length": "nm", "time": "ps"} or "nm, ps"; for LAMMPS dumps a style, as "real".
     units: str | Mapping[str, str] | None = None
-    #: Positions, in a file of no known convention.
+    #: Dataset of positions, in a file without a known convention.
     dataset: str | None = None
-    #: "mpio": HDF5's own library reads it through MPI-IO.
+    #: "mpio" to read with the HDF5 library through MPI-IO.
     driver: str | None = None
-    #: Links and datasets that lead into other files are followed.
+    #: True to follow links and datasets that refer to other files.
     external: bool = False
 
     def __post_init__(self) -> None:
@@ -76,9 +76,9 @@ class Hdf5Options:
         return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def check_unset(self, path: str) -> None:
-        """Raise `UnsupportedError` where one is set for a file that is no HDF5 file.
+        """Raise `UnsupportedError` if an option is set for a file that is not an HDF5 file.
 
-        Units are for some others, too, and checked where those are opened.
+        Some other formats also have units, which are checked when such a file is opened.
         """
         for name, value in vars(self).items():
             if value not in (None, False) and name != "units":
@@ -92,13 +92,13 @@ NO_OPTIONS = Hdf5Options()
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:
-    """Tell by its content whether a file is an HDF5 file."""
+    """True if the content of a file is that of an HDF5 file."""
     # Opening a pipe would wait for its writer.
     return stat.S_ISREG(os.stat(path).st_mode) and bool(_read_superblock(path))
 
 
 def _read_superblock(path: str | os.PathLike) -> bytes:
-    """Read the first bytes from the signature on; none where there is no signature."""
+    """Read the first bytes from the signature on; empty without a signature."""
     with open(path, "rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         offset = 0
@@ -112,17 +112,18 @@ def _read_superblock(path: str | os.PathLike) -> bytes:
 
 
 def _stated_size(path: str) -> int:
-    """Read the end of the file as its superblock has it, bytes."""
+    """Read the end of the file stated in its superblock, bytes."""
     head = _read_superblock(path)
     version = head[len(SIGNATURE)]
-    # Its words have as many bytes as stated; the end is the third of them, or in new versions too.
+    # Addresses have the stated number of bytes; the end of the file is the third address, and also
+    # in new versions.
     width, first = (head[13], (24, 28)[version]) if version < 2 else (head[9], 12)
     return int.from_bytes(head[first + 2 * width : first + 3 * width], "little")
 
 
 @dataclass(frozen=True)
 class Hdf5FileSpec(FileDatasets):
-    """Everything a worker needs to open an HDF5 file; pickled, unless it has a communicator."""
+    """Description of an HDF5 file for workers; it can be pickled, unless it has a communicator."""
 
     @classmethod
     def of(
@@ -141,10 +142,10 @@ class Hdf5FileSpec(FileDatasets):
         )
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """Open it with the core, where that can read everything selected, else with h5py."""
+        """Open the file with the compiled module if it can read the fields, else with h5py."""
         found = [element for element in (*self.selected(fields), self.ids) if element is not None]
         if self.driver is not None or any(element.dataset.h5py_fallback for element in found):
-            # Other workers do not load HDF5's own library.
+            # Other workers do not load the HDF5 library.
             from paceline.hdf5.h5py_reader import H5pyReader
 
             return H5pyReader(self, atoms, fields)
@@ -156,9 +157,9 @@ def _without_frames(element: Element | None) -> Element | None:
 
 
 class Hdf5File:
-    """An HDF5 trajectory and its index: a `paceline.contract.source.TrajectoryFile`."""
+    """HDF5 trajectory and its index: a `paceline.contract.source.TrajectoryFile`."""
 
-    #: Each frame has a time of its own, HDF5 keeps the index, and its reads are not counted.
+    #: Each frame has its own time, HDF5 holds the index, and reads are not counted.
     dt = index_file = traffic = None
     first = 0.0
     index_origin = "HDF5's own"
@@ -186,12 +187,12 @@ class Hdf5File:
 
     @classmethod
     def open(cls, path: str, options: Hdf5Options) -> "Hdf5File":
-        """Index a file, and verify that the core reads it as HDF5 does; all in the sandbox."""
+        """Index a file, and verify that both readers agree; HDF5 runs only in the sandbox."""
         return run_in_sandbox(cls._opened, path, options=options)
 
     @classmethod
     def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
-        # Only the sandbox loads HDF5's library.
+        # Only the sandbox loads the HDF5 library.
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared
         from paceline.hdf5.file import File, check_mpi_build, damaged
@@ -227,22 +228,22 @@ class Hdf5File:
 
     @property
     def time_doubt(self) -> str | None:
-        """Why times are not known; None where they are."""
+        """Reason why times are not known; None if they are known."""
         return self.chunk_index.time_doubt
 
     @property
     def frames_counted(self) -> bool:
-        """True where the file has no times, and frames are counted."""
+        """True if the file has no times, and times are computed from frame numbers."""
         return self.chunk_index.time_doubt is not None
 
     @property
     def format(self) -> str:
-        """Format, as users call it."""
+        """Name of the format in the user interface."""
         return self.chunk_index.format
 
     @property
     def units(self) -> dict[str, str]:
-        """Unit of each quantity in the file, as MDAnalysis spells it; empty where none is known."""
+        """Unit of each quantity in the file, as MDAnalysis spells it; empty if unknown."""
         pairs = str(self.chunk_index.facts.get("units", "")).split(", ")
         stated = (pair.partition(" ") for pair in pairs if pair)
         return {quantity: mdanalysis_spelling(unit) for quantity, _, unit in stated}
@@ -252,11 +253,11 @@ class Hdf5File:
         """Number of atoms of each frame."""
         return self.chunk_index.n_atoms
 
-    #: The number of atoms is the same in all frames.
+    #: The number of atoms is constant.
     varying = atom_counts = None
 
     def spec_of(self, frame: int) -> tuple["Hdf5FileSpec", int]:
-        """All that a worker must know to read one frame, and its number of atoms."""
+        """Return the description of one frame for a worker, and its number of atoms."""
         return self.spec, self.n_atoms
 
     @property
@@ -266,7 +267,7 @@ class Hdf5File:
 
     @property
     def bytes_per_frame(self) -> float:
-        """Mean size of a frame."""
+        """Mean size of a frame, bytes."""
         return self.size / self.n_frames
 
     @property
@@ -276,14 +277,14 @@ class Hdf5File:
 
     @cached_property
     def observables(self) -> "Quantities":
-        """Energies and the like, by name."""
+        """Observables, such as energies, by name."""
         from paceline.hdf5.observables import find_observables
 
         return run_in_sandbox(find_observables, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "Quantities":
-        """Properties of the particles beside their motion, by name."""
+        """Properties of the particles, such as masses, by name."""
         from paceline.hdf5.observables import find_properties
 
         group = self.chunk_index.facts.get("group")
@@ -291,25 +292,25 @@ class Hdf5File:
 
     @cached_property
     def spec(self) -> Hdf5FileSpec:
-        """Everything workers need to open it."""
+        """Description of the file for workers."""
         return Hdf5FileSpec.of(
             self.path, self.samples, self.chunk_index, self.driver, self.external
         )
 
     @property
     def chunk_frames(self) -> int:
-        """Neighbouring frames that are stored as one."""
+        """Number of adjacent frames that are stored as one chunk."""
         elements = self.chunk_index.elements.values()
         return max(element.frames_per_chunk(self.n_frames) for element in elements)
 
     @cached_property
     def damaged(self) -> list[int]:
-        """Frames that lie outside of the file, or share bytes with others."""
+        """Frames that extend beyond the end of the file, or share bytes with others."""
         frames = np.arange(self.n_frames)
         lost = np.zeros(self.n_frames, dtype=bool)
         for element in self.chunk_index.elements.values():
             extents = ChunkExtents.of(element.dataset)
-            # Nothing can be added to the offset of a chunk that lies nowhere.
+            # Adding to the offset `NOWHERE` would overflow.
             ends = self.size - np.minimum(extents.sizes, self.size)
             outside = (extents.offsets > ends).any(axis=1)
             rows = element.rows_of(frames)
@@ -319,7 +320,7 @@ class Hdf5File:
 
     @property
     def _main(self) -> Element:
-        """First of positions, velocities and forces."""
+        """First available element of positions, velocities and forces."""
         elements = self.chunk_index.elements
         return next(elements[field] for field in FIELDS if field in elements)
 
@@ -328,9 +329,10 @@ class Hdf5File:
         return ChunkExtents.of(self._main.dataset)
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Offset and number of bytes of each frame, uint64; 0 where only HDF5 knows.
+        """Offset and number of bytes of each frame, uint64; 0 if only HDF5 knows them.
 
-        Frames that share chunks have the first offset of these, and their share of the bytes.
+        Frames that share chunks have the first offset of the chunks, and an equal share of the
+        bytes.
         """
         if len(frames) and frames.max() >= self.n_frames:
             raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
@@ -342,32 +344,32 @@ class Hdf5File:
         return np.where(there, offsets, nothing), np.where(there, sizes, nothing)
 
     def slice_of(self, frames: np.ndarray) -> BlockIndex:
-        """Part of the index that workers need to read these frames."""
+        """Return the part of the index that workers need to read these frames."""
         return self.chunk_index.of_block(frames.astype(np.int64))
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Time (ps) and step of every frame."""
+        """Return the time (ps) and step of every frame."""
         return self.chunk_index.times, self.chunk_index.steps
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Traits that files share if the frames of one continue those of the other."""
+        """Traits that files must share to form one trajectory."""
         return [("format", self.format), ("number of atoms", str(self.n_atoms))]
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """Raise `UnsupportedError`: no bytes before frames make a file of them."""
+        """Raise `UnsupportedError`: frames of HDF5 files cannot be copied as bytes."""
         raise UnsupportedError(
             f"{self.path}: frames of an HDF5 file cannot be copied as they are; "
             "paceline convert writes them anew"
         )
 
     def verify(self) -> None:
-        """Raise `FileChangedError` where the file of this name is not the one that was opened."""
+        """Raise `FileChangedError` if the file at this path is not the one that was opened."""
         _core.verify(self.path, self.fingerprint)
 
 
 def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
-    """Remove times and cells that no simulation has; True if there were any, or times decrease."""
+    """Remove impossible times and cells; return True if there were any, or if times decrease."""
     times, cells = index.times, index.cells.dimensions
     no_time = ~(np.abs(times) < _TIME_MAX)
     no_cell = ~(np.abs(cells) < _EDGE_MAX).all(axis=1)
@@ -392,7 +394,7 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
 
 
 def _size_notes(path: str, size: int, full_size: int | None, *, is_odd: bool) -> Iterator[str]:
-    """Note that a file has another size than it says; `is_odd`: so have its times and cells."""
+    """Note that the file's size differs from the stated one; `is_odd`: also times or cells."""
     if full_size is not None:
         yield (
             f"{TRUNCATED}: {size} of {full_size} bytes are left; if those that are missing were in "
@@ -420,7 +422,7 @@ def _note_not_followed(found: list[str]) -> str:
 
 
 def _unwritten_notes(index: ChunkIndex) -> Iterator[str]:
-    """Tell of frames in chunks that were never written, which HDF5 fills with one number."""
+    """Note frames in chunks that were never written, which HDF5 fills with one number."""
     for element in index.elements.values():
         dataset = element.dataset
         if dataset.chunk is None or dataset.table is None:
@@ -448,7 +450,7 @@ def _fallback_notes(index: ChunkIndex) -> Iterator[str]:
 
 
 def collective_specs(files: Sequence[TrajectoryFile], comm: object) -> list[Hdf5FileSpec]:
-    """Specify files that all ranks of `comm` read at once: each call is made by all of them."""
+    """Describe files that all ranks of `comm` read collectively."""
     specs = []
     for file in files:
         if not isinstance(file, Hdf5File):

@@ -1,4 +1,4 @@
-"""Units that files state or users name, and factors that convert numbers to paceline's."""
+"""Units that files state or users name, and factors that convert numbers to paceline's units."""
 
 import math
 import re
@@ -25,8 +25,8 @@ _ENERGY: _Power = (0, 0, 1, 0, 0)
 _MASS: _Power = (0, 0, 0, 1, 0)
 _CHARGE: _Power = (0, 0, 0, 0, 1)
 
-# MDAnalysis's constants, for the same numbers: CODATA 2010, and the thermochemical calorie. That
-# of H5MD's units module is another one, which no force field uses.
+# MDAnalysis's constants, for equal numbers: CODATA 2010, and the thermochemical calorie. H5MD's
+# units module defines another calorie, which no force field uses.
 _AVOGADRO = Fraction("6.02214129e23")
 _JOULE = _AVOGADRO / 1000
 _CALORIE = Fraction("4.184")
@@ -40,7 +40,7 @@ _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "u": (Fraction(1), _MASS),
     "e": (Fraction(1), _CHARGE),
 }
-#: Units that take a prefix.
+#: Units that can have a prefix.
 _SI: dict[str, tuple[Fraction, _Power]] = {
     "m": (Fraction(10**10), _LENGTH),
     "s": (Fraction(10**12), _TIME),
@@ -53,7 +53,7 @@ _SI: dict[str, tuple[Fraction, _Power]] = {
 }
 _PREFIXES = {"f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "μ": -6, "m": -3, "k": 3}
 
-#: Other spellings, singular.
+#: Other spellings, in the singular.
 _SPELLINGS = {
     "A": "Angstrom",
     "Ang": "Angstrom",
@@ -73,7 +73,7 @@ _SPELLINGS = {
     "Da": "u",
 }
 
-#: A bracket, a slash, a number with its power of ten, or a symbol with its power.
+#: Regular expression of a bracket, a slash, a number with a power of ten, or a symbol with a power.
 _TOKEN = re.compile(
     r"[()/]"
     r"|(?P<number>\d+(?:\.\d*)?)(?P<ten>[+-]\d{1,3})?"
@@ -83,11 +83,11 @@ _TOKEN = re.compile(
 
 
 class UnknownUnitError(UnsupportedError):
-    """The text of a unit cannot be read."""
+    """Error: the text of a unit cannot be parsed."""
 
 
 def factor_of(unit: str, quantity: str) -> float:
-    """Factor that converts numbers in a unit, such as "kJ mol-1 nm-1" or "kJ/(mol*nm)", to ours.
+    """Factor from a unit, such as "kJ mol-1 nm-1" or "kJ/(mol*nm)", to paceline's unit.
 
     >>> factor_of("nm", "length")
     10.0
@@ -102,7 +102,7 @@ def factor_of(unit: str, quantity: str) -> float:
 
 
 def h5md_spelling(unit: str) -> str:
-    """Spell a unit as H5MD's units module does.
+    """Spell a unit in the notation of H5MD's units module.
 
     >>> h5md_spelling("kcal/(mol*A)"), h5md_spelling("second")
     ('kcal mol-1 Angstrom-1', 's')
@@ -113,7 +113,7 @@ def h5md_spelling(unit: str) -> str:
 
 
 def mdanalysis_spelling(unit: str) -> str:
-    """Spell a unit as MDAnalysis does.
+    """Spell a unit in MDAnalysis's notation.
 
     >>> mdanalysis_spelling("nm ps-1"), mdanalysis_spelling("kJ mol-1 A-1")
     ('nm/ps', 'kJ/(mol*Angstrom)')
@@ -126,7 +126,7 @@ def mdanalysis_spelling(unit: str) -> str:
 
 
 def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
-    """Parse units that a user names; that of velocities follows from length and time.
+    """Parse units that a user names; the unit of velocities follows from length and time.
 
     >>> units_given("nm, ps")
     {'length': 'nm', 'time': 'ps', 'velocity': 'nm/ps'}
@@ -204,7 +204,7 @@ def _factors(unit: str) -> Iterator[tuple[str, Fraction, _Power, int]]:
 
 
 def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
-    """Name of a symbol without other spellings, its size and its powers."""
+    """Return the canonical name of a symbol, its size and its powers."""
     name = _SPELLINGS.get(name, _SPELLINGS.get(name.removesuffix("s"), name))
     if name in _SYMBOLS:
         return name, *_SYMBOLS[name]
@@ -221,9 +221,9 @@ def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
 
 
 class Units:
-    """Units of one file: given ones, else those that the file states, else its writer's.
+    """Units of one file: given by the user, else stated in the file, else those of its writer.
 
-    `used` holds the unit of each quantity, `notes` says where a given unit replaces a stated one.
+    `used` holds the unit of each quantity. `notes` reports given units that replace stated ones.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Units:
         self.notes: list[str] = []
 
     def factor(self, quantity: str, name: str, stated: str | None) -> float:
-        """Factor that converts numbers; 1 where no unit is known, see `check_missing`."""
+        """Factor that converts numbers; 1 if the unit is unknown, see `check_missing`."""
         unit = self._given.get(quantity, stated or self._defaults.get(quantity))
         if unit is None:
             self._missing.setdefault(quantity, name)
@@ -260,7 +260,7 @@ class Units:
         return str(error).removeprefix(f"{self._path}: ")
 
     def check_missing(self) -> None:
-        """Raise `UnsupportedError` where a dataset had no unit."""
+        """Raise `UnsupportedError` if a dataset had no unit."""
         if not self._missing:
             return
         names = ", ".join(self._missing.values())
