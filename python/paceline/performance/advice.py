@@ -1,4 +1,4 @@
-"""Advice about a run as numbers and as text: its time, the component that limits it, remedies."""
+"""Advice about a run, as numbers and as text: its time, the component that limits it, remedies."""
 
 import math
 import os
@@ -13,67 +13,66 @@ from paceline.performance.model import FrameCost, most_that_pay
 from paceline.performance.number_format import aligned, amount, many, percent, seconds
 from paceline.performance.record import AT_BLOCKS
 
-#: More workers pay off as long as each does so much of what one alone does.
+#: Minimum parallel efficiency at which more workers pay off.
 EFFICIENT = 0.7
-#: An analysis that wants no processor for more than this part of the time waits.
+#: Minimum fraction of the time without processor use for which an analysis counts as waiting.
 WAITING = 0.5
-#: Workers for each processor that are asked about where they wait.
+#: Maximum number of workers per processor in forecasts of a waiting analysis.
 PER_CPU_WAITING = 8
-#: From so much in memory on, blocks of all of the run are measured.
+#: Minimum fraction in memory for which sample blocks are taken from the whole run.
 EVERYWHERE = 0.99
-#: Characters of a line of sentences.
+#: Width of a line of text, characters.
 WIDTH = 88
-#: Another file is worth a word where it saves this part of the time.
+#: Minimum fraction of the time that another file must save to be recommended.
 WORTHWHILE = 0.2
-#: Part of what is read from memory that should be there.
+#: Required fraction in memory for measurements from memory.
 RESIDENT = 0.95
-#: CPUs that others keep busy are worth a word from here on.
+#: Minimum number of CPUs busy with other work that is reported.
 BUSY = 0.2
 
-#: Components of a frame's cost in sentences.
+#: Descriptions of a frame's cost components in sentences.
 _ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
 
 
 def is_resident(cached: float | None) -> bool:
-    """Return whether all of the run can be measured from memory."""
+    """Return whether samples of the whole run can be measured from memory."""
     return cached is not None and cached >= EVERYWHERE
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice about a run: its time by number of workers, and what would help; print it for text.
+    """Advice about a run: its time by number of workers, and remedies; print it for text.
 
     Attributes
     ----------
     what : str
-        The analyses.
+        Names of the analyses.
     files : tuple of str
-        The trajectory.
+        Files of the trajectory.
     format : str
-        Of the first file.
+        Format of the first file.
     size : int
-        Of all files, bytes.
+        Total size of the files, bytes.
     n_atoms, n_wanted : int
-        Atoms of a frame, and those that are decoded.
+        Number of atoms of a frame, and number of decoded atoms.
     n_frames : int
-        Frames of the run; estimated if `is_sample`.
+        Number of frames of the run; estimated if `is_sample`.
     is_sample : bool
-        Whether the file has no index yet, and only frames in its middle were looked for.
+        True if the file has no index, and only frames in its middle were searched.
     cached : float or None
-        Share of what the run reads that was in memory before, from 0 to 1; None where it is
-        unknown.
+        Fraction of the bytes to be read that was in memory before, from 0 to 1; None if unknown.
     findings : Findings
         Results of the sample runs.
     rates : tuple of float or None
-        Bytes a second that one reader gets from the disk, and two together.
+        Bytes per second from the disk for one reader, and for two readers in total.
     others : tuple of Recoded
-        The same frames in other files.
+        Costs of the same frames in other files.
     cpus : int
-        CPUs that this process may use.
+        Number of CPUs that this process may use.
     asked : int or None
-        Workers that the user asked about.
+        Number of workers that the user has given.
     seconds : float
-        Time that all this took.
+        Time that the measurements took, s.
     """
 
     what: str
@@ -94,17 +93,17 @@ class Advice:
 
     @property
     def backend(self) -> str:
-        """Backend that blocks would be computed on."""
+        """Backend of the forecast run."""
         return self.findings.backend
 
     @property
     def waits(self) -> bool:
-        """True where the analysis waits for something that is no processor."""
+        """True if the analysis waits for something other than a processor."""
         return self.findings.waiting > WAITING
 
     @cached_property
     def workers(self) -> tuple[int, ...]:
-        """Numbers of workers that are asked about."""
+        """Numbers of workers in the forecast."""
         if self.backend == "serial":
             return (1,)
         most = self.cpus * (PER_CPU_WAITING if self.waits else 1)
@@ -112,19 +111,19 @@ class Advice:
         return tuple(sorted(powers | {2, self.cpus} | ({self.asked} if self.asked else set())))
 
     def t_total(self, n_workers: int, file: str = "now") -> float:
-        """Predict how long the run would take.
+        """Predict the time of the run.
 
         Parameters
         ----------
         n_workers : int
-            Workers.
+            Number of workers.
         file : {"now", "memory", "disk"}
-            Where its bytes are: as much in memory as now, all of them, or none.
+            Location of the bytes: as many in memory as now, all in memory, or none.
 
         Returns
         -------
         float
-            Seconds; of "disk" NaN where that could not be measured.
+            Time, s; NaN for "disk" if it could not be measured.
         """
         return sum(
             share * (forecast.t_total(n_workers) if forecast else math.nan)
@@ -132,19 +131,19 @@ class Advice:
         )
 
     def t_range(self, n_workers: int, file: str = "now") -> tuple[float, float]:
-        """Predict between which times the run would take, in nine cases of ten.
+        """Predict the range of the run's time that holds nine runs out of ten.
 
         Parameters
         ----------
         n_workers : int
-            Workers.
+            Number of workers.
         file : {"now", "memory", "disk"}
             As for `t_total`.
 
         Returns
         -------
         tuple of float
-            Seconds, at least and at most; of "disk" NaN where that could not be measured.
+            Minimum and maximum time, s; NaN for "disk" if it could not be measured.
         """
         low = high = 0.0
         for forecast, share in self._forecasts(file):
@@ -153,7 +152,7 @@ class Advice:
         return low, high
 
     def _forecasts(self, file: str) -> list[tuple[Forecast | None, float]]:
-        """Forecasts where the bytes are, and their shares of the run."""
+        """Return the forecasts for the locations of the bytes, and their fractions of the run."""
         one_of("file", file, "now", "memory", "disk")
         shares = {"memory": (1.0, 0.0), "disk": (0.0, 1.0), "now": (self._share, 1 - self._share)}
         both = zip((self.findings.in_memory, self.findings.from_disk), shares[file], strict=True)
@@ -161,27 +160,27 @@ class Advice:
 
     @property
     def _share(self) -> float:
-        """Share of the bytes that is taken to be in memory."""
+        """Fraction of the bytes that is assumed to be in memory."""
         return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
 
     def efficiency(self, n_workers: int) -> float:
-        """Work of each of so many workers over that of one alone."""
+        """Parallel efficiency: work of each of several workers relative to one worker alone."""
         return self.t_total(1) / (n_workers * self.t_total(n_workers))
 
     @cached_property
     def n_workers(self) -> int:
-        """The most workers that pay off: each does 0.7 or more of what one alone does."""
+        """Maximum number of workers that pay off: the parallel efficiency is 0.7 or more."""
         return most_that_pay({n: self.t_total(n) for n in self.workers}, EFFICIENT)
 
     @property
     def forecast(self) -> Forecast:
-        """Forecast where most bytes are now."""
+        """Forecast for the present location of most bytes."""
         disk = self.findings.from_disk
         return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
 
     @property
     def costs(self) -> FrameCost:
-        """Cost of a frame for a worker, with as many workers as the run has."""
+        """Cost of a frame for a worker, for the number of workers of the run."""
         return self.forecast.cost(self.n_workers)
 
     @property
@@ -191,19 +190,19 @@ class Advice:
         return max(parts, key=parts.__getitem__)
 
     def t_other(self, file: Recoded, where: str) -> float:
-        """Predict how long the run would take on another file, by `n_workers`.
+        """Predict the time of the run on another file with `n_workers` workers.
 
         Parameters
         ----------
         file : Recoded
-            Of `others`.
+            Item of `others`.
         where : {"memory", "disk"}
-            Where its bytes are.
+            Location of the bytes.
 
         Returns
         -------
         float
-            Seconds; of "disk" NaN where that could not be measured.
+            Time, s; NaN for "disk" if it could not be measured.
         """
         if where == "disk" and self.rates is None:
             return math.nan
@@ -212,18 +211,18 @@ class Advice:
 
     @property
     def _rate(self) -> float | None:
-        """Bytes a second that `n_workers` get from the disk; None where it is unknown."""
+        """Bytes per second from the disk for `n_workers` in total; None if unknown."""
         return None if self.rates is None else self.rates[min(self.n_workers, 2) - 1]
 
     def t_convert(self, file: Recoded) -> float:
-        """Time to make another file by `n_workers`, s, but for what the disk takes to write it."""
+        """Time to convert to another file with `n_workers`, s, without writing to the disk."""
         decoding = self.findings.in_memory.t_convert(file, self.n_workers)
         if self._rate is None or self.cached is None:
             return decoding
         return max(decoding, (1 - self.cached) * self.size / self._rate)
 
     def rows(self) -> Sequence[tuple[int, float, float, float, float, float, float]]:
-        """Workers; seconds in memory, from the disk, now, at least and at most; efficiency."""
+        """Rows: workers; seconds in memory, from disk, now, minimum and maximum; efficiency."""
         return [
             (
                 n,
@@ -241,7 +240,7 @@ class Advice:
 
 
 def _text(advice: Advice) -> str:
-    """Write advice about a run in several paragraphs, without a line break at the end."""
+    """Write the advice as several paragraphs, without a line break at the end."""
     paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
     texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
     return "\n\n".join(filter(None, texts))
@@ -275,7 +274,7 @@ def _subject(advice: Advice) -> Iterator[str]:
 
 
 def _where(advice: Advice) -> Iterator[str]:
-    """Say where the bytes are."""
+    """Describe the location of the bytes."""
     resident = advice.findings.resident
     if resident is not None and resident < RESIDENT:
         yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
@@ -291,7 +290,7 @@ def _where(advice: Advice) -> Iterator[str]:
 
 
 def _frame(advice: Advice) -> Iterator[str]:
-    """Table of what a frame costs."""
+    """Table of the cost of a frame."""
     columns = {"memory": advice.findings.in_memory}
     if advice.findings.from_disk is not None:
         columns["disk"] = advice.findings.from_disk
@@ -318,7 +317,7 @@ def _times(advice: Advice) -> Iterator[str]:
 
 
 def _verdict(advice: Advice) -> Iterator[str]:
-    """Say what bounds the run, and how many workers pay off."""
+    """Describe the limit of the run, and the number of workers that pays off."""
     costs, best = advice.costs, advice.n_workers
     share = costs.parts[advice.bound] / costs.seconds
     whose = "the worker" if best == 1 else f"each of {best} workers"
@@ -352,7 +351,7 @@ def _paying(advice: Advice) -> str:
 
 
 def _width(advice: Advice) -> Iterator[str]:
-    """Say why no narrow range can be given, where that is so."""
+    """Give the reason for a wide range, if it is wide."""
     low, high = advice.t_range(advice.n_workers)
     if is_wide_range(low, high):
         yield (
@@ -362,7 +361,7 @@ def _width(advice: Advice) -> Iterator[str]:
 
 
 def _lock(advice: Advice) -> Iterator[str]:
-    """Say whether threads hold each other up, and processes do not."""
+    """Report whether threads hold each other up, and processes do not."""
     processes = advice.findings.processes
     if processes is None:
         return
@@ -419,8 +418,8 @@ def _other_files(advice: Advice) -> Iterator[str]:
 
 
 def _best_file(advice: Advice) -> Iterator[str]:
-    """Name the file that would save most, if one does."""
-    # Files of which the disk's part is not known are compared by the rest.
+    """Name the file that would save the most time, if it is worthwhile."""
+    # Files whose read rate from the disk is unknown are compared by the other components.
     from_disk = advice.forecast is advice.findings.from_disk and advice.rates is not None
     where = "disk" if from_disk else "memory"
     now = advice.t_total(advice.n_workers, where)
@@ -448,7 +447,7 @@ def _splitting(advice: Advice) -> str:
 
 
 def _elsewhere(advice: Advice) -> Iterator[str]:
-    """Say what one machine cannot tell."""
+    """Describe limits of the forecast, which holds for one machine."""
     cost = advice.findings.in_memory.one.cost
     computing = cost.compute + cost.transform + cost.rest
     yield "How a file system serves several nodes cannot be known from one; with its figures, try"

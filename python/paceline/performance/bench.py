@@ -1,4 +1,4 @@
-"""Measure scaling: runs of commands with known cache states, their quantities and speed-ups."""
+"""Measure scaling: timed runs of commands with known cache states, and their speed-ups."""
 
 import csv
 import json
@@ -33,23 +33,24 @@ from paceline.performance.record import (
     RunTimings,
 )
 
-#: -P: what lies in the working directory is not imported, as it is not by `paceline` itself.
+#: Command of `paceline`; -P keeps modules of the working directory from being imported, as in
+#: `paceline` itself.
 PROGRAM = (
     *(sys.executable, "-P", "-c"),
     "import sys; from paceline.cli import main; sys.exit(main())",
 )
-#: Beginning of the line of an error.
+#: Beginning of an error's line.
 ERROR = "paceline: error: "
-#: Time that a process that is asked to end may take for it, seconds.
+#: Time allowed for a process to end after a signal, seconds.
 GRACE = 10.0
-#: Components of a worker's time, which add up to its wall time: on blocks, and off them.
+#: Components that add up to a worker's wall time: on blocks, and between blocks.
 PARTS = (*AT_BLOCKS, ABANDONED, STARTUP, WAIT)
-#: Columns of the time of the run, and of the whole command.
+#: Columns of the run's time, and of the whole command's time.
 TOTAL, COMMAND = "t_total (s)", "t_command (s)"
 
 
 def find_launcher() -> list[str]:
-    """Find the command that starts ranks of MPI: beside this Python, else on the path."""
+    """Find the command that starts MPI ranks: beside this Python, else on the path."""
     beside = Path(sys.executable).parent / "mpiexec"
     for name in (str(beside), "mpiexec", "mpirun", "srun"):
         if shutil.which(name):
@@ -64,13 +65,13 @@ def run_command(
 ) -> tuple[Any, float]:
     """Run a paceline command; return its last line, which is JSON, and its seconds.
 
-    `UnsupportedError` is raised where its arguments are at fault, `WorkerError` where it failed in
-    another way; the message is its own. With `show`, its warnings and progress are shown.
+    Raises `UnsupportedError` if the arguments are invalid, and `WorkerError` for other failures,
+    with the command's message. With `show`, the command's warnings and progress are shown.
     """
     begun = time.perf_counter()
     command = [*launcher, *PROGRAM, *arguments]
-    # Of two pipes a thread would have to read one, and Ctrl-C while a thread starts may end in
-    # another error than KeyboardInterrupt.
+    # With two pipes, one would need a reading thread, and Ctrl-C during the start of a thread may
+    # raise another error than KeyboardInterrupt.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as output,
         _started(command, output, by_launcher=bool(launcher)) as process,
@@ -94,12 +95,12 @@ def run_command(
 def _started(
     command: Sequence[str], output: IO[str], *, by_launcher: bool
 ) -> "Iterator[subprocess.Popen[str]]":
-    """Start a process that is ended with this block."""
-    # Ours ends its workers at Ctrl-C; srun would only tell of its ranks then.
+    """Start a process that is ended when this context exits."""
+    # Paceline's processes end their workers at Ctrl-C; srun would only report its ranks.
     ending = signal.SIGTERM if by_launcher else signal.SIGINT
     process = None
     try:
-        # Between its start and its name here, nothing else could end it.
+        # Between its start and the assignment here, nothing else could end the process.
         with Stopping.held():
             process = _start(command, output)
         yield process
@@ -117,7 +118,7 @@ def _start(command: Sequence[str], output: IO[str]) -> "subprocess.Popen[str]":
 
 
 def _end(process: "subprocess.Popen[str]", ending: signal.Signals) -> None:
-    """Ask a process to end, and see that it does."""
+    """Ask a process to end, and kill it if necessary."""
     ask_to_end(process, ending)
     try:
         with suppress(subprocess.TimeoutExpired):
@@ -140,7 +141,7 @@ def _listen(process: "subprocess.Popen[str]", show: bool) -> list[str]:
 
 
 def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
-    """Find the error that a command has printed; of one that printed none, all that is known."""
+    """Find the error that a command has printed; without one, describe the exit status."""
     errors = [line for line in said if line.startswith(ERROR)]
     if errors:
         return errors[-1].removeprefix(ERROR).strip()
@@ -151,17 +152,18 @@ def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ScalingRun:
-    """Time and other quantities of one run."""
+    """Time and other quantities of one benchmark run."""
 
-    #: "strong": the same frames for any number of workers; "weak": as many for each.
+    #: "strong": the same frames for any number of workers; "weak": the same number of frames per
+    #: worker.
     mode: str
-    #: Where blocks were computed.
+    #: Backend of the run.
     backend: str
-    #: Workers, or ranks of MPI.
+    #: Number of workers, or of MPI ranks.
     workers: int
-    #: Counted from 1.
+    #: Number of the repeat, from 1.
     repeat: int
-    #: By column, unit included.
+    #: Quantities by column name, which includes the unit.
     values: Mapping[str, float]
     #: Digest of the results.
     digest: str
@@ -178,13 +180,13 @@ class Statistics:
     """
 
     mean: float
-    #: Standard deviation of a sample; NaN for one value.
+    #: Standard deviation of the sample; NaN for one value.
     sd: float
     n: int
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Self:
-        """Sum up values, of which there may be none."""
+        """Compute mean and standard deviation of values, which may be empty."""
         values = list(values)
         mean = statistics.fmean(values) if values else math.nan
         sd = statistics.stdev(values) if len(values) > 1 else math.nan
@@ -193,22 +195,22 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Point:
-    """All runs at one number of workers."""
+    """Statistics of all runs with one number of workers."""
 
     workers: int
-    #: The least number of workers that was measured; speed-ups are relative to it.
+    #: Smallest measured number of workers; speed-ups are relative to it.
     base: int
-    #: Every column of the table, s or as its name says; speed-ups and efficiencies of the run and,
-    #: with the start of processes, imports and opening, of the whole command.
+    #: Every column of the table, s or as in its name; speed-ups and efficiencies of the run and of
+    #: the whole command, which includes start of processes, imports and opening.
     columns: Mapping[str, Statistics]
 
 
 def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
-    """Sum up the timings of a run, over its workers and for each part of their time.
+    """Summarise the timings of a run, over its workers and for each component.
 
     The means of all parts and `t_around` add up to `t_total`. The quantities are those of
-    Khoshlessan et al. 2020, Table 3, where they still exist; `t_scheduler` is the difference that
-    Khoshlessan et al. 2017, Fig. 6C, show.
+    Khoshlessan et al. 2020, Table 3, as far as they apply. `t_scheduler` is the difference in
+    Khoshlessan et al. 2017, Fig. 6C.
 
     Examples
     --------
@@ -249,17 +251,17 @@ def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
 
 
 def column_of(part: Component) -> str:
-    """Column of the mean time of a worker, or of the one time around blocks."""
+    """Column of a worker's mean time for a component, or of the time around blocks."""
     return f"{part.column} (s)" if part is AROUND else f"{part.column} mean (s)"
 
 
 def points(runs: Sequence[ScalingRun]) -> list[Point]:
-    """Sum up runs of one mode and backend.
+    """Summarise runs of one mode and backend.
 
     For strong scaling S(N) = t(1) / t(N), for weak scaling N t(1) / t(N); E(N) = S(N) / N
-    (Khoshlessan et al. 2020, Eqs. 2 and 3). Where one worker was not measured, the least number n
-    takes its place, with S(n) = n. They are means over repeats, in each of which the runs were
-    done in turn: noise that lasts longer than they do is in both times alike.
+    (Khoshlessan et al. 2020, Eqs. 2 and 3). If one worker was not measured, the smallest number n
+    is the base, with S(n) = n. The values are means over repeats. Within a repeat the runs follow
+    each other, so that slow noise affects both times equally.
 
     Examples
     --------
@@ -283,10 +285,10 @@ def _point(n: int, base: int, runs: Sequence[ScalingRun]) -> Point:
 
 
 def _speed_ups(n: int, base: int, runs: Sequence[ScalingRun], column: str) -> list[float]:
-    """Speed-ups of the repeats that measured both numbers of workers."""
+    """Speed-ups in the repeats that measured both numbers of workers."""
     times = {(run.workers, run.repeat): run.values[column] for run in runs}
     repeats = sorted({run.repeat for run in runs})
-    # As much more work as there are more workers, where each has its own.
+    # In weak scaling, the work is proportional to the number of workers.
     ideal = n if runs[0].mode == "weak" else base
     return [
         ideal * times[base, one] / times[n, one]
@@ -302,9 +304,9 @@ def save_runs(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write one line a run to a CSV file, below notes about all of them."""
+    """Write one line per run to a CSV file, after notes about all runs."""
     with new_file(path, overwrite=overwrite) as file:
-        # One line each, whatever line breaks a selection has.
+        # One line per note, even if a selection contains line breaks.
         file.writelines(f"# {' '.join(note.split())}\n" for note in notes)
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("mode", "backend", "workers", "repeat", *runs[0].values, "digest"))
@@ -314,7 +316,7 @@ def save_runs(
 
 
 class _Column(NamedTuple):
-    """A column of the tables, of a column of points."""
+    """Column of the tables, computed from one column of a point."""
 
     title: str
     name: str
@@ -334,7 +336,7 @@ _PARTS = tuple(_Column(f"{part.label} (s)", column_of(part)) for part in (*PARTS
 
 
 def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
-    """Make one line for each mode and number of workers, separated by tabs; titles first.
+    """Make one line per mode and number of workers, tab-separated, after a line of titles.
 
     Means over repeats and, in columns with sd, standard deviations.
     """
@@ -349,7 +351,7 @@ def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
 
 
 def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
-    """Make aligned tables for each mode: the whole, and the parts of the mean worker's time."""
+    """Make aligned tables for each mode: total times, and components of the mean worker's time."""
     for mode, some in _by_mode(runs):
         yield f"{mode} scaling"
         rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
@@ -370,13 +372,13 @@ def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
 
 
 def _counts(point: Point) -> tuple[str, str, str]:
-    """Workers, frames and runs."""
+    """Numbers of workers, frames and runs."""
     frames = point.columns["frames"]
     return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
 
 
 def _cells(point: Point, column: _Column) -> list[str]:
-    """Format a mean, and its standard deviation where that is shown."""
+    """Format a mean, and its standard deviation if the column shows it."""
     found = point.columns[column.name]
     values = (found.mean, found.sd) if column.with_sd else (found.mean,)
     return ["-" if math.isnan(value) else f"{value:.{column.digits}f}" for value in values]

@@ -12,16 +12,16 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import short_names
 from paceline.performance.record import Component, host_of
 
-#: Text and axes, and lines behind the data; a page has its own for a dark screen.
+#: Colours of text and axes, and of grid lines; a page has other colours for dark screens.
 INK, GRID = "#1f2a33", "#dfe4e8"
-#: Style of a figure for one column of a journal: inches, and points.
+#: Style of a figure for one column of a journal; sizes in inches and points.
 FIGURE_STYLE: dict[Any, Any] = {
     "figure.figsize": (3.5, 2.6),
     "figure.constrained_layout.use": True,
     "font.size": 8,
     "lines.linewidth": 1,
     "savefig.dpi": 300,
-    # Text stays text, so that a journal can set it in its own type.
+    # Text stays text, so that a journal can use its own fonts.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
@@ -54,19 +54,19 @@ STYLE: dict[Any, Any] = {
     # Text stays text.
     "svg.fonttype": "none",
 }
-#: Hosts whose names find room along an axis.
+#: Maximum number of hosts whose names fit along an axis.
 NAMED_HOSTS = 8
-#: Workers whose numbers do, all of them.
+#: Maximum number of workers that are all numbered along an axis.
 NUMBERED_WORKERS = 40
 
 
 def has_matplotlib() -> bool:
-    """Check that figures can be drawn; workers and tables do without."""
+    """Check whether figures can be drawn; workers and tables do not need matplotlib."""
     return find_spec("matplotlib") is not None
 
 
 def need_matplotlib() -> None:
-    """Raise `UnsupportedError` where figures cannot be drawn."""
+    """Raise `UnsupportedError` if figures cannot be drawn."""
     if not has_matplotlib():
         raise UnsupportedError(
             "figures and reports need the package matplotlib; install it with: "
@@ -76,14 +76,14 @@ def need_matplotlib() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit, and the factor that brings numbers to it."""
+    """Unit, and the factor that converts numbers to it."""
 
     name: str
     factor: float
 
 
 def time_unit(seconds: float) -> Unit:
-    """Unit, from ms to h, in which so many seconds are easy to read."""
+    """Choose a readable unit, from ms to h, for a number of seconds."""
     for least, name, length in ((7200, "h", 3600), (600, "min", 60), (0.5, "s", 1)):
         if seconds >= least:
             return Unit(name, 1 / length)
@@ -91,7 +91,7 @@ def time_unit(seconds: float) -> Unit:
 
 
 def rate_unit(bytes_per_second: float) -> Unit:
-    """Unit, from kB/s to GB/s, in which such a rate is easy to read."""
+    """Choose a readable unit, from kB/s to GB/s, for a rate."""
     for least, name in ((1e9, "GB/s"), (1e6, "MB/s")):
         if bytes_per_second >= least:
             return Unit(name, 1 / least)
@@ -101,7 +101,7 @@ def rate_unit(bytes_per_second: float) -> Unit:
 def draw_boxes(
     axes: Any, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Component
 ) -> None:
-    """Draw boxes of one part, all as one path: files of it are a tenth as large."""
+    """Draw boxes of one part as one path: files are a tenth as large."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -113,12 +113,12 @@ def draw_boxes(
     codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(left)
     if codes:
         corners = Path(np.stack((x, y), axis=-1).reshape(-1, 2), codes)
-        # Not `add_patch`: to fit the axes to every corner takes it a quarter of a page's time.
+        # Not `add_patch`: fitting the axes to every corner takes a quarter of a page's time.
         axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
 
 
 def add_legend(axes: Any, parts: Sequence[Component], *more: Any) -> None:
-    """Name parts above the axes, where no data are."""
+    """Name parts above the axes, outside of the data."""
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=part.colour, label=part.label) for part in parts]

@@ -1,4 +1,4 @@
-"""Figures of a run: bars of each worker, components, a task stream, and curves over time."""
+"""Figures of a run: bars per worker, components, a task stream, and curves over time."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,15 +35,19 @@ from paceline.performance.summary import Report, report_of
 
 #: Width of a figure, inches.
 WIDTH = 8.5
-#: Bars that can be told apart; more workers than that are drawn in groups of neighbours.
+#: Maximum number of distinguishable bars; more workers are drawn in groups of neighbours.
 BARS = 200
-#: Room for so many bars, and rows, at least, so that one of one worker is not a wall.
+#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not too
+#: wide.
 LEAST_BARS, LEAST_ROWS = 12, 4
-#: Rows of a task stream that can be told apart; of more workers, so many thirds are drawn.
+#: Maximum number of rows of a task stream; of more workers, the slowest, middle and fastest are
+#: drawn.
 ROWS = 36
-#: Blocks whose borders can be told apart; of more, each step shows the shares of its parts.
+#: Maximum number of blocks with distinguishable borders; for more, each time step shows fractions
+#: of components.
 BLOCKS = 1500
-#: Steps of a task stream of many blocks, and of curves; lines of a row of such a task stream.
+#: Numbers of time steps of a dense task stream and of curves, and of pixel lines per row of a dense
+#: task stream.
 STREAM_STEPS, STEPS, LINES = 300, 120, 24
 
 
@@ -51,17 +55,17 @@ STREAM_STEPS, STEPS, LINES = 300, 120, 24
 class Drawing:
     """One figure."""
 
-    #: A few words.
+    #: Title of a few words.
     title: str
-    #: How to read it, and what was left out or put together.
+    #: Explanation of the figure, and of omissions and groups.
     caption: str
-    #: Inches.
+    #: Height, inches.
     height: float
-    #: Draws it into `matplotlib.axes.Axes`.
+    #: Function that draws into `matplotlib.axes.Axes`.
     draw: Callable[[Any], None]
 
     def figure(self, width: float = WIDTH) -> Any:
-        """Draw it alone, without the title; as wide as so many inches."""
+        """Draw the figure alone, without title, with a width in inches."""
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
@@ -72,14 +76,14 @@ class Drawing:
 
 
 def drawings_of(timings: RunTimings, report: Report) -> list[Drawing]:
-    """The figures that a run has the numbers for."""
+    """Return the figures for which a run has the numbers."""
     if not any(spread.most for spread in report.over_workers.values()):
         return []
     return [*_per_worker(report), *_over_time(timings)]
 
 
 def figure_of(timings: RunTimings) -> Any:
-    """All figures of a run as one."""
+    """Draw all figures of a run as one."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -160,12 +164,12 @@ def _over_time(timings: RunTimings) -> Iterator[Drawing]:
 
 
 def workers_a_bar(n_workers: int) -> int:
-    """Number of neighbouring workers that are drawn as one bar."""
+    """Number of adjacent workers that are drawn as one bar."""
     return -(-n_workers // BARS) or 1
 
 
 def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
-    """Draw a stacked bar a worker, as in Khoshlessan et al. 2020, Fig. 2d."""
+    """Draw a stacked bar per worker, as in Khoshlessan et al. 2020, Fig. 2d."""
     together = workers_a_bar(len(workers))
     parts = np.array([[getattr(one, part.quantity) for part in WALL_TIME] for one in workers])
     first = np.arange(0, len(workers), together)
@@ -202,7 +206,7 @@ def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str])
 
 
 def draw_components(axes: Any, report: Report) -> None:
-    """Draw mean and maximum over workers of each part of their time."""
+    """Draw mean and maximum over workers of each component of their time."""
     over = {part: report.over_workers[part.quantity] for part in (*WALL_TIME, COMM)}
     parts = [part for part, spread in over.items() if spread.most]
     means = np.array([over[part].mean for part in parts])
@@ -228,21 +232,22 @@ def draw_components(axes: Any, report: Report) -> None:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Blocks over time, and attempts at blocks that did not count."""
+    """Blocks over time, and attempts whose results were not used."""
 
-    #: Their names, by host and number.
+    #: Names of workers, sorted by host and number.
     workers: list[str]
-    #: Number of its worker in `workers`, int, shape (n_blocks,).
+    #: Index of the block's worker in `workers`, int, shape (n_blocks,).
     row: np.ndarray
-    #: Of the block, s since blocks were first assigned, float, shape (n_blocks,).
+    #: Start of the block, s since blocks were first assigned, float, shape (n_blocks,).
     start: np.ndarray
     end: np.ndarray
-    #: Length of each of `components.WORKING`, s; of an attempt that did not count, of the last one
-    #: alone, float, shape (n_parts, n_blocks).
+    #: Duration of each of `components.WORKING`, s, float, shape (n_parts, n_blocks); an unused
+    #: attempt has only the last one.
     parts: np.ndarray
-    #: From `end` until the results were in their place, s, float, shape (n_blocks,).
+    #: Time from `end` until the results were stored, s, float, shape (n_blocks,).
     comm: np.ndarray
-    #: Of the block, and read for it if it counted, int, shape (n_blocks,).
+    #: Numbers of frames of the block, and of frames read for a block whose result was used, int,
+    #: shape (n_blocks,).
     frames: np.ndarray
     bytes: np.ndarray
 
@@ -251,17 +256,17 @@ class Timeline:
 
     @property
     def kinds(self) -> list[Component]:
-        """Parts that took any time."""
+        """Components that took time."""
         return [part for part, took in zip(WORKING, self.parts, strict=True) if took.any()]
 
     @property
     def borders(self) -> np.ndarray:
-        """Begin of each part of each block, and end of the last; shape (n_parts + 1, n), s."""
+        """Start of each part of each block, and end of the last part; shape (n_parts + 1, n), s."""
         return np.vstack((self.start, self.start + np.cumsum(self.parts, axis=0)))
 
 
 def timeline_of(timings: RunTimings) -> Timeline:
-    """Blocks of a run as arrays."""
+    """Convert the blocks of a run to arrays."""
     lost = [attempt.timing for attempt in timings.abandoned if attempt.timing.worker]
     columns, counted = Columns([*timings.blocks, *lost]), len(timings.blocks)
     workers = sorted(columns.workers, key=natural)
@@ -271,7 +276,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
     parts = np.zeros((len(WORKING), len(row)))
     for k, part in enumerate(WORKING[:-1]):
         parts[k, :counted] = np.maximum(columns[part.attribute][:counted], 0) / 1e9
-    # What goes on after the last block that counts is no part of the run.
+    # Attempts after the last used block are not part of the run.
     last = max(end[:counted].max(initial=0), 0)
     end[counted:] = np.clip(last, start[counted:], end[counted:])
     parts[-1, counted:] = (end - start)[counted:]
@@ -285,7 +290,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
 def accumulated(
     start: np.ndarray, end: np.ndarray, amount: np.ndarray, at: np.ndarray
 ) -> np.ndarray:
-    """Sum of amounts by some times, where each comes evenly between its start and end.
+    """Cumulative sum at given times of amounts that accrue evenly between start and end.
 
     Examples
     --------
@@ -305,7 +310,7 @@ def accumulated(
 
 
 def rows_of(timeline: Timeline) -> np.ndarray:
-    """Numbers of the workers shown: all, or the slowest, middle and fastest third by frame."""
+    """Indices of the workers shown: all, or the slowest, middle and fastest third by frame."""
     n_workers = len(timeline.workers)
     if n_workers <= ROWS:
         return np.arange(n_workers)
@@ -317,12 +322,12 @@ def rows_of(timeline: Timeline) -> np.ndarray:
 
 
 def is_dense(timeline: Timeline) -> bool:
-    """Return whether there are more blocks than can be told apart."""
+    """Return whether there are too many blocks to be distinguishable."""
     return bool(np.isin(timeline.row, rows_of(timeline)).sum() > BLOCKS)
 
 
 def draw_stream(axes: Any, timeline: Timeline) -> None:
-    """Draw a row a worker, with its blocks coloured by what it was at."""
+    """Draw one row per worker, with its blocks coloured by component."""
     rows = rows_of(timeline)
     unit = time_unit(timeline.end.max())
     place = np.full(len(timeline.workers), -1)
@@ -347,28 +352,28 @@ def draw_stream(axes: Any, timeline: Timeline) -> None:
 
 
 def _draw_blocks(axes: Any, timeline: Timeline, place: np.ndarray, factor: float) -> None:
-    """Draw blocks as boxes, in which their parts lie one after another."""
+    """Draw blocks as boxes, in which components follow one another."""
     drawn = place >= 0
     top, borders = place[drawn] + 0.62, timeline.borders[:, drawn] * factor
     for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):
         draw_boxes(axes, left, right, top, top + 0.66, part)
-    # Under the row: the worker may be at its next block.
+    # Below the row, because the worker may be processing its next block.
     left, right = timeline.end[drawn] * factor, (timeline.end + timeline.comm)[drawn] * factor
     draw_boxes(axes, left, right, top + 0.66, top + 0.76, COMM)
-    # A block's beginning, so that blocks that follow at once can be told apart.
+    # Start of a block, so that consecutive blocks can be distinguished.
     x = np.repeat(borders[0], 3)
     y = np.stack((top - 0.08, top + 0.66, np.full(len(top), np.nan)), axis=-1).ravel()
     axes.plot(x, y, color=INK, linewidth=0.4)
 
 
 def _paint(axes: Any, timeline: Timeline, rows: np.ndarray, factor: float) -> None:
-    """Divide each worker's row, at each step, into shares of what it was at; as one picture."""
+    """Draw the fractions of components of each worker at each time step, as one picture."""
     from matplotlib.colors import to_rgba
 
     colours = np.array([to_rgba(part.colour) for part in WORKING] + [(0, 0, 0, 0)])
     steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STREAM_STEPS + 1)
     heights = ((np.arange(LINES) + 0.5) / LINES)[:, None] * (steps[1] - steps[0])
-    # A quarter of each row is left empty, so that rows can be told apart.
+    # A quarter of each row is left empty, so that rows can be distinguished.
     picture = np.zeros((len(rows), LINES + LINES // 4, STREAM_STEPS, 4))
     for place, row in enumerate(rows):
         borders = timeline.borders[:, timeline.row == row]
@@ -384,7 +389,7 @@ def _paint(axes: Any, timeline: Timeline, rows: np.ndarray, factor: float) -> No
 
 
 def _name_chosen(axes: Any, timeline: Timeline, rows: np.ndarray) -> None:
-    """Name chosen workers by number and host, and say why they were chosen."""
+    """Label chosen workers with number and host, and the reason for the choice."""
     hosts = [host_of(timeline.workers[row]) for row in rows]
     names = short_names(list(dict.fromkeys(hosts)))
     labels = [f"{names[host]} · {row + 1}" for host, row in zip(hosts, rows, strict=True)]
@@ -398,7 +403,7 @@ def _name_chosen(axes: Any, timeline: Timeline, rows: np.ndarray) -> None:
 
 
 def draw_activity(axes: Any, timeline: Timeline) -> None:
-    """Draw how many workers were at each part, and how many waited, over time."""
+    """Draw the number of workers in each component, and of waiting workers, over time."""
     unit = time_unit(timeline.end.max())
     steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
     borders = timeline.borders

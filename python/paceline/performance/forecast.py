@@ -1,4 +1,4 @@
-"""Forecast of a run from sample runs by one worker and by two."""
+"""Forecast of a run from sample runs with one worker and with two workers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,17 +12,16 @@ import numpy as np
 from paceline.performance.model import FILE_SYSTEMS, FileSystem, FrameCost, predict
 from paceline.performance.record import BlockTiming, RunTimings
 
-#: Times of two measurements differ by about so much, as far as is known before there are any; this
-#: counts as much as so many measurements.
+#: Prior relative spread of two measurements, and weight of this prior as a number of measurements.
 _USUAL_SPREAD, _WEIGHT = 0.15, 2
-#: Measurements that take longer than the median by this factor, one of five at the most, count for
-#: nothing: other programs take less, and a machine that stood still soon goes on.
+#: Outliers: measurements that exceed the median by this factor are ignored, at most one of five.
+#: Other programs slow measurements less, and pauses of the machine are short.
 _STOOD_STILL, _OUT_OF = 2.5, 5
-#: Standard deviations from the middle of a range to its ends, nine of ten lie between them; and of
-#: one, two or three measurements, whose spread is less well known.
+#: Half width of a range that holds nine of ten runs, in standard deviations; and the same for one,
+#: two or three measurements, whose spread is less well known.
 _DEVIATIONS, _OF_FEW = 2.0, (2.92, 3.2, 2.4)
-#: Ends of a range differ by this factor, for the machine's own speed changes from run to run; by
-#: more where measurements differ too much.
+#: Minimum ratio of a range's ends, since the machine's speed varies from run to run; the ratio is
+#: larger if measurements vary more.
 WIDE = 1.5
 
 
@@ -30,22 +29,23 @@ WIDE = 1.5
 class SampleTimes:
     """Times of a sample run."""
 
-    #: Of a frame, by one of its workers.
+    #: Cost of a frame for one worker.
     cost: FrameCost
-    #: Opening the file by one worker, s.
+    #: Time of opening the file by one worker, s.
     opening: float
-    #: Time of such a run whatever its length: planning, starting workers, opening, ending, s.
+    #: Time of such a run that does not depend on its length: planning, starting workers, opening,
+    #: ending, s.
     fixed: float
-    #: Time for which workers were at work, s.
+    #: Time during which workers processed blocks, s.
     at_work: float
 
     @classmethod
     def of(cls, timings: RunTimings, t_open: float) -> Self:
-        """Take those of a run, which took `t_open`, s, before it began."""
+        """Extract the times of a run, whose opening took `t_open`, s, before its start."""
         blocks_of: dict[str, list[BlockTiming]] = {}
         for block in sorted(timings.blocks, key=lambda block: block.start):
             blocks_of.setdefault(block.worker, []).append(block)
-        # From a worker's first block until its last: then the others may still be at work.
+        # From a worker's first block until its last block: then other workers may still be busy.
         length = sum(own[-1].end - own[0].start for own in blocks_of.values())
         opening = sum(block.open for block in timings.blocks) / len(blocks_of) / 1e9
         begun = min(own[0].start for own in blocks_of.values())
@@ -55,7 +55,7 @@ class SampleTimes:
 
     @classmethod
     def mean(cls, several: Sequence[Self]) -> Self:
-        """Mean of several."""
+        """Mean of several sample runs."""
         costs = [one.cost for one in several]
         cost = FrameCost(
             **{one.name: fmean(getattr(c, one.name) for c in costs) for one in fields(FrameCost)}
@@ -68,28 +68,29 @@ class SampleTimes:
         return self.opening, self.fixed, self.at_work
 
 
-#: Times by one worker, and by two.
+#: Times with one worker, and with two workers.
 Pair = tuple[SampleTimes, SampleTimes]
 
 
 @dataclass(frozen=True)
 class Recoded:
-    """A frame in a file of another kind.
+    """Frame in a file of another format or layout.
 
     Attributes
     ----------
     format : str
-        Its format.
+        Format of the file.
     selected : bool
-        Whether it holds only the atoms that are wanted.
+        True if the file holds only the wanted atoms.
     frame_bytes : float
         Size of the frame.
     n_bytes : float
-        Read of it for the atoms that are wanted.
+        Bytes to be read per frame for the wanted atoms.
     reading : tuple of float
-        Reading from memory and decoding, by one worker alone and by one of two at a time, s.
+        Times of reading from memory and decoding for one worker alone and for one of two workers,
+        s.
     writing : float
-        Decoding a whole frame of the file that there is, and encoding this one, s.
+        Time of decoding a whole frame of the present file and encoding this one, s.
     """
 
     format: str
@@ -102,19 +103,19 @@ class Recoded:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Time of a run by number of workers, from measurements with one worker and with two."""
+    """Time of a run by number of workers, from measurements with one and two workers."""
 
-    #: Measurements with one worker, and with two; the same where there can be only one.
+    #: Measurements with one worker, and with two; both are the same if only one worker is possible.
     rounds: tuple[Pair, ...]
     #: Processor time of a frame, s.
     busy: float
-    #: Processors that workers share.
+    #: Number of processors that workers share.
     cpus: int
-    #: Frames of the run.
+    #: Number of frames of the run.
     n_frames: int
-    #: Frames of a block for so many workers.
+    #: Number of frames of a block for a number of workers.
     block_frames: Callable[[int], int]
-    #: Time of the very first run whatever its length, s: workers are started for it.
+    #: Additional time of the first run, which starts the workers, s.
     start: float = 0.0
 
     @cached_property
@@ -128,11 +129,10 @@ class Forecast:
         return SampleTimes.mean([two for _, two in self.rounds])
 
     def cost(self, n_workers: int) -> FrameCost:
-        """Cost of a frame for one of so many workers.
+        """Cost of a frame for one of several workers.
 
-        What two workers cost each other, each further one costs them once more, as it does where
-        they take turns at something (Gunther 1993, the serial fraction). Together they get no more
-        processor time than there is.
+        Each further worker adds the same cost as the second one did, as in the model of a serial
+        fraction (Gunther 1993). All workers together get at most the processor time that exists.
         """
         one, two = self.one.cost, self.two.cost
         if n_workers <= 2:
@@ -146,30 +146,31 @@ class Forecast:
         return FrameCost(bytes=one.bytes, **parts)
 
     def fixed(self, n_workers: int) -> float:
-        """Time of such a run whatever its length, s."""
+        """Time of such a run that does not depend on its length, s."""
         return max(self.start, (self.one if n_workers == 1 else self.two).fixed)
 
     def t_total(self, n_workers: int) -> float:
-        """Time of the run on the file that there is, s.
+        """Time of the run on the present file, s.
 
-        Halfway between the mean of the rounds and the fastest: other work slows some of them, and
-        as large a part of a run; but short measurements, between which processors rest, are slower
-        than a run.
+        It is the mean of the mean and the minimum of the rounds. Other work slows some rounds and
+        an equal fraction of a run; but short measurements, between which processors are idle, are
+        slower than a run.
         """
         return _typical(self._times(n_workers))
 
     def t_range(self, n_workers: int) -> tuple[float, float]:
-        """Range that holds the time of nine runs of ten, s.
+        """Range that holds the time of nine runs out of ten, s.
 
-        As wide as runs differ on the same machine, or as the spread of the measurements makes it:
-        that of their mean, and that of the run itself, which is the smaller the longer it takes.
+        Its width is the usual variation between runs on the same machine, or follows from the
+        spread of the measurements: the error of their mean, and the spread of the run itself, which
+        decreases with its length.
         """
         times = self._times(n_workers)
         seconds = _typical(times)
         logs = np.log(times)
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
-        # A measurement with two workers is such a part of the run.
+        # Fraction of the run that a measurement with two workers covers.
         part = min(1.0, self.two.at_work / seconds)
         deviations = (*_OF_FEW, _DEVIATIONS)[min(len(logs) - 1, len(_OF_FEW))]
         spread = deviations * math.sqrt(variance * (1 / len(logs) + part))
@@ -178,28 +179,28 @@ class Forecast:
 
     @property
     def is_wide(self) -> bool:
-        """True where a range is wide, by one worker or by two."""
+        """True if the range is wide for one worker or for two."""
         return any(is_wide_range(*self.t_range(n_workers)) for n_workers in (1, 2))
 
     def t_recoded(self, file: Recoded, n_workers: int, rate: float | None) -> float:
-        """Time of the run on another file, s; `rate`: bytes per second, if it is on disk."""
+        """Time of the run on another file, s; `rate`: bytes per second, if the file is on disk."""
         alone, beside = file.reading
         reading = alone if n_workers == 1 else max(alone, beside)
         cost = replace(self.cost(n_workers), read=reading, decode=0.0, bytes=file.n_bytes)
         system = FILE_SYSTEMS["memory"]
         if rate is not None:
             system = FileSystem(server_bandwidth=rate)
-            # Bytes come while others are decoded: only what takes longer is waited for.
+            # Reading overlaps with decoding: a worker waits only for the excess.
             cost = replace(cost, read=reading + max(0.0, file.n_bytes / rate - cost.seconds))
         return self._predict(cost, n_workers, self.fixed(n_workers), system)
 
     def t_convert(self, file: Recoded, n_workers: int) -> float:
-        """Time to make another file, s, but for what the disk takes to write it."""
+        """Time to convert to another file, s, without writing to the disk."""
         cost = FrameCost(read=0.0, decode=0.0, compute=file.writing, bytes=file.frame_bytes)
         return self._predict(cost, n_workers, 0.0)
 
     def _times(self, n_workers: int) -> np.ndarray:
-        """Times of the run by each round of measurements, s, in which the machine went on."""
+        """Times of the run from each round of measurements, s, without outliers."""
         rounds = [replace(self, rounds=(pair,)) for pair in self.rounds]
         times = np.array(
             [self._predict(one.cost(n_workers), n_workers, one.fixed(n_workers)) for one in rounds]
@@ -229,26 +230,26 @@ def _typical(times: np.ndarray) -> float:
 
 
 def is_wide_range(low: float, high: float) -> bool:
-    """Return whether the ends of a range differ by more than they do at the least."""
+    """Return whether the ratio of a range's ends exceeds the minimum."""
     return high > 1.001 * WIDE * low
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings of sample runs."""
+    """Results of sample runs."""
 
     #: Backend of the workers.
     backend: str
-    #: With the bytes in memory.
+    #: Forecast with the bytes in memory.
     in_memory: Forecast
-    #: With the bytes on the disk; None where they could not be put out of memory.
+    #: Forecast with the bytes on the disk; None if they could not be dropped from memory.
     from_disk: Forecast | None
-    #: By processes, in memory, where threads were seen to hold each other up.
+    #: Forecast for processes, in memory, if threads were found to hold each other up.
     processes: Forecast | None
-    #: Share of what was read from memory that is there; None where it is unknown.
+    #: Fraction in memory of the bytes read in the measurements from memory; None if unknown.
     resident: float | None
-    #: Part of a frame's time in which the analysis wants no processor, as if it slept.
+    #: Fraction of a frame's time in which the analysis uses no processor, as if it slept.
     waiting: float
-    #: CPUs that other programs kept busy meanwhile, of those that this process may use; None where
-    #: it is unknown.
+    #: Number of the CPUs usable by this process that other programs kept busy meanwhile; None if
+    #: unknown.
     others: float | None

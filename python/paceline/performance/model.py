@@ -20,15 +20,14 @@ LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
-    """File system that the trajectory lies on.
+    """File system of the trajectory.
 
     Attributes
     ----------
     server_bandwidth : float
-        Bytes per second that it delivers to all workers together.
+        Total bandwidth for all workers, bytes per second.
     t_lock : float
-        How long a request holds a lock that the processes of a node share with all that read the
-        same file, s.
+        Time for which a request holds a lock that all processes share that read the same file, s.
 
     Raises
     ------
@@ -51,9 +50,9 @@ class FileSystem:
             )
 
 
-#: Figures to begin with: measure your own. Bandwidths are round ones of data sheets, but for
-#: "lustre": at least 6 GB/s, 30 GB to 192 ranks in 5 s (Khoshlessan et al. 2020, Table 5). Its lock
-#: is fitted to the same table (`python -m benchmarks model`).
+#: Example values: measure your own. Bandwidths are rounded values from data sheets, except
+#: "lustre": at least 6 GB/s, 30 GB to 192 ranks in 5 s (Khoshlessan et al. 2020, Table 5), with a
+#: lock time fitted to the same table (`python -m benchmarks model`).
 FILE_SYSTEMS = {
     "memory": FileSystem(),
     "ssd": FileSystem(server_bandwidth=2e9),
@@ -62,7 +61,7 @@ FILE_SYSTEMS = {
     "lustre": FileSystem(server_bandwidth=6e9, t_lock=22e-6),
 }
 
-#: A worker should save at least so much of what it could.
+#: Minimum parallel efficiency of a worthwhile worker.
 EFFICIENCY = 0.5
 
 
@@ -73,22 +72,22 @@ class FrameCost:
     Attributes
     ----------
     read : float
-        Waiting for its bytes, s: the part that reading ahead does not hide.
+        Time of waiting for the frame's bytes, s: the part that prefetching does not hide.
     decode : float
-        Turning bytes into positions, s.
+        Time of decoding positions, s.
     compute : float
-        The analyses' own time, s.
+        Time of the analyses, s.
     bytes : float
-        Bytes read from the file.
+        Number of bytes read from the file.
     transform : float
-        Transforming positions, s.
+        Time of transforming positions, s.
     rest : float
-        All else, s: being assigned blocks, and waiting for the interpreter between them.
+        Remaining time, s: assignment of blocks, and waiting for the interpreter lock between them.
 
     Raises
     ------
     UnsupportedError
-        A number is negative, infinite or not a number, or nothing takes any time.
+        A number is negative, infinite or not a number, or all times are 0.
 
     Examples
     --------
@@ -116,22 +115,22 @@ class FrameCost:
 
     @classmethod
     def of(cls, blocks: "Iterable[BlockTiming]") -> Self:
-        """Take the mean of a run that was measured, of one worker.
+        """Compute the mean cost of a measured run with one worker.
 
         Parameters
         ----------
         blocks : iterable of BlockTiming
-            Its timings.
+            Timings of the run's blocks.
 
         Returns
         -------
         FrameCost
-            Opening the file is no part of it.
+            Mean cost without opening the file.
 
         Raises
         ------
         UnsupportedError
-            There are no frames.
+            The blocks have no frames.
 
         Examples
         --------
@@ -147,7 +146,7 @@ class FrameCost:
 
     @classmethod
     def mean_of(cls, blocks: "Sequence[BlockTiming]", length: int) -> Self:
-        """Take the mean of blocks at which workers were for `length` ns in all."""
+        """Compute the mean cost of blocks that took a worker `length` ns in total."""
         n_frames = sum(block.n_frames for block in blocks)
         if n_frames == 0:
             raise UnsupportedError("no frames were timed: expected 1 or more, found 0")
@@ -164,33 +163,33 @@ class FrameCost:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Parts of its time by name, in the order in which they happen, s."""
+        """Components of the time by name, in the order in which they happen, s."""
         names = ("read", "decode", "transform", "compute", "rest")
         return {name: getattr(self, name) for name in names}
 
     @property
     def seconds(self) -> float:
-        """Sum of the parts, s."""
+        """Sum of the components, s."""
         return sum(self.parts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unevenness:
-    """Stragglers: workers that are slower than the others, or begin later.
+    """Stragglers: workers that are slower than the others, or start later.
 
     Attributes
     ----------
     slow_fraction : float
-        Part of the workers that are stragglers.
+        Fraction of the workers that are stragglers.
     slow_factor : float
-        How many times as long those take.
+        Factor by which stragglers take longer.
     late : float
-        Seconds by which those begin later, or are held up once.
+        Time by which stragglers start later, or are delayed once, s.
 
     Raises
     ------
     UnsupportedError
-        The part is not between 0 and 1, who is slow is fast, or who is late is early.
+        `slow_fraction` is not between 0 and 1, `slow_factor` is below 1, or `late` is negative.
     """
 
     slow_fraction: float = 0.0
@@ -214,14 +213,15 @@ class Prediction:
     Attributes
     ----------
     n_workers : int
-        Workers that share the work.
+        Number of workers.
     t_start : float
-        Until the first worker can begin.
+        Time until the first worker can start.
     t_io, t_decode, t_comp : float
-        Reading, decoding and all else that a frame takes, mean over the workers that find something
-        to do. Waiting for one another at the file system is part of `t_io`.
+        Times of reading, of decoding and of all other work, means over the workers that get work.
+        Queueing at the file system is part of `t_io`.
     t_wait : float
-        From when a worker is done that has a mean share and is no straggler, until the last is.
+        Time between the end of a worker with a mean share that is not a straggler and the end of
+        the last worker.
     """
 
     n_workers: int
@@ -233,7 +233,7 @@ class Prediction:
 
     @property
     def t_total(self) -> float:
-        """The whole run, s."""
+        """Time of the whole run, s."""
         return self.t_start + self.t_io + self.t_decode + self.t_comp + self.t_wait
 
 
@@ -251,32 +251,32 @@ def predict(
     request_frames: int | None = None,
     t_start: float = 0.0,
 ) -> Prediction:
-    """Predict how long a run takes.
+    """Predict the time of a run.
 
     Parameters
     ----------
     cost : FrameCost
-        Of one frame, measured with one worker.
+        Cost of one frame, measured with one worker.
     n_frames : int
-        Frames of the run.
+        Number of frames of the run.
     n_workers : int
-        Threads, processes or ranks.
+        Number of threads, processes or ranks.
     file_system : FileSystem
-        Where the trajectory lies; by default nothing is shared but the work.
+        File system of the trajectory; by default without limits.
     per_node : int, optional
-        Workers on one node; by default all are on one.
+        Number of workers per node; by default all workers are on one node.
     schedule : {"dynamic", "static"}
-        Blocks assigned as workers come free, or equal shares.
+        Blocks are assigned to idle workers, or each worker has an equal share.
     layout : {"shared", "split"}
-        One file for all, or one without a lock: a file for each worker, or one read through MPI-IO.
+        One shared file with a lock, or access without a lock: a file per worker, or MPI-IO.
     uneven : Unevenness, optional
         Stragglers; by default none.
     block_frames : int, optional
-        Frames of a block; by default as paceline cuts them.
+        Number of frames of a block; by default that of paceline's plan.
     request_frames : int, optional
-        Frames that are read at once; by default a block.
+        Number of frames per read request; by default a block.
     t_start : float
-        What starting the workers takes, s.
+        Time of starting the workers, s.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def predict(
     Raises
     ------
     UnsupportedError
-        A number that must be positive is not, or no such schedule or layout.
+        A number that must be positive is not, or the schedule or the layout is unknown.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def predict(
     busy = min(n_workers, n_frames)
     block_frames = block_frames or usual_block(cost, n_frames, busy)
     held = file_system.t_lock / (request_frames or block_frames) if layout == "shared" else 0.0
-    # Who waits in the longest queue comes to the other when it is short.
+    # A worker that waits in the longer queue finds the other queue short.
     frame = max(
         queued(cost.seconds, cost.bytes / file_system.server_bandwidth, busy),
         queued(cost.seconds, held, min(busy, per_node or busy)),
@@ -335,24 +335,24 @@ def sweep(
     Parameters
     ----------
     cost : FrameCost
-        Of one frame.
+        Cost of one frame.
     n_frames : int
-        Frames of the run.
+        Number of frames of the run.
     n_workers : iterable of int
-        The numbers.
+        Numbers of workers.
     **options : object
-        As `predict` takes them.
+        Further arguments of `predict`.
 
     Returns
     -------
     list of Prediction
-        In the order of `n_workers`.
+        Predictions in the order of `n_workers`.
     """
     return [predict(cost, n_frames, n, **options) for n in n_workers]
 
 
 def doublings(most: int) -> list[int]:
-    """Numbers of workers that give an evenly spaced curve: 1, 2, 4 … and the most.
+    """Numbers of workers for an evenly spaced logarithmic curve: 1, 2, 4 … and the maximum.
 
     Examples
     --------
@@ -364,26 +364,26 @@ def doublings(most: int) -> list[int]:
 
 
 def fastest(predictions: Sequence[Prediction]) -> Prediction:
-    """Find the shortest run; of equal ones, that with the fewest workers."""
+    """Find the shortest run; among equal ones, the run with the fewest workers."""
     return min(predictions, key=lambda found: (found.t_total, found.n_workers))
 
 
 def last_that_pays(
     predictions: Sequence[Prediction], *, efficiency: float = EFFICIENCY
 ) -> Prediction:
-    """Find the most workers that are still used well: the knee of the curve.
+    """Find the maximum number of workers that are used efficiently: the knee of the curve.
 
     Parameters
     ----------
     predictions : sequence of Prediction
-        In the order of their workers; efficiencies are relative to the first.
+        Predictions in the order of their workers; efficiencies are relative to the first.
     efficiency : float
-        Speed-up divided by workers, at least.
+        Minimum of speed-up divided by number of workers.
 
     Returns
     -------
     Prediction
-        The last before the efficiency falls below that.
+        Last prediction before the efficiency falls below the minimum.
 
     Examples
     --------
@@ -400,7 +400,7 @@ def last_that_pays(
 
 
 def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
-    """Find the most workers before the efficiency, relative to the first, falls below a limit."""
+    """Find the last number of workers before the efficiency, relative to the first, is too low."""
     n_first, t_first = next(iter(times.items()))
     best = n_first
     for n_workers, seconds in times.items():
@@ -411,8 +411,8 @@ def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
 
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
-    """Choose the frames of a block, about as `paceline.contract.plan.make_plan` does."""
-    # The command line takes the choices above alone, and does without NumPy.
+    """Choose the frames of a block, approximately as `paceline.contract.plan.make_plan` does."""
+    # The command line needs only the names above, and does without NumPy.
     from paceline.contract.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
     wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
@@ -435,12 +435,13 @@ def _check_numbers(least: int, **numbers: float | None) -> None:
 
 
 def queued(alone: float, service: float, n_workers: float) -> float:
-    """Time of a frame where workers take turns at something for a part of it.
+    """Time of a frame if workers queue for a shared resource for a part of it.
 
-    A closed queue: each worker spends `alone - service` by itself, then waits for its turn, which
-    takes `service`. Found by Schweitzer's approximation of mean value analysis (Schweitzer 1979,
-    Bard 1979), which has a closed form for one queue. It is exact for one worker, and for many it
-    tends to `n_workers * service`: then the thing is always busy, and more workers gain nothing.
+    Model of a closed queue: each worker spends `alone - service` by itself, then waits for the
+    resource, which it uses for `service`. The formula is Schweitzer's approximation of mean value
+    analysis (Schweitzer 1979, Bard 1979), which has a closed form for one queue. It is exact for
+    one worker. For many workers it tends to `n_workers * service`: the resource is always busy, and
+    more workers gain nothing.
 
     Examples
     --------
@@ -455,7 +456,7 @@ def queued(alone: float, service: float, n_workers: float) -> float:
 
 
 def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
-    """Expected time until the last of equal shares is done; `share` is that of a worker, s.
+    """Expected time until the last of equal shares is done; `share` is the work of a worker, s.
 
     Examples
     --------
@@ -467,13 +468,14 @@ def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
 
 
 def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness) -> float:
-    """Expected time until the last block is done, s, if workers take blocks as they come free.
+    """Expected time until the last block is done, s, if idle workers take the next block.
 
-    `share` is all work divided by the workers, `block` a block, s of a worker that is no straggler.
+    `share` is the total work per worker, and `block` the work of one block, both in s for a worker
+    that is not a straggler.
 
-    Nobody is idle until no block is left, but stragglers that begin when the others are done. Then
-    workers are in the midst of one block each, and wait for the last: half a block, on average,
-    since the blocks of slow workers are done once more by others.
+    No worker is idle while blocks are left, except stragglers that start after the end. Then each
+    worker is processing one block, and waits for the last worker: half a block on average, since
+    other workers repeat the blocks of slow workers.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""Numbers and names as people read them."""
+"""Format numbers and names for human readers."""
 
 import math
 import re
 from collections.abc import Iterator, Sequence
 
-#: From which number on how many decimals are shown; of smaller ones five.
+#: Minimum number, and number of decimals from it on; smaller numbers have five.
 _DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
-#: Characters of a host in figures, at most.
+#: Maximum number of characters of a host in figures.
 _HOST_WIDTH = 18
 
 
@@ -25,7 +25,7 @@ def number(value: float) -> str:
 
 
 def amount(n_bytes: float) -> str:
-    """Format bytes in the largest unit of which there is one, with three digits.
+    """Format bytes in the largest unit that fits, with three digits.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def _not_finite(value: float) -> str:
 
 
 def many(count: int, thing: str) -> str:
-    """Format a number of things.
+    """Format a number with the noun of the counted things.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def seconds(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share of the whole, from 0 to 1.
+    """Format a fraction, from 0 to 1, as a percentage.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def rate(value: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Format a ratio, not negative, with two digits.
+    """Format a non-negative ratio with two digits.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def times(ratio: float) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """Join words, at least one, to a list.
+    """Join words, at least one, as a list in a sentence.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """Key to sort names by, so that numbers in them count as such.
+    """Key for natural sorting of names: numbers in them are compared as numbers.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def short_names(hosts: Sequence[str]) -> dict[str, str]:
-    """Shorten names of hosts as far as they can still be told apart; by full name.
+    """Shorten names of hosts as far as they stay distinct; the result is keyed by full name.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def short_names(hosts: Sequence[str]) -> dict[str, str]:
     {'10.0.0.7': '10.0.0.7'}
     """
     whole = {host: host for host in hosts}
-    # The first part of an address is no name.
+    # The first part of an IP address is not a name.
     first = {host: host.partition(".")[0] for host in hosts}
     without_domain = {host: host if first[host].isdecimal() else first[host] for host in hosts}
     for names in (without_domain, whole):

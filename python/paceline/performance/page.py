@@ -1,4 +1,4 @@
-"""HTML: elements, tables, figures, pages that need no other file, and parts of a notebook."""
+"""HTML elements, tables, figures, self-contained pages, and parts of a notebook."""
 
 import io
 import re
@@ -12,26 +12,26 @@ from urllib.parse import quote
 
 from paceline.performance.figure_style import STYLE
 
-#: Columns of which there may be more only in smaller type.
+#: Maximum number of columns in normal type; more are set in smaller type.
 MANY = 10
-#: Points in an inch.
+#: Points per inch.
 POINTS = 72
 
-#: Elements after which no line ends.
+#: Elements that are not followed by a line break.
 _INLINE = ("a", "dd", "dt", "strong", "td", "th")
 _WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class Html(str):
-    """HTML; other text is escaped where it is put into an element."""
+    """HTML text; other text is escaped when it is put into an element."""
 
     __slots__ = ()
 
 
 def element(name: str, *content: str, **attributes: str) -> Html:
-    r"""Make an element of text, which is escaped, and of other elements.
+    r"""Make an element from text, which is escaped, and from other elements.
 
-    Attributes whose names are Python's words end in an underscore.
+    Attributes whose names are Python keywords end in an underscore.
 
     Examples
     --------
@@ -65,9 +65,10 @@ def html_table(
     text: Sequence[int] = (),
     slow: Sequence[bool] = (),
 ) -> Html:
-    """Make a table of rows, of which the first cell is a head.
+    """Make a table from rows, whose first cell is a header.
 
-    Columns of `text`, beside the first, hold words rather than numbers; `slow` rows are coloured.
+    Columns of `text`, besides the first one, hold words rather than numbers; `slow` rows are
+    coloured.
     """
     kinds = [{"class_": "text"} if k in text else {} for k in range(len(columns))]
     heads = (
@@ -82,7 +83,7 @@ def html_table(
     made = element(
         "table", element("thead", element("tr", *heads)), element("tbody", *lines), **dense
     )
-    # The caption is not within the frame: it would scroll with it.
+    # The caption is outside of the frame, since it must not scroll with the table.
     frame = element("div", made, class_="wide-content")
     return Html(caption(about) + frame) if about else frame
 
@@ -90,17 +91,16 @@ def html_table(
 def inline_svg(figure: Any, alternative: str) -> Html:
     """Make an element of a page from a figure: as wide as the page allows, in its colours.
 
-    `alternative` describes it for those who do not see it; unlike that of any other figure of the
-    page.
+    `alternative` is the alternative text; it must be unique in the page.
     """
     from matplotlib import rc_context
 
     file = io.StringIO()
-    # The salt makes names of clipping paths: unlike in figures of one page, alike in every run.
+    # The salt determines the names of clipping paths: distinct within one page, equal in every run.
     with rc_context({**STYLE, "svg.hashsalt": alternative}):
         figure.savefig(file, format="svg", transparent=True, metadata=_WITHOUT_METADATA)
     drawing = file.getvalue().partition("<svg")[2].partition(">")[2].rpartition("</svg>")[0]
-    # Nothing refers to names of groups, and several figures have the same.
+    # Names of groups are not used, and several figures have the same names.
     drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)
     width, height = figure.get_size_inches() * POINTS
     svg = element(
@@ -122,7 +122,7 @@ def html_page(
     *,
     wide: Sequence[str] = (),
 ) -> str:
-    """Make a page; facts whose names are in `wide` have a line of their own."""
+    """Make a page; facts whose names are in `wide` have their own line."""
     style = Html(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
     boxes = (
         element(
@@ -154,8 +154,8 @@ def html_page(
 class ResultSection:
     """Results of one analysis on a page: its figures, and lines of two columns.
 
-    `lines` are the means of series, or names and shapes of arrays; `files` are what was saved, and
-    `remarks` what to know about them.
+    `lines` are the means of series, or names and shapes of arrays. `files` are the saved files, and
+    `remarks` are notes about them.
     """
 
     title: str
@@ -183,7 +183,7 @@ def results_page(
     footer: str,
     files: Sequence[str] = (),
 ) -> str:
-    """Make the page of results; `files` are of all analyses, and `footer` explains intervals."""
+    """Make the page of results; `files` belong to all analyses, and `footer` explains intervals."""
     facts = list(facts)
     made = [one.html() for one in sections]
     if files:
@@ -196,13 +196,13 @@ def _link(file: str) -> Html:
 
 
 def notebook_page(title: str, *parts: Html) -> str:
-    """Make what a notebook shows of an object."""
+    """Make the HTML that a notebook shows of an object."""
     heading = element("p", element("strong", title))
     return element("div", heading, *parts, style="max-width: 60em; overflow-x: auto")
 
 
 def notebook_image(figure: Any, alternative: str) -> Html:
-    """Make an image for a notebook of a figure, with a background of its own."""
+    """Make an image for a notebook from a figure, with its own background."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)
     data = b64encode(file.getvalue()).decode()

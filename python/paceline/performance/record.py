@@ -14,20 +14,21 @@ import numpy as np
 class Component:
     """One component of a worker's time."""
 
-    #: Its name in `BlockTiming`, or `overhead`; empty where blocks do not have it.
+    #: Name in `BlockTiming`, or `overhead`; empty if blocks do not have the component.
     attribute: str
-    #: Its name in `WorkerTiming`; after Khoshlessan et al. 2020, Table 3.
+    #: Name in `WorkerTiming`; after Khoshlessan et al. 2020, Table 3.
     quantity: str
-    #: Its name in tables of scaling, where `t_init_traj` is that of the whole run.
+    #: Name in tables of scaling, in which `t_init_traj` is that of the whole run.
     column: str
-    #: Its name in figures and tables.
+    #: Name in figures and tables.
     label: str
-    #: Its name in sentences.
+    #: Name in sentences.
     activity: str
-    #: Of Okabe and Ito's palette, which the colour-blind can tell apart (jfly.uni-koeln.de/color);
-    #: as in Khoshlessan et al. 2020, computing is yellowish, reading blue, communicating red.
+    #: Colour of Okabe and Ito's palette, which is safe for colour-blind readers
+    #: (jfly.uni-koeln.de/color). As in Khoshlessan et al. 2020, computing is yellowish, reading
+    #: blue, communicating red.
     colour: str
-    #: One clause for readers of a report.
+    #: Explanation for readers of a report, as one clause.
     meaning: str
 
 
@@ -68,56 +69,57 @@ COMM = Component(
     "from the end of a block until its results were in their place, mostly while the worker was "
     "at its next block: no part of its wall time",
 )
-#: Tables of scaling tell it from other waiting.
+#: Tables of scaling separate it from other waiting.
 STARTUP = Component(
     *("", "t_wait_first", "t_startup", "start-up", "starting", "#7f3c8d"),
     "idle before the first block",
 )
-#: Of the run, not of a worker: the time around blocks.
+#: Time around blocks, a component of the run rather than of a worker.
 AROUND = Component(
     *("", "t_around", "t_around", "plan, collect", "planning and collecting", "#000000"),
     "before the first block was assigned, and after the last one was done",
 )
 
-#: Measured in each block, in the order in which they happen.
+#: Components measured in each block, in the order in which they happen.
 MEASURED = (OPEN, READ, DECODE, TRANSFORM, COMPUTE)
-#: Adds up to the time at blocks that count.
+#: Components that add up to the time of blocks whose results were used.
 AT_BLOCKS = (*MEASURED, OVERHEAD)
-#: Adds up to the time at all blocks.
+#: Components that add up to the time of all blocks.
 WORKING = (*AT_BLOCKS, ABANDONED)
 #: Components that add up to a worker's wall time.
 WALL_TIME = (*WORKING, WAIT)
 
-#: Attributes of a block that measure it, in the order in which they happen.
+#: Attributes of a block that measure its components, in the order in which they happen.
 PARTS = tuple(part.attribute for part in MEASURED)
 
-#: `comm` of a block, until it has come, that is sent together with a later one of its worker.
+#: Value of `comm` for a block whose result is sent with a later one of its worker, until it
+#: arrives.
 SENT_WITH_LATER = -1
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTiming:
-    """Times of one block, nanoseconds; `start` and `end` are those of the host's clock.
+    """Times of one block, ns; `start` and `end` are readings of the host's clock.
 
     Attributes
     ----------
     job, block, first_frame, n_frames : int
-        The trajectory, where a run has several; the block, the number of its first frame, and its
-        frames.
+        Number of the trajectory in the run, number of the block, number of its first frame, and
+        number of its frames.
     worker : str
-        host:process:thread.
+        Worker's name, host:process:thread.
     start, end : int
-        When the worker took the block, and when it was done with it.
+        Times at which the worker started and finished the block.
     wait : int
-        Before `start`, since the worker was free.
+        Idle time of the worker before `start`.
     open, read, decode, transform, compute : int
-        Opening the file, waiting for bytes, decoding, transforming positions, and the analyses'
-        own time.
+        Times of opening the file, waiting for bytes, decoding, transforming positions, and of the
+        analyses.
     comm : int
-        From `end` until the results were in their place; the worker may be at its next block. 0 for
-        a block whose results were sent with those of a later one.
+        Time from `end` until the results were stored; the worker may be processing its next block.
+        It is 0 for a block whose results were sent with those of a later one.
     bytes, calls : int
-        Bytes read from the file, and in how many calls.
+        Number of bytes read from the file, and number of calls.
     """
 
     job: int
@@ -139,16 +141,16 @@ class BlockTiming:
 
 
 def moved(block: BlockTiming, shift: int) -> BlockTiming:
-    """Move a block by `shift` ns, to another clock."""
+    """Shift the times of a block by `shift` ns, to another clock."""
     return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
 
 
 class HostClocks:
-    """Offsets between the clocks of hosts, estimated by when results come from there.
+    """Offsets between the clocks of hosts, estimated from the arrival of results.
 
-    A block cannot have ended after its result arrived, and the result that was quickest on its way
-    shows by how much a host's clock differs: too late by its time on the way, some milliseconds
-    within one network. Time stamps of this host stay as they are.
+    A block cannot have ended after its result arrived. The fastest result therefore gives the
+    offset of a host's clock, with an error of its latency, some milliseconds within one network.
+    Times of this host are not changed.
     """
 
     def __init__(self) -> None:
@@ -167,16 +169,16 @@ class HostClocks:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateAttempt:
-    """An attempt at a block that did not count: another worker was done with it sooner.
+    """Attempt at a block whose result was not used: another worker finished the block first.
 
     Attributes
     ----------
     timing : BlockTiming
-        Of the attempt. Of one that never came: when it was assigned and given up, without parts;
-        the worker is empty where nobody knows who had it, and host:port of Dask's:unknown where a
-        thread of its has returned no block.
+        Timing of the attempt. For an attempt that never ended: the times at which it was assigned
+        and abandoned, without components. Its worker is empty if unknown, and has the form
+        host:port PORT:unknown if a thread of Dask's worker has returned no block.
     came : bool
-        Whether it came too late, rather than never.
+        True if the result came too late, False if it never came.
     """
 
     timing: BlockTiming
@@ -189,33 +191,33 @@ class WorkerTiming:
 
     The parts `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`, `t_abandoned`, `t_wait`
     and `t_overhead` add up to the time from when blocks were first assigned until the last worker
-    was done.
+    finished.
 
     Attributes
     ----------
     worker : str
-        host:process:thread.
+        Worker's name, host:process:thread.
     n_blocks, n_frames : int
-        Number of its blocks and frames.
+        Numbers of the worker's blocks and frames.
     t_init_traj : float
-        Opening the file, s.
+        Time of opening the file, s.
     t_io : float
-        Reading, s. Bytes are fetched in the background ahead of it, so this is waiting alone.
+        Time of reading, s. Bytes are prefetched in the background, so that this is only waiting.
     t_decode, t_transform, t_compute : float
-        Decoding, transforming positions, and the analyses' own time, s.
+        Times of decoding, of transforming positions, and of the analyses, s.
     t_abandoned : float
-        At blocks that other workers were done with sooner, s.
+        Time of blocks that other workers finished first, s.
     t_wait : float
-        Idle, s: until the first block (a process must start), between blocks, and at the end.
+        Idle time, s: until the first block (a process must start), between blocks, and at the end.
     t_wait_first, t_wait_last : float
-        Of `t_wait` what came before its first block, and after its last one, s.
+        Parts of `t_wait` before the worker's first block, and after its last one, s.
     t_overhead : float
-        The rest of the time at blocks, s.
+        Remaining time of blocks, s.
     t_comm : float
-        While any of its results were on their way, s: mostly at its next block, so no part of the
-        sum.
+        Time during which any of the worker's results was in transit, s. It overlaps with the next
+        block, and is therefore not part of the sum.
     bytes, calls : int
-        Bytes read from the file, and in how many calls.
+        Number of bytes read from the file, and number of calls.
     """
 
     worker: str
@@ -237,22 +239,22 @@ class WorkerTiming:
 
     @property
     def host(self) -> str:
-        """Name of the host that it ran on."""
+        """Name of the worker's host."""
         return host_of(self.worker)
 
     @property
     def t_io_stall(self) -> float:
-        """The part of reading that was not hidden, s: as the rest is not counted, `t_io`."""
+        """Part of reading that was not hidden, s: equal to `t_io`, which counts only this part."""
         return self.t_io
 
     @property
     def t_work(self) -> float:
-        """Time at blocks that counted, s."""
+        """Time of blocks whose results were used, s."""
         return float(sum(getattr(self, part.quantity) for part in AT_BLOCKS))
 
     @property
     def seconds_per_frame(self) -> float:
-        """Time at work per frame, s."""
+        """Time of work per frame, s."""
         return self.t_work / max(self.n_frames, 1)
 
 
@@ -280,18 +282,18 @@ class RunTimings:
 
     @property
     def t_total(self) -> float:
-        """The whole run, s."""
+        """Time of the whole run, s."""
         return (self.end - self.start) / 1e9
 
     @property
     def n_frames(self) -> int:
-        """Frames analysed, each once, though there may be several passes over them."""
+        """Number of frames analysed; each counts once, even with several passes."""
         done = sum(block.n_frames for block in self.blocks)
         return min(done, self.n_chosen or done)
 
     @property
     def last(self) -> int:
-        """End of the last block that counts, ns; `dealt` where no block does."""
+        """End of the last block whose result was used, ns; `dealt` if there is none."""
         return max((block.end for block in self.blocks), default=self.dealt)
 
     def workers(self) -> list[WorkerTiming]:
@@ -300,7 +302,7 @@ class RunTimings:
 
 
 def host_of(worker: str) -> str:
-    """Host of a worker's name, which is host:process:thread or an address of Dask's.
+    """Host in a worker's name, which is host:process:thread or an address of Dask's.
 
     Examples
     --------
@@ -315,7 +317,7 @@ _NUMBERS = tuple(column.name for column in fields(BlockTiming) if column.name !=
 
 
 class Columns:
-    """Attributes of blocks as arrays; `worker` numbers the names in `workers`, which are sorted."""
+    """Attributes of blocks as arrays; `worker` holds indices into `workers`, the sorted names."""
 
     def __init__(self, timings: Sequence[BlockTiming]):
         names = [timing.worker for timing in timings]
@@ -329,7 +331,7 @@ class Columns:
         self._of["overhead"] = length - sum(self._of[part] for part in PARTS)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """An attribute of all rows, or their `length` or `overhead`, ns: numpy.ndarray of int64."""
+        """Attribute of all rows, or their `length` or `overhead`, ns: numpy.ndarray of int64."""
         return self._of[name]
 
     def sums(self, name: str, groups: np.ndarray, n_groups: int) -> np.ndarray:
@@ -342,7 +344,7 @@ _SUMMED = (
     *(part.attribute for part in AT_BLOCKS),
     *("length", "bytes", "calls"),
 )
-#: Sums of a worker that was done with no block in time.
+#: Sums of a worker without a used block.
 _NOTHING = dict.fromkeys(("n_blocks", "comm", *_SUMMED), 0)
 
 
@@ -361,7 +363,7 @@ def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
 
 
 def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
-    """Sum blocks by worker; with the `first` start and the `last` end."""
+    """Sum blocks by worker, with the start of the `first` and the end of the `last` block."""
     columns = Columns(blocks)
     n = len(columns.workers)
     sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}
@@ -380,13 +382,13 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
 def _new_comm(columns: Columns) -> np.ndarray:
     """Part of each block's `comm` that no earlier block of the same worker covers, ns.
 
-    Results of several blocks may travel at the same time.
+    Results of several blocks may be in transit at the same time.
     """
     order = np.lexsort((columns["end"], columns.worker))
     begin, comm = columns["end"][order], columns["comm"][order]
     if len(order) == 0:
         return comm
-    # Each worker's times after those of the one before: so one running maximum serves all.
+    # Times are shifted so that workers follow one another, and one running maximum serves all.
     span = (begin + comm).max() - begin.min() + 1
     begin = begin - begin.min() + span * columns.worker[order]
     covered = np.maximum.accumulate(begin + comm)
@@ -418,9 +420,9 @@ def _sum_worker(
 
 
 def _length(attempts: Iterable[BlockTiming], last: int) -> int:
-    """Time of a worker at attempts until `last`, ns.
+    """Time of a worker's attempts until `last`, ns.
 
-    Attempts may overlap: another may have been assigned to it while it was still at one.
+    Attempts may overlap: the worker may have been assigned another block during an attempt.
     """
     length, done = 0, -math.inf
     for attempt in sorted(attempts, key=lambda attempt: attempt.start):

@@ -32,16 +32,16 @@ from paceline.performance.record import COMM, WALL_TIME, Component, RunTimings
 from paceline.performance.rules import advice_of
 from paceline.performance.summary import OF_RUN, Report, report_of
 
-#: Endings of a page, and of figures alone.
+#: File name extensions of a page, and of figures alone.
 PAGE, FIGURES = ".html", (".png", ".svg")
-#: Workers that have a line of their own; of more, the slowest.
+#: Maximum number of workers with their own line; of more, the slowest are listed.
 LINES = 100
-#: Formats of quantities of the whole run that are not times or ratios.
+#: Formats of quantities of the whole run other than times and ratios.
 _FORMS = {"bytes_read": amount, "bytes_used": amount, "calls": "{:,}".format, "read_rate": rate}
 
 
 def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Write a report in the form that the ending names; whole under its name or not at all."""
+    """Write a report in the format of the extension; the file appears when it is complete."""
     check_report_ending(path)
     from matplotlib import rc_context
 
@@ -57,9 +57,9 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
 
 
 def check_report_ending(path: str | os.PathLike, others: str = "") -> None:
-    """Raise `UnsupportedError` for an ending that reports do not have; `others` names more.
+    """Raise `UnsupportedError` for an extension of no report format; `others` names more.
 
-    Also where the package that draws their figures is not installed.
+    Also raises it if matplotlib, which draws the figures, is not installed.
     """
     if _ending(path) not in (PAGE, *FIGURES):
         raise UnsupportedError(
@@ -88,7 +88,7 @@ def page_of(timings: RunTimings) -> str:
 
 
 def notebook_timings(timings: RunTimings) -> str:
-    """Make what a notebook shows of timings: a bar of each worker, and sums over workers."""
+    """Make the HTML that a notebook shows of timings: a bar per worker, and sums over workers."""
     report = report_of(timings)
     parts = []
     for drawing in drawings_of(timings, report)[:1]:
@@ -113,7 +113,7 @@ def _title(report: Report) -> str:
 
 
 def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
-    # Of few blocks some workers came to none.
+    # With few blocks, some workers get none.
     asked = f" of {report.n_asked:,}" if report.n_asked > report.n_workers else ""
     facts = {
         "backend": timings.backend,
@@ -136,7 +136,7 @@ def _sections(timings: RunTimings, report: Report) -> Iterator[Html]:
     if not drawings:
         yield section("Nothing to tell", element("p", "No block took any time."))
         return
-    # As in figures, by host and then by process.
+    # Sorted by host and then by process, as in figures.
     names = sorted((worker.worker for worker in report.workers), key=natural)
     numbers = {name: number for number, name in enumerate(names, 1)}
     yield section("What to know", _recommendations(report))
@@ -192,7 +192,7 @@ def _figure(drawing: Drawing) -> Html:
 
 
 def _taken(report: Report) -> list[Component]:
-    """Components that took any time."""
+    """Components that took time."""
     return [part for part in (*WALL_TIME, COMM) if report.over_workers[part.quantity].most]
 
 

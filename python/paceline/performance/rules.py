@@ -1,8 +1,8 @@
-"""Rules that say in plain words what to change, from the numbers of a run.
+"""Rules that derive recommendations in plain words from the numbers of a run.
 
-They follow heuristics 1 to 3.3 of Khoshlessan et al. 2020 (section 8), and add what these leave out
-where a file is opened once, frames are found by an index and blocks are assigned as workers come
-free. A rule is silent if the numbers of a run do not support it.
+They follow heuristics 1 to 3.3 of Khoshlessan et al. 2020 (section 8). Further rules concern
+paceline's method, which opens a file once, finds frames by an index and assigns blocks to idle
+workers. A rule gives no recommendation if the numbers of a run do not support it.
 """
 
 import math
@@ -13,21 +13,21 @@ from paceline.performance.number_format import joined, percent, rate, seconds, t
 from paceline.performance.record import WALL_TIME
 from paceline.performance.summary import Report
 
-#: Blocks that took less in all say nothing, s.
+#: Minimum total time of blocks for a meaningful result, s.
 ENOUGH = 0.5
-#: A component of more than this part of the time at work bounds the run …
+#: Minimum fraction of the work time for which a component limits the run.
 BOUND = 0.5
-#: … and one of less than this is not worth a word.
+#: Minimum fraction of the work time for which a component is mentioned.
 NOTABLE = 0.1
-#: Much more, as in the heuristics' R ≫ 1.
+#: Ratio that counts as much larger, the R ≫ 1 of the heuristics.
 MUCH = 10.0
-#: Bytes read for each that is used: a file of these alone is worth its making.
+#: Minimum number of bytes read per byte used for which a file of the wanted atoms pays off.
 WASTEFUL = 2.0
-#: Starting is worth a word if it took so long, s, and longer than the work.
+#: Minimum start-up time that is mentioned, s, if it also exceeds the time of the work.
 LONG_START = 0.5
-#: Blocks for each worker, so that the end of the last ones is a small part of all.
+#: Minimum number of blocks per worker, so that waiting for the last blocks is a small fraction.
 BLOCKS = 4
-#: Frames of the smallest block that the plan makes.
+#: Number of frames of the smallest block of a plan.
 SMALLEST = 16
 
 _BUSY_CORE = "See whether something else uses its core, or whether it is throttled."
@@ -46,18 +46,18 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One thing to know about a run, and what to do about it.
+    """Finding about a run, with a remedy.
 
     Attributes
     ----------
     kind : str
         Subject in one word or two.
     text : str
-        A short paragraph.
+        Short paragraph.
     numbers : dict of str to float
-        On which it rests: attributes of the report, seconds, or shares from 0 to 1.
+        Supporting numbers: attributes of the report, seconds, or fractions from 0 to 1.
     heuristic : str
-        Its number in Khoshlessan et al. 2020; empty for what is not among theirs.
+        Number of the heuristic in Khoshlessan et al. 2020; empty for other rules.
     """
 
     kind: str
@@ -67,17 +67,17 @@ class Recommendation:
 
 
 def advice_of(report: Report) -> list[Recommendation]:
-    """Recommend what should be done, from the numbers of a run: first what bounds it.
+    """Derive recommendations from the numbers of a run; the first concerns the limiting component.
 
     Parameters
     ----------
     report : Report
-        Of the run.
+        Report of the run.
 
     Returns
     -------
     list of Recommendation
-        One at least.
+        At least one recommendation.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def _too_short(report: Report) -> Recommendation:
 
 
 def _balance(report: Report) -> Recommendation:
-    """Say what kind of task it is (heuristic 1)."""
+    """Describe the kind of task (heuristic 1)."""
     parts = sorted(WALL_TIME, key=lambda part: report.shares[part.quantity], reverse=True)
     spent = [
         f"{percent(report.shares[part.quantity])} into {part.activity}"
@@ -124,7 +124,7 @@ def _balance(report: Report) -> Recommendation:
 
 
 def _stragglers(report: Report) -> Recommendation | None:
-    """Name the slowest of the workers, or their host."""
+    """Name the slowest workers, or their host."""
     if not report.stragglers:
         return None
     worst = report.stragglers[0]
@@ -146,7 +146,7 @@ def _stragglers(report: Report) -> Recommendation | None:
 
 
 def _computing(report: Report) -> Recommendation | None:
-    """Recommend for a run bound by computing (heuristics 2 and 2.1)."""
+    """Recommend remedies for a run limited by computing (heuristics 2 and 2.1)."""
     share = _at_work(report, "t_compute") + _at_work(report, "t_transform")
     if share < BOUND:
         return None
@@ -165,7 +165,7 @@ def _computing(report: Report) -> Recommendation | None:
 
 
 def _decoding(report: Report) -> Recommendation | None:
-    """Recommend for a run bound by the format, not by the disk (heuristic 3)."""
+    """Recommend remedies for a run limited by decoding, not by the disk (heuristic 3)."""
     share = _at_work(report, "t_decode")
     if share < BOUND:
         return None
@@ -183,7 +183,7 @@ def _decoding(report: Report) -> Recommendation | None:
 
 
 def _reading(report: Report) -> Recommendation | None:
-    """Recommend for a run bound by reading (heuristics 3 to 3.2)."""
+    """Recommend remedies for a run limited by reading (heuristics 3 to 3.2)."""
     share = _at_work(report, "t_io")
     if share < 2 * NOTABLE:
         return None
@@ -228,7 +228,7 @@ def _opening(report: Report) -> Recommendation | None:
 
 
 def _collecting(report: Report) -> Recommendation | None:
-    """Recommend for a run that collects for long (heuristics 2.2 and 3.3)."""
+    """Recommend remedies for a run with slow collection of results (heuristics 2.2 and 3.3)."""
     if report.t_comm < NOTABLE * report.t_blocks or report.R_comp_comm > MUCH:
         return None
     text = (
@@ -245,7 +245,7 @@ def _collecting(report: Report) -> Recommendation | None:
 
 
 def _starting(report: Report) -> Recommendation | None:
-    """Find processes that took longer to start than to work."""
+    """Report processes whose start took longer than their work."""
     wait, work = report.over_workers["t_wait_first"].mean, report.over_workers["t_work"].mean
     if wait < max(work, LONG_START):
         return None
@@ -262,7 +262,7 @@ def _starting(report: Report) -> Recommendation | None:
 
 
 def _static(report: Report) -> Recommendation | None:
-    """Find equal shares for unequal workers."""
+    """Report equal shares for unequal workers."""
     if report.schedule != "static" or report.imbalance < 1 + NOTABLE:
         return None
     mean = report.t_blocks / report.imbalance
@@ -276,7 +276,7 @@ def _static(report: Report) -> Recommendation | None:
 
 
 def _few_blocks(report: Report) -> Recommendation | None:
-    """Find workers that wait for the last block, or never had one."""
+    """Report workers that wait for the last block, or never had a block."""
     wait = report.over_workers["t_wait_last"].mean
     few = report.n_blocks < BLOCKS * max(report.n_workers, report.n_asked)
     waited = report.n_workers < report.n_asked or wait >= NOTABLE * report.t_blocks
@@ -287,7 +287,7 @@ def _few_blocks(report: Report) -> Recommendation | None:
         text += f", of which {report.n_asked - report.n_workers} came to none"
     text += f"; at the end workers waited {seconds(wait)} for the last block. "
     block_frames = _suggested(report)
-    # Each pass over the frames has blocks of its own.
+    # Each pass over the frames has its own blocks.
     if block_frames < sum(worker.n_frames for worker in report.workers) / report.n_blocks:
         text += f"Smaller blocks end closer together: block_frames={block_frames}."
     else:
@@ -297,13 +297,13 @@ def _few_blocks(report: Report) -> Recommendation | None:
 
 
 def _suggested(report: Report) -> int:
-    """Frames of a block, so that there are enough: 16 times a power of two."""
+    """Number of frames of a block that gives enough blocks: 16 times a power of two."""
     most = report.n_frames / (2 * BLOCKS * max(report.n_asked, 1))
     return SMALLEST * 2 ** max(0, math.floor(math.log2(max(most / SMALLEST, 1))))
 
 
 def _between_blocks(report: Report) -> Recommendation | None:
-    """Find workers that did not get their next block in time."""
+    """Report workers that waited for their next block."""
     names = ("t_wait", "t_wait_first", "t_wait_last")
     wait, first, last = (report.over_workers[name].mean for name in names)
     between = wait - first - last
@@ -320,7 +320,7 @@ def _between_blocks(report: Report) -> Recommendation | None:
 
 
 def _done_twice(report: Report) -> Recommendation | None:
-    """Find blocks that were assigned again."""
+    """Report blocks that were assigned again."""
     share = report.shares["t_abandoned"]
     if share < NOTABLE:
         return None
@@ -334,13 +334,13 @@ def _done_twice(report: Report) -> Recommendation | None:
 
 
 def _at_work(report: Report, name: str) -> float:
-    """Share of the workers' time since each had its first block: they may be slow to start."""
+    """Fraction of work in the workers' time since their first block: their start may be slow."""
     since = report.t_blocks - report.over_workers["t_wait_first"].mean
     return report.over_workers[name].mean / since if since > 0 else 0.0
 
 
 def _twice(report: Report) -> str:
-    """Estimate the time with twice the workers, if only what they do is divided."""
+    """Estimate the time with twice the workers, if only their work is divided."""
     start = report.over_workers["t_wait_first"].mean
     halved = start + (report.t_blocks - start) / 2
     return (

@@ -1,4 +1,4 @@
-"""Figures of scaling, measured and predicted."""
+"""Figures of measured and predicted scaling."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,9 +30,9 @@ from paceline.performance.record import (
     Component,
 )
 
-#: Waiting, light in reports, is darker here, where it is a line.
+#: Component of waiting in a darker colour than in reports, for use as a line.
 _WAIT = replace(WAIT, colour="#5b6770")
-#: Components by column: on blocks, and off them.
+#: Components by column: on blocks, and off blocks.
 IN_TASK = {column_of(part): part for part in AT_BLOCKS}
 SCHEDULER = {column_of(part): part for part in (ABANDONED, STARTUP, _WAIT, AROUND)}
 #: Components by attribute of a `Prediction`.
@@ -43,21 +43,21 @@ PREDICTED = {
     "t_comp": COMPUTE,
     "t_wait": _WAIT,
 }
-#: Colours of curves that are compared: Okabe and Ito's, which most can tell apart.
+#: Colours of compared curves: Okabe and Ito's palette, safe for most colour-blind readers.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-#: Parts that are less than this of the total at every number of workers are left out.
+#: Minimum fraction of the total time; components below it at every number of workers are left out.
 NEGLIGIBLE = 0.01
-#: Inches: the width of a page, and the height of one mode's panels.
+#: Width of a page, and height of the panels of one mode, inches.
 WIDTH, HEIGHT = 7.2, 4.6
 
-#: Predictions by schedule and layout; the first of each is the one that speed-up is relative to.
+#: Predictions by schedule and layout; speed-ups are relative to the first prediction of each.
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
 
 def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
     """Draw runs of one backend: total time, speed-up, efficiency, and components of the time.
 
-    Each mode has panels of its own. Error bars are standard deviations over repeats.
+    Each mode has its own panels. Error bars are standard deviations over repeats.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -74,7 +74,7 @@ def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
 
 
 def save_figure(figure: Any, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Write a figure in the format that the name's ending tells."""
+    """Write a figure in the format of the file name's extension."""
     from matplotlib import rc_context
 
     with (
@@ -85,7 +85,7 @@ def save_figure(figure: Any, path: str | os.PathLike, *, overwrite: bool = False
 
 
 def draw_predictions(curves: Curves) -> Any:
-    """Draw t_total against workers; of a single curve, its parts as well."""
+    """Draw t_total against workers; for a single curve, also its components."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -96,7 +96,7 @@ def draw_predictions(curves: Curves) -> Any:
 
 
 def _draw_curves(curves: Curves, axes: Any) -> None:
-    """Draw predictions into axes, which become logarithmic."""
+    """Draw predictions into axes, and make these logarithmic."""
     first = next(iter(curves.values()))
     workers = [one.n_workers for one in first]
     ideal = [first[0].t_total * first[0].n_workers / n for n in workers]
@@ -181,7 +181,7 @@ def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> Non
 
 
 def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> Any:
-    """Draw each part of the mean worker's time, and thin lines for the worker that has most of it.
+    """Draw each component of the mean worker's time, and thin lines for the maximum over workers.
 
     Returns a thin line for the legend.
     """
@@ -203,7 +203,7 @@ def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]
 
 
 def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> dict[str, Any]:
-    """Draw the same, added up to the total time; return boxes by name, the scheduler's hatched."""
+    """Draw components stacked to the total time (the scheduler's hatched); return boxes by name."""
     positions, boxes = range(len(some)), {}
     below = [0.0] * len(some)
     for column, part in shown.items():
@@ -237,7 +237,7 @@ def _draw_legend(axes: Any, named: Mapping[str, Any], some: Sequence[Point]) -> 
 
 
 def _worth_showing(some: Sequence[Point]) -> dict[str, Component]:
-    """Components that are not negligible."""
+    """Components above the minimum fraction."""
     return {
         column: part
         for column, part in {**IN_TASK, **SCHEDULER}.items()
@@ -261,7 +261,7 @@ def _curve(
 
 
 def _ticks_at(axes: Any, counts: Sequence[int], which: str = "x") -> None:
-    """Ticks at the numbers that were measured, of which each is about twice the one before."""
+    """Ticks at the measured numbers of workers, spaced by a factor of about two."""
     from matplotlib.ticker import NullLocator
 
     getattr(axes, f"set_{which}scale")("log", base=2)
@@ -270,7 +270,7 @@ def _ticks_at(axes: Any, counts: Sequence[int], which: str = "x") -> None:
 
 
 def _plain_seconds(axes: Any) -> None:
-    """Seconds as people write them, and enough of them within a decade or two."""
+    """Format seconds in plain notation, with enough ticks within one or two decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     least, most = axes.get_ylim()

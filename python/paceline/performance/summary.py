@@ -1,11 +1,11 @@
 """Quantities of a run, and its slow workers, from its timings alone.
 
-Names are those of Khoshlessan et al. 2020, Table 3 and equations 4 to 8, where they still exist
-here; units are seconds and bytes.
+Names are those of Khoshlessan et al. 2020, Table 3 and equations 4 to 8, as far as they apply.
+Units are seconds and bytes.
 
-A worker is slow by its time per frame: if workers take blocks as they come free, a slow one does
-fewer, and all end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler that
-takes about twice as long as the group that finished first.
+A worker is slow if its time per frame is long: with dynamic scheduling, a slow worker processes
+fewer blocks, and all workers end together. Khoshlessan et al. 2020 (section 6.1) define a straggler
+as a rank that takes about twice as long as the group that finished first.
 """
 
 import math
@@ -27,42 +27,43 @@ from paceline.performance.record import (
     host_of,
 )
 
-#: A worker whose seconds per frame exceed the median's by this factor is a straggler …
+#: Minimum ratio of a straggler's seconds per frame to the median,
 OF_MEDIAN = 1.5
-#: … and so is one whose seconds per frame exceed those of the fastest quarter by this factor …
+#: or to the mean of the fastest quarter,
 OF_FASTEST = 2.0
-#: … if its frames took so many seconds more than at that pace; less is chance.
+#: if it also loses this time, s; smaller losses are chance.
 NOTICEABLE = 0.1
 
-#: Causes of slowness by attribute; a worker hangs at a block that never comes.
+#: Causes of slowness by attribute; a worker hangs at a block that never ends.
 CAUSES = {part.attribute: part.activity for part in (*AT_BLOCKS, WAIT, COMM)} | {"hang": "hanging"}
 
 
 @dataclass(frozen=True)
 class Straggler:
-    """A worker that is slow.
+    """Slow worker.
 
     Attributes
     ----------
     worker, host : str
-        Its name, and that of its host.
+        Names of the worker and of its host.
     factor : float
-        Its time over that of a worker of median pace for the same frames.
+        Ratio of the worker's time to that of a worker of median pace for the same frames.
     factor_fastest : float
-        The same over the fastest quarter of the workers.
+        Ratio of the worker's time to that of the fastest quarter of the workers.
     rules : tuple of str
-        By which it is slow: "median", if `factor` exceeds 1.5; "fastest quarter", if
+        Rules by which the worker is slow: "median" if `factor` exceeds 1.5; "fastest quarter" if
         `factor_fastest` exceeds 2.
     cause : str
-        Component that took it longest beyond what is usual, which is the median, or the fastest
-        quarter where it is slow by that alone: opening, reading, decoding, transforming,
-        computing, overhead, waiting, communicating, or hanging at a block that never came.
+        Component with the largest excess over the usual time, which is the median, or that of the
+        fastest quarter if the worker is slow only by that rule: opening, reading, decoding,
+        transforming, computing, overhead, waiting, communicating, or hanging at a block that never
+        ended.
     seconds_lost : float
-        Beyond the time of a worker of usual pace, s.
+        Excess over the time of a worker of usual pace, s.
     excess : dict of str to float
-        The same by cause, s; negative where it is quicker.
+        Excess by cause, s; negative if the worker is faster.
     n_frames : int
-        Frames that it attempted.
+        Number of attempted frames.
     """
 
     worker: str
@@ -78,7 +79,7 @@ class Straggler:
 
 @dataclass
 class _Spent:
-    """Time of a worker, or a usual one, on frames of one trajectory, ns by cause."""
+    """Time of a worker, or of a usual worker, on frames of one trajectory, ns by cause."""
 
     n_frames: int
     parts: np.ndarray
@@ -86,15 +87,15 @@ class _Spent:
     pace: float
 
 
-#: Of a usual worker, by rule and trajectory.
+#: Time of a usual worker, by rule and trajectory.
 _Usual = Mapping[str, Mapping[int, _Spent]]
 
 
 def find_stragglers(run: RunTimings) -> list[Straggler]:
-    """Workers that are slow by either rule, those first that lost most.
+    """Find workers that are slow by either rule, ordered by lost time.
 
-    Of two in the middle, the faster is the median: so one of two workers can be slow. Frames of
-    several trajectories are compared each with those of their own.
+    The faster of two middle workers is the median, so that one of two workers can be slow. Frames
+    are compared only with frames of the same trajectory.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
 
 
 def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
-    """Sum up blocks that came, in time or too late, by worker and trajectory."""
+    """Sum blocks that ended, used or too late, by worker and trajectory."""
     columns = Columns([*run.blocks, *(attempt.timing for attempt in run.abandoned if attempt.came)])
     n_workers = len(columns.workers)
     keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
@@ -145,10 +146,11 @@ def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
 
 
 def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
-    """Wait of each block's worker for it, ns, since it was done with its last one.
+    """Idle time of each block's worker before the block, ns.
 
-    Where blocks are assigned, the first does not count: a process may have to start. Nor do those
-    blocks that were assigned twice, or after which none was assigned: there was nothing else to do.
+    With dynamic assignment, a worker's first block does not count, since a process may have to
+    start. Blocks that were assigned twice do not count either, nor those after which no block was
+    assigned: there was no other work.
     """
     order = np.lexsort((columns["start"], columns.worker))
     worker, start, end = columns.worker[order], columns["start"][order], columns["end"][order]
@@ -167,9 +169,9 @@ def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
 
 
 def _last_comm(columns: Columns) -> np.ndarray:
-    """Time that results of each worker's last block were on their way, ns; 0 of its others.
+    """Transit time of the results of each worker's last block, ns; 0 for its other blocks.
 
-    Those travelled while it was at the next one.
+    Other results were in transit while the worker processed its next block.
     """
     order = np.lexsort((columns["end"], columns.worker))
     worker = columns.worker[order]
@@ -180,14 +182,14 @@ def _last_comm(columns: Columns) -> np.ndarray:
 
 
 def _median(of_job: Sequence[_Spent]) -> _Spent:
-    """Median pace, and median of each part; of two in the middle the lower."""
+    """Median pace, and median of each component; the lower of two middle values."""
     paces = np.array([[one.pace, *one.parts / one.n_frames] for one in of_job])
     pace, *parts = np.sort(paces, axis=0)[(len(of_job) - 1) // 2]
     return _Spent(1, np.array(parts), pace)
 
 
 def _fastest(of_job: Sequence[_Spent]) -> _Spent:
-    """Mean pace of the fastest quarter, and of each part."""
+    """Mean pace of the fastest quarter, and mean of each component."""
     quickest = sorted(of_job, key=lambda spent: spent.pace)[: math.ceil(len(of_job) / 4)]
     n_frames = sum(spent.n_frames for spent in quickest)
     parts = np.sum([spent.parts for spent in quickest], axis=0) / n_frames
@@ -199,7 +201,7 @@ def _add_hanging(
     usual: Mapping[int, _Spent],
     abandoned: Iterable[DuplicateAttempt],
 ) -> None:
-    """Count attempts that never came, where they took longer than is usual."""
+    """Count attempts that never ended, if they took longer than usual."""
     for attempt in abandoned:
         timing = attempt.timing
         length = timing.end - timing.start
@@ -243,9 +245,9 @@ def _straggler(worker: str, own: Mapping[int, _Spent], usual: _Usual) -> Straggl
     )
 
 
-#: Quantities of a worker that add up to its wall time, s …
+#: Quantities of a worker that add up to its wall time, s,
 PARTS = tuple(part.quantity for part in WALL_TIME)
-#: … and others.
+#: and further quantities.
 BESIDE = ("t_wait_first", "t_wait_last", "t_work", COMM.quantity)
 #: Meanings of the quantities of a whole run, for readers of a report.
 OF_RUN = {
@@ -272,12 +274,12 @@ OF_RUN = {
 
 @dataclass(frozen=True)
 class Spread:
-    """A quantity over the workers, s.
+    """Statistics of a quantity over the workers, s.
 
     Attributes
     ----------
     mean, most : float
-        Over all workers, as in equations 4 to 6, and of the worker that has most.
+        Mean over all workers, as in equations 4 to 6, and maximum.
     """
 
     mean: float
@@ -286,59 +288,62 @@ class Spread:
 
 @dataclass(frozen=True)
 class Report:
-    """Quantities of a run, from its timings. Times are seconds; NaN is what is not known.
+    """Quantities of a run, from its timings. Times are in seconds; unknown values are NaN.
 
     Attributes
     ----------
     backend, schedule, trajectory : str
         As in the timings.
     n_workers : int
-        Workers that came to a block.
+        Number of workers that processed a block.
     n_asked : int
-        Workers for whom blocks were cut.
+        Number of workers for which blocks were planned.
     n_hosts : int
-        Machines that they are on.
+        Number of machines of the workers.
     n_blocks, n_frames : int
-        Blocks and frames that they did.
+        Numbers of processed blocks and frames.
     t_total : float
-        The whole run.
+        Time of the whole run.
     t_init_top, t_init_traj : float
-        Parsing the topology, opening the trajectory and its index, once, before the run.
+        Times of parsing the topology, and of opening the trajectory and its index, once, before the
+        run.
     t_before : float
-        From the beginning of the run until blocks were first assigned.
+        Time from the beginning of the run until blocks were first assigned.
     t_blocks : float
-        From then until the last block was done: the wall time of every worker.
+        Time from the first assignment until the last block was done: the wall time of every worker.
     t_after : float
-        From then until the results were there.
+        Time from the end of the last block until the results were available.
     t_comm : float
-        Receiving and merging results, in the process that collects them.
+        Time of receiving and merging results, in the process that collects them.
     workers : list of WorkerTiming
         Sums for each worker.
     over_workers : dict of str to Spread
-        Of the workers' `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`,
+        Statistics of the workers' `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`,
         `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
         `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        Part of the workers' wall time that each of the former took, from 0 to 1.
+        Fraction of the workers' wall time of each component of that sum, from 0 to 1.
     R_comp_IO : float
-        Computing over reading and decoding (equation 7); infinite without the latter.
+        Ratio of computing to reading and decoding (equation 7); infinite without reading and
+        decoding.
     R_comp_comm : float
-        Mean computing of a worker over `t_comm` (equation 8, whose ranks all wait meanwhile).
+        Ratio of a worker's mean computing time to `t_comm` (equation 8, in which all ranks wait
+        during communication).
     imbalance : float
-        The last worker's end over the mean of the workers' ends, both since blocks were first
-        assigned; 1 where all end together.
+        Ratio of the last worker's end to the mean of the workers' ends, both since blocks were
+        first assigned; 1 if all end together.
     bytes_read, calls : int
-        Asked of the files, and in how many calls.
+        Number of bytes requested from the files, and number of calls.
     bytes_used : int
-        Size of the decoded numbers that the analyses asked for.
+        Size of the decoded values that the analyses requested, bytes.
     read_per_used : float
-        The first over the second.
+        Ratio of `bytes_read` to `bytes_used`.
     read_rate : float
         Bytes read per second of `t_blocks`.
     stragglers : list of Straggler
-        Workers that are slow, those first that lost most.
+        Slow workers, ordered by lost time.
     abandoned : list of DuplicateAttempt
-        Attempts at blocks that other workers were done with sooner.
+        Attempts at blocks that other workers finished first.
     """
 
     backend: str
@@ -371,23 +376,23 @@ class Report:
     abandoned: list[DuplicateAttempt]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as dicts, lists, strings and numbers, None for what is not a finite number.
+        """Convert to dicts, lists, strings and numbers, with None for a number that is not finite.
 
         Returns
         -------
         dict
-            `json.dumps` takes it, and what it writes is JSON also to the letter.
+            Argument for `json.dumps`, which gives strictly valid JSON.
         """
         return _plain(asdict(self))
 
 
 def report_of(timings: RunTimings) -> Report:
-    """Compute the numbers that tell why a run was as fast as it was.
+    """Compute the quantities that explain the speed of a run.
 
     Parameters
     ----------
     timings : Timings
-        Of the run.
+        Timings of the run.
 
     Returns
     -------
@@ -452,7 +457,7 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def _ratio(above: float, below: float) -> float:
-    """NaN for nothing over nothing, infinite for something over nothing."""
+    """Ratio; NaN for 0/0, infinite for any other number divided by 0."""
     if below > 0 or math.isnan(below):
         return above / below
     return math.inf if above > 0 else math.nan
