@@ -1,1 +1,1 @@
-"""Helpers that know nothing of trajectories."""
+"""Helpers that are independent of trajectories."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.errors import warn
 
-#: Words of selections, and how many lengths follow them, or begin what follows.
+#: Keywords of selections, and number of lengths directly after each.
 LENGTHS = {
     **{"around": 1, "sphzone": 1, "sphlayer": 2, "isolayer": 2},
     **{"cyzone": 1, "cylayer": 2, "point": 4},
@@ -20,7 +20,7 @@ def whole_number(
 ) -> int:
     """Check the argument `name`, which may be a float with a whole value, and return an int.
 
-    `least` and `most` are bounds, `least` is needed for `most`. Raises `ValueError`.
+    `least` and `most` are bounds; `most` requires `least`. Raises `ValueError`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def length(name: str, value: Any, shortest: float = 0.9) -> float:
 
 
 def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
-    """Warn of the argument `range`, from one length to another, Å, that may be in nm."""
+    """Warn if the argument `range`, from one length to another, Å, may be in nm."""
     first, last = (float(one) for one in limits)
     if last <= shortest:
         in_nm = f"range=({10 * first:g}, {10 * last:g})"
@@ -72,13 +72,13 @@ def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
 
 
 def check_selection(text: str, shortest: float = 0.9) -> None:
-    """Warn of a selection by distances that are all below `shortest`, Å, and may be in nm."""
+    """Warn if all distances of a selection are below `shortest`, Å, and may be in nm."""
     words = text.replace("(", " ( ").replace(")", " ) ").split()
     for k, word in enumerate(words):
         count = LENGTHS.get(word, 0)
         try:
             lengths = [float(one) for one in words[k + 1 : k + 1 + count]]
-        except ValueError:  # the name of an atom, or what MDAnalysis refuses
+        except ValueError:  # the name of an atom, or an invalid selection
             continue
         if 0 < max((abs(one) for one in lengths), default=0) < shortest:
             given, in_nm = (

@@ -1,11 +1,11 @@
-"""Words that options take, for those that need them before what they name is imported."""
+"""Values of options, importable without the modules that implement them."""
 
 from typing import Literal, get_args
 
 BackendName = Literal["threads", "processes", "serial", "dask", "mpi"]
 #: Names of backends; the first is the default.
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
-#: Names that MDAnalysis has for backends of its own, too.
+#: Names that MDAnalysis also has for its own backends.
 ALSO_OF_MDANALYSIS: tuple[BackendName, ...] = ("serial", "dask")
 #: Backends that can have several workers.
 PARALLEL: tuple[BackendName, ...] = tuple(name for name in BACKENDS if name != "serial")
@@ -13,10 +13,11 @@ PARALLEL: tuple[BackendName, ...] = tuple(name for name in BACKENDS if name != "
 FORECAST: tuple[BackendName, ...] = ("threads", "processes", "serial")
 
 Schedule = Literal["dynamic", "static"]
-#: Ways to assign blocks to workers: as these come free, or equal shares from the beginning.
+#: Ways to assign blocks to workers: dynamically to idle workers, or equal shares from the
+#: beginning.
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
-#: Treatments of a frame that cannot be read: an error, or to leave it out.
+#: Treatments of a frame that cannot be read: raise an error, or leave the frame out.
 ON_ERROR = ("raise", "skip")
 #: Default selections of a system of any kind: one atom of each residue, and whole molecules.
 #: "Other" is GROMACS's group of what is neither a biopolymer, nor water, nor an ion.

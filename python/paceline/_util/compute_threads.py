@@ -1,9 +1,9 @@
-"""Threads that compute: none holds the end of the process, and none is cut off in a call.
+"""Compute threads that neither block the end of the process nor are stopped within a call.
 
-They are daemons, so that a function that never returns cannot hold the interpreter's exit after
-Ctrl-C, or once another thread did its block; `concurrent.futures` would wait. But the interpreter
-ends a daemon wherever it comes back from a call, through frames of compiled code, of which not all
-bear that. So threads have some time to come to the end of their block.
+The threads are daemons, so that a function that never returns cannot delay the interpreter's exit
+after Ctrl-C, or after another thread has finished its block; threads of `concurrent.futures` would.
+But the interpreter ends a daemon wherever it returns from a call, through frames of compiled code,
+some of which cannot handle that. Therefore threads get some time to finish their block.
 """
 
 import atexit
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakSet
 
-#: Time that threads have to end their blocks, after an error and at the process's end, seconds.
+#: Time allowed for threads to finish their blocks after an error and at the process's end, seconds.
 PATIENCE = 2.0
 
 _started: WeakSet[threading.Thread] = WeakSet()
@@ -22,7 +22,7 @@ _started: WeakSet[threading.Thread] = WeakSet()
 def start_thread(
     target: Callable[..., Any], *args: object, name: str | None = None
 ) -> threading.Thread:
-    """Start a thread, for which the end of the process waits for a while."""
+    """Start a thread; the end of the process waits for it for a limited time."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)
     _started.add(thread)
     thread.start()
@@ -30,7 +30,7 @@ def start_thread(
 
 
 def join_threads(threads: Iterable[threading.Thread], seconds: float = PATIENCE) -> None:
-    """Wait until threads have ended, at most so long for all of them together."""
+    """Wait until threads have ended, with a limit for all of them together."""
     end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))

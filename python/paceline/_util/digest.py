@@ -1,8 +1,9 @@
-"""Digests of a run's parameters and functions, the same in every process that makes the same run.
+"""Digests of a run's parameters and functions, equal in every process that makes the same run.
 
-A hash of a pickle would not do. That of a function defined in an importable module holds only its
-name, so that edited code passes; that of one defined in a script holds line numbers, so that a
-comment matters; and both differ with the order of sets and with which strings are one object.
+Hashes of pickles are not suitable. The pickle of a function from an importable module contains only
+its name, so that an edit is not detected. The pickle of a function from a script contains line
+numbers, so that a comment changes it. Both depend on the order of sets, and on which strings are
+the same object.
 """
 
 import copyreg
@@ -16,27 +17,20 @@ from typing import Any
 
 import numpy as np
 
-#: Folders of installed packages, in any environment: other modules are the user's own code.
+#: Folders of installed packages in any environment; other modules are the user's own code.
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = sysconfig.get_path("stdlib")
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
-#: Attributes of a class that decide how its objects behave.
+#: Types of class attributes that determine the behaviour of objects.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
 def digest(*things: object) -> str:
     """Digest values, arrays, the user's own functions and classes, and objects: 32 hex digits.
 
-    Functions and classes of the user's own enter by their code and all of their own code that they
-    use, those of installed packages by name. Objects enter by what would be pickled; those that
-    cannot be pickled by their class.
-
-    Examples
-    --------
-    >>> digest([1, 2.5], {"b": np.arange(3)}) == digest([1, 2.5], {"b": np.arange(3)})
-    True
-    >>> digest([1, 2.5]) == digest((1, 2.5))
-    False
+    The user's own functions and classes enter by their code, and by all of the user's code that
+    they use; those of installed packages enter by name. Objects enter by the content of their
+    pickle; objects that cannot be pickled enter by their class.
     """
     sha = hashlib.sha256()
     for part in _walk(things, {}):
@@ -45,20 +39,10 @@ def digest(*things: object) -> str:
 
 
 def members_used(thing: object, method: str) -> dict[str, Any]:
-    """Collect what a method of an object, and methods that it calls, use of the object.
+    """Collect the members of an object that a method, and methods that it calls, use.
 
-    Attributes and methods by name, those of its class as a list with those of the bases. What they
-    set themselves is left out.
-
-    Examples
-    --------
-    >>> class Ball:
-    ...     def __init__(self):
-    ...         self.radius, self.name, self.volume = 2, "ball", None
-    ...     def fill(self):
-    ...         self.volume = self.radius**3
-    >>> [(name, value) for name, value in members_used(Ball(), "fill").items() if name != "fill"]
-    [('radius', 2)]
+    The result has attributes and methods by name; a member of the class is a list that includes
+    those of the bases. Attributes that the methods themselves set are left out.
     """
     loaded, stored, left = {method}, set(), [method]
     while left:
@@ -86,7 +70,7 @@ def _members_of(kind: type, name: str) -> list[Any]:
 
 
 def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
-    """Yield what a function, or one within it, does to attributes of whatever objects."""
+    """Yield the accesses of a function, or of a nested one, to attributes of any object."""
     if code is None:
         return
     for step in dis.get_instructions(code):
@@ -98,7 +82,7 @@ def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
 
 
 def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
-    """Yield bytes that identify a thing; `seen` keeps all objects, so that no id is reused."""
+    """Yield bytes that identify an object; `seen` keeps all objects, so that no id is reused."""
     kind = type(thing)
     if kind in _PLAIN:
         yield f"{kind.__name__} {thing!r}".encode()
@@ -108,13 +92,13 @@ def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
         yield f"{thing.dtype.str} {thing.shape}".encode()
         yield thing.tobytes()
     elif kind in (list, tuple) and _PLAIN.issuperset(map(type, thing)):
-        yield repr(thing).encode()  # a topology has a million bonds
+        yield repr(thing).encode()  # fast path: a topology has a million bonds
     elif isinstance(thing, types.ModuleType | np.ufunc):
         yield thing.__name__.encode()
     elif id(thing) in seen:
         yield f"again {seen[id(thing)][0]}".encode()
     else:
-        # Which constants are one object is the interpreter's choice.
+        # The interpreter decides which constants are the same object.
         if not isinstance(thing, tuple | frozenset | types.CodeType):
             seen[id(thing)] = len(seen), thing
         if isinstance(thing, set | frozenset):
@@ -130,7 +114,7 @@ def _walk_all(things: Iterable[Any], seen: dict[int, tuple[int, Any]]) -> Iterat
 
 
 def _parts(thing: Any) -> Iterator[Any]:
-    """Yield the parts of a thing."""
+    """Yield the parts of an object."""
     if type(thing) in (list, tuple):
         yield from thing
     elif isinstance(thing, np.ndarray):
@@ -154,23 +138,23 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield f"{thing.__module__}.{thing.__qualname__}"
         if _is_own(thing.__module__):
             for name, value in sorted(vars(thing).items()):
-                # Others in underscores are notes of the interpreter's and of pickle's.
+                # Other dunder attributes are set by the interpreter and by pickle.
                 if isinstance(value, _METHODS) or not name.startswith("__"):
                     yield from (name, value)
             yield from thing.__bases__
-    elif hasattr(thing, "__wrapped__"):  # a function in a cache, or to be compiled
+    elif hasattr(thing, "__wrapped__"):  # a cached function, or one to be compiled
         yield thing.__wrapped__
     else:
         yield from _parts_of_object(thing)
 
 
 def _parts_of_object(thing: object) -> Iterator[Any]:
-    """Yield all that would be pickled."""
+    """Yield all parts that would be pickled."""
     yield type(thing)
     try:
         registered = copyreg.dispatch_table.get(type(thing))
         reduced = registered(thing) if registered else thing.__reduce_ex__(4)
-    except Exception:  # code of the object's own; it may say so in any way
+    except Exception:  # the object's own code may raise any error
         return
     # Items of lists and dicts come as iterators.
     parts = reduced if isinstance(reduced, tuple) else (reduced,)
@@ -197,7 +181,7 @@ def _parts_of_code(code: types.CodeType) -> Iterator[Any]:
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
-    """Find the globals that a function, or one within it, uses."""
+    """Find the globals that a function or a nested one uses."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -206,7 +190,7 @@ def _globals_of(code: types.CodeType) -> set[str]:
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:
-    """Yield all names of globals and attributes in a function, and in those within it."""
+    """Yield all names of globals and attributes in a function and in nested ones."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -214,7 +198,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
 
 
 def _used(thing: object, names: set[str]) -> Any:
-    """Reduce a module of the user's own to its members among the names that code uses."""
+    """Reduce a module of the user to its members that the code uses."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing
     found = sorted(names & vars(thing).keys())
@@ -222,7 +206,7 @@ def _used(thing: object, names: set[str]) -> Any:
 
 
 def _is_own(module: str) -> bool:
-    """Check that a module is the user's own, neither an installed package's nor ours."""
+    """True if a module is the user's own, not that of an installed package or of paceline."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

@@ -1,4 +1,4 @@
-"""Write files that are whole under their final name, or not there at all."""
+"""Write files that appear under their final name only when they are complete."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ SIZES = {
 }
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
-#: Way to write what is no UTF-8: as Python writes it to standard error.
+#: Error handler for names that are not UTF-8, as Python uses for standard error.
 _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
-#: A scheme, of two letters or more: one is a drive of Windows.
+#: Scheme of a URL, of two letters or more: one letter is a drive of Windows.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-#: Bytes of a name from which on there is no room for more in it.
+#: Length of a name that leaves no space for a suffix, bytes.
 _LONG_NAME = 200
 
 
@@ -41,9 +41,9 @@ def new_file(
 ) -> Iterator[IO[Any]]:
     """Open a file that appears under its name when the `with` block ends without an error.
 
-    It is text unless `binary`; see `escaped` for names in it. Until it appears, it is called
-    `temporary`, of `temporary_name`, where other processes write to it as well. Raises
-    `FileExistsError` where a file of that name is there and may not be replaced.
+    The file is text unless `binary`; see `escaped` for file names in the text. Until it appears, it
+    has the name `temporary`, made by `temporary_name`, if other processes write to it as well.
+    Raises `FileExistsError` if a file of that name exists and may not be replaced.
 
     Examples
     --------
@@ -76,11 +76,10 @@ def new_files(
     overwrite: bool = False,
     names: Sequence[Path] | None = None,
 ) -> Iterator[list[Path]]:
-    """Create files that appear under their names, all of them, when the `with` block ends well.
+    """Create files that all appear under their names if the `with` block ends without an error.
 
-    Yields their paths until then: `names`, each of `temporary_name`. They are not waited for until
-    they are on the disk, unlike `new_file`'s: they may be large, and made of files that are still
-    there.
+    Yields their temporary paths: `names`, each made by `temporary_name`. Unlike `new_file`, this
+    does not wait until the files are on the disk: they may be large, and their sources still exist.
 
     Examples
     --------
@@ -113,7 +112,7 @@ def new_files(
 
 
 class _Made(NamedTuple):
-    """A file that is complete, and has a temporary name."""
+    """Complete file with a temporary name."""
 
     path: str | os.PathLike
     name: Path
@@ -128,7 +127,7 @@ class Saving:
         self._old: list[Path] = []
 
     def replace(self, paths: Iterable[Path]) -> None:
-        """Delete, when the files appear, those of these paths that no new file has."""
+        """Delete those of these paths that no new file has, when the files appear."""
         self._old.extend(paths)
 
     def publish(self) -> None:
@@ -139,16 +138,18 @@ class Saving:
         _remove(path for path in self._old if _target(path) not in new and path.is_file())
 
 
-#: Weak: Ctrl-C may come before it is reset, and then nothing else may be saved together with it.
+#: Weak reference: Ctrl-C may come before the variable is reset, and later files must not join this
+#: group.
 _saving: ContextVar[Callable[[], Saving | None]] = ContextVar("saving", default=lambda: None)
 
 
 @contextlib.contextmanager
 def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
-    """Let files appear only when the `with` block ends without an error, all at once.
+    """Make files appear all at once, only if the `with` block ends without an error.
 
-    Those of `new_file` and `new_files` within it, whoever calls these; within another such block
-    when that ends. Then `done` is called; Ctrl-C and SIGTERM wait until all of it has happened.
+    This concerns all files of `new_file` and `new_files` within the block. Within another such
+    block, the files appear when the outer block ends. Then `done` is called. Ctrl-C and SIGTERM are
+    delayed until all of this has happened.
 
     Examples
     --------
@@ -183,10 +184,10 @@ def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
 
 
 def _publish_all(files: Sequence[_Made]) -> None:
-    """Give files their names, or none of them its name."""
+    """Give all files their names, or none of them."""
     for file in files:
         check_output(file.path, overwrite=file.overwrite)
-    # Final names that no other file had.
+    # Final names that did not exist before.
     taken: list[Path] = []
     try:
         for path, name, _ in files:
@@ -196,33 +197,34 @@ def _publish_all(files: Sequence[_Made]) -> None:
                 publish(name, path)
     except BaseException:
         left = [name for _, name, _ in files if os.path.lexists(name)]
-        # What has replaced another file stays, since that is gone; so do all, if all have come.
+        # Files that have replaced another file stay, since that one is gone; all files stay if all
+        # were renamed.
         if left:
             _remove(taken)
         raise
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Delete files that are still there."""
+    """Delete files that still exist."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            if os.path.lexists(path):  # in a read-only folder, even what is not there is an error
+            if os.path.lexists(path):  # else an error in a read-only folder
                 os.unlink(path)
 
 
 def temporary_name(path: str | os.PathLike) -> Path:
-    """Make a hidden name that nobody can foresee, in the folder of a file that is to be made."""
-    # As `secrets` makes them, whose import takes a twentieth of the time of `paceline --help`.
+    """Make a hidden, unpredictable name in the folder of a file to be created."""
+    # The method of `secrets`, whose import takes a twentieth of the time of `paceline --help`.
     return _target(path).with_name(f"{_temporary_prefix(path)}{os.urandom(_RANDOM_BYTES).hex()}")
 
 
 def _target(path: str | os.PathLike) -> Path:
-    """Resolve links: they stay, and the file at their end is created or replaced."""
+    """Resolve links: they stay, and their target is created or replaced."""
     return Path(os.path.realpath(path))
 
 
 def _temporary_prefix(path: str | os.PathLike) -> str:
-    """Begin the names of temporary files of a path."""
+    """Return the first part of the names of a path's temporary files."""
     name = _target(path).name
     if len(encoded := os.fsencode(name)) > _LONG_NAME:
         name = f"{name[: _LONG_NAME // 8]}~{zlib.crc32(encoded):08x}"
@@ -232,15 +234,15 @@ def _temporary_prefix(path: str | os.PathLike) -> str:
 def create_temporary(name: Path, path: str | os.PathLike) -> int:
     """Create a temporary file, and open it for reading and writing.
 
-    No other process made it or put a link in its place. Nobody else may read it while a file has
-    its final name, which may be private.
+    No other process has created it or put a link in its place. Other users may not read it before
+    it has its final name, since the file that it replaces may be private.
     """
     check_regular(path)
     return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
 
 
 def publish(name: Path, path: str | os.PathLike) -> None:
-    """Give a temporary file its final name, and the permissions of the file that had it."""
+    """Give a temporary file its final name, and the permissions of the file that it replaces."""
     with contextlib.suppress(FileNotFoundError):
         mode = os.stat(path).st_mode & 0o777
         descriptor = os.open(name, os.O_RDONLY | NO_LINK)
@@ -252,7 +254,7 @@ def publish(name: Path, path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(path: str | os.PathLike) -> None:
-    """Delete temporary files of killed processes, where only one process makes any."""
+    """Delete temporary files of killed processes, if only one process creates any."""
     random = f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}"
     pattern = re.compile(re.escape(_temporary_prefix(path)) + random)
     with os.scandir(_target(path).parent) as entries:
@@ -264,16 +266,16 @@ def remove_leftovers(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def writing_to(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in errors of the operating system that name none, or a temporary one of it."""
+    """Context that names the file in errors of the system that name none, or a temporary one."""
     try:
         yield
     except FileExistsError:
         raise
     except OSError as error:
         if error.errno is None:
-            # With a name beside it such an error would no longer show its words.
+            # With a file name, such an error would no longer show its text.
             raise OSError(f"{os.fspath(path)}: {error}") from error
-        # Errors of files that are read meanwhile name those.
+        # Errors of other files, read in the block, keep their names.
         named = os.path.basename(str(error.filename))
         if error.filename is None or named.startswith(_temporary_prefix(path)):
             error.filename = os.fspath(path)
@@ -282,7 +284,7 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_file(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in an encoder's errors, which know none."""
+    """Context that names the file in an encoder's errors."""
     try:
         yield
     except UnwritableError as error:
@@ -290,7 +292,7 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
 
 
 def check_local(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` for a URL, which would be taken for a path of folders.
+    """Raise `UnsupportedError` for a URL, which would be mistaken for a path of folders.
 
     Examples
     --------
@@ -299,7 +301,7 @@ def check_local(path: str | os.PathLike) -> None:
     name = os.fspath(path)
     found = _URL.match(name) if isinstance(name, str) else None
     if found and not os.path.lexists(name):
-        # A `Path` has lost one of the slashes.
+        # A `Path` has merged the two slashes.
         scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
         advice = "copy it to a disk first"
         if scheme == "file":
@@ -311,17 +313,17 @@ def check_local(path: str | os.PathLike) -> None:
 
 
 def local_path(path: str | os.PathLike) -> str:
-    """Make a path absolute; `UnsupportedError` for a URL."""
+    """Make a path absolute; raise `UnsupportedError` for a URL."""
     check_local(path)
     return os.path.abspath(path)
 
 
 def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
-    """Raise where a file cannot be made: before hours of work rather than after them.
+    """Raise an error if a file cannot be created: before hours of work rather than afterwards.
 
-    `FileExistsError` where there is a file and it may not be replaced, or it is no regular file;
-    `IsADirectoryError` where it is a folder, `FileNotFoundError` where its folder does not exist,
-    `PermissionError` where nothing can be made in that.
+    Raises `FileExistsError` if the file exists and may not be replaced or is not a regular file,
+    `IsADirectoryError` if it is a folder, `FileNotFoundError` if its folder does not exist, and
+    `PermissionError` if no file can be created in that folder.
     """
     check_local(path)
     if os.path.isdir(path):
@@ -342,7 +344,7 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Raise `FileExistsError` where a name is that of a device, a pipe or a socket."""
+    """Raise `FileExistsError` if a path is that of a device, a pipe or a socket."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -355,9 +357,9 @@ def check_regular(path: str | os.PathLike) -> None:
 
 
 def check_distinct(*paths: str | os.PathLike | None) -> None:
-    """Raise `UnsupportedError` where two of a run's files are one; None is passed over.
+    """Raise `UnsupportedError` if two of a run's files are the same; None is ignored.
 
-    Names may lead to one file through links or another spelling, too.
+    Different names may refer to one file through links or another spelling.
     """
     known: dict[Any, str | os.PathLike] = {}
     for path in paths:
@@ -388,9 +390,10 @@ def escaped(text: str) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Read a number of bytes with its unit, as a user writes it; bytes without one.
+    """Parse a number of bytes with an optional unit, as a user writes it.
 
-    kB, MB, GB, TB are of 1000, KiB, MiB, GiB, TiB of 1024. Raises `ValueError` where it is none.
+    kB, MB, GB, TB are powers of 1000, and KiB, MiB, GiB, TiB powers of 1024. Raises `ValueError`
+    for other text.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Journal: a file of checksummed records that grows, is locked by its writer, survives a crash.
+"""Journal: a growing file of checksummed records, locked by its writer, that survives crashes.
 
-It begins with `MAGIC`. Each record has a head of 16 bytes, little-endian: the length of its payload
-(64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes; then the payload.
+The file begins with `MAGIC`. Each record has a header of 16 bytes, little-endian: the length of its
+payload (64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes. The payload follows.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ from paceline._util.system import (
 )
 from paceline.errors import CheckpointError
 
-#: Name and version of the format: raised when records change. Version 1 named classes by module;
-#: records of version 2 had lengths and angles of cells, without vectors.
+#: Name and version of the format; a change of records increases the version. Version 1 named
+#: classes by module; records of version 2 had lengths and angles of cells, without vectors.
 MAGIC = b"paceline checkpoint 3\n"
 _EARLIER = (b"paceline checkpoint 1\n", b"paceline checkpoint 2\n")
 _HEAD = struct.Struct("<QII")
@@ -43,11 +43,11 @@ _FLAGS = os.O_RDWR | os.O_CREAT | PLAIN
 
 
 class Journal:
-    """An open journal, which no other process may open meanwhile; created if it does not exist.
+    """Open journal, which no other process may open meanwhile; created if it does not exist.
 
     `locked` is False on a file system without locks; `size` is the number of bytes up to the end of
-    the last whole record. Raises `CheckpointError` for a file that is something else, of an earlier
-    format, in use, or damaged.
+    the last complete record. Raises `CheckpointError` for a file that is not a journal, has an
+    earlier format, is in use, or is damaged.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = os.path.realpath(path)  # a link stays, its target is replaced and deleted
+        self.path = os.path.realpath(path)  # a link stays, and its target is replaced and deleted
         self.size = 0
         check_regular(path)
         with writing_to(self.path):
@@ -82,7 +82,7 @@ class Journal:
         self.close()
 
     def _check_not_replaced(self) -> None:
-        """Raise if another run replaced or removed the file between our opening and locking it."""
+        """Raise if another run replaced or removed the file before it was locked here."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self.path), os.fstat(self._file)):
                 return
@@ -103,7 +103,7 @@ class Journal:
                 f"{self.path}: expected a checkpoint, which begins with {MAGIC!r}, found "
                 f"{found!r}; name another file"
             )
-        # Nothing yet, or made by a run that was killed as it began.
+        # The file is empty, or from a run that was killed at its start.
         try:
             with writing_to(self.path):
                 os.ftruncate(self._file, 0)
@@ -114,7 +114,7 @@ class Journal:
             raise
 
     def records(self) -> Iterator[bytes]:
-        """Yield every whole record, in order; cut off a last one that a crash left incomplete.
+        """Yield every complete record, in order; truncate an incomplete last record after a crash.
 
         Raises `CheckpointError` for a record that was damaged after it had been written.
         """
@@ -129,12 +129,12 @@ class Journal:
             yield payload
 
     def _record(self, offset: int, end: int) -> bytes | None:
-        """Read the record at a byte; None if a crash left it incomplete."""
+        """Read the record at an offset; None if a crash left it incomplete."""
         head = read_at(self._file, _HEAD.size, offset)
         if len(head) < _HEAD.size:
             return None
         if not any(head) and not any(_read(self._file, end - offset, offset)):
-            return None  # the file had grown, but its bytes had not come to the disk
+            return None  # the file had grown, but its bytes had not reached the disk
         length, of_payload, of_head = _HEAD.unpack(head)
         if zlib.crc32(head[:12]) != of_head:
             raise self._damage(offset, of_head, zlib.crc32(head[:12]))
@@ -155,7 +155,7 @@ class Journal:
         )
 
     def append(self, payload: bytes) -> None:
-        """Add a record, which then is on the disk; after an `OSError` the file is as it was."""
+        """Add a record and flush it to the disk; after an `OSError` the file is unchanged."""
         self.size = self.size or len(MAGIC)
         record = _record(payload)
         try:
@@ -168,7 +168,7 @@ class Journal:
         self.size += len(record)
 
     def rewrite(self, payloads: Iterable[bytes]) -> None:
-        """Replace all records atomically. After an `OSError` the file is as it was."""
+        """Replace all records atomically. After an `OSError` the file is unchanged."""
         self._remove_leftovers()
         new = temporary_name(self.path)
         with writing_to(self.path):
@@ -219,7 +219,7 @@ class Journal:
 
     def _remove_leftovers(self) -> None:
         """Delete temporary files of runs that were killed while they rewrote the journal."""
-        if self.locked:  # otherwise they might be another run's, that is alive
+        if self.locked:  # without a lock they might belong to another running process
             with contextlib.suppress(OSError):
                 remove_leftovers(self.path)
 
@@ -257,7 +257,7 @@ def _record(payload: bytes) -> bytes:
 
 
 def _write(file: int, data: bytes, offset: int) -> int:
-    """Write all bytes, in as few calls as the system allows."""
+    """Write all bytes, in as few system calls as possible."""
     rest = memoryview(data)
     while rest:
         rest = rest[write_at(file, rest, offset + len(data) - len(rest)) :]

@@ -1,4 +1,4 @@
-"""Detect what launched this process (`mpirun`, `srun`, nothing), load its MPI, run its script."""
+"""Detect the launcher of this process (`mpirun`, `srun`, none), load its MPI, run its script."""
 
 import os
 import sys
@@ -11,16 +11,17 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Variables in which launchers give the number of processes, and the rank of this one.
+#: Variables in which launchers store the number of processes, and the rank of this process.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-#: Variables that only the mpirun of Open MPI sets, and only that of MPICH, Intel's and MVAPICH.
+#: Variables that only Open MPI's mpirun sets, and only the mpirun of MPICH, Intel and MVAPICH.
 _OF_OPEN_MPI, _OF_MPICH = "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"
-#: Programs that Open MPI needs even for one process that no launcher started, until 4 and from 5.
+#: Programs that Open MPI needs even for one process without a launcher: until version 4, and from 5
+#: on.
 _DAEMONS = ("orted", "prted")
 _START = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Init_thread()"
 INSTALL = (
@@ -42,7 +43,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
     (1, 0)
     """
     for size, rank in _LAUNCHERS:
-        # What runs in a shell that srun --pty opened is one process, whatever the step's size.
+        # A shell opened by srun --pty is one process, for any size of the job step.
         if size.startswith("SLURM") and "SLURM_PTY_PORT" in environment:
             continue
         if environment.get(size, "").isdigit() and environment.get(rank, "").isdigit():
@@ -53,8 +54,8 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 def world() -> "MPI.Intracomm":
     """Return COMM_WORLD.
 
-    Raises `UnsupportedError` where there is no mpi4py or no MPI, or only the library of one, where
-    it is not the one that the launcher belongs to, and on Windows.
+    Raises `UnsupportedError` if mpi4py or MPI is missing, if only MPI's library is installed, if
+    the MPI is not that of the launcher, and on Windows.
     """
     if WINDOWS:
         raise UnsupportedError(
@@ -63,10 +64,10 @@ def world() -> "MPI.Intracomm":
     try:
         import mpi4py
 
-        # Not at the import: an MPI that its launcher does not know may end the process then.
+        # Not at the import: an MPI that does not match its launcher may end the process then.
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the latter where mpi4py finds no library
+    except (ImportError, RuntimeError) as error:  # RuntimeError if mpi4py finds no library
         reason = str(error).splitlines()[0]
         raise UnsupportedError(f"backend 'mpi' cannot be used: {reason}; {INSTALL}") from None
     size, _ = launched()
@@ -87,15 +88,15 @@ def world() -> "MPI.Intracomm":
 
 
 def _is_launchers(library: str) -> bool:
-    """Check that a library can be that of the launcher, as far as that is known."""
+    """Check that a library can be that of the launcher, as far as known."""
     is_open_mpi = library.startswith("Open MPI")
     return (_OF_MPICH if is_open_mpi else _OF_OPEN_MPI) not in os.environ
 
 
 def _is_complete(library: str) -> bool:
-    """Check that Open MPI starts in this process, which it would end otherwise."""
+    """Check that Open MPI can start in this process; otherwise it would end the process."""
     import shutil
-    import subprocess  # not at the top: `paceline --help` loads this module
+    import subprocess  # deferred: `paceline --help` loads this module
 
     if not library.startswith("Open MPI") or any(map(shutil.which, _DAEMONS)):
         return True
@@ -105,7 +106,7 @@ def _is_complete(library: str) -> bool:
 
 
 def _name(library: str) -> str:
-    """Return name and version of an MPI, from what it says of itself."""
+    """Return name and version of an MPI from its own description."""
     return library.splitlines()[0].split(",")[0].strip("\0 ")
 
 
@@ -122,7 +123,7 @@ def _of_another(size: int) -> UnsupportedError:
 
 
 def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the default number of threads on a rank: what Slurm was asked for, else 1.
+    """Return the default number of threads on a rank: that requested from Slurm, else 1.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
 
 def run_script(argv: Sequence[str], *, module: bool = False) -> int:
     """Run a script with its arguments, or a module by its name; return the exit status."""
-    import runpy  # not at the top: `paceline --help` loads this module
+    import runpy  # deferred: `paceline --help` loads this module
 
     sys.argv = list(argv)
     try:
@@ -158,11 +159,11 @@ def run_script(argv: Sequence[str], *, module: bool = False) -> int:
 
 
 def _print_from_script(error: BaseException, script: str) -> None:
-    """Print a traceback as if Python had run the script itself."""
+    """Print a traceback as if Python itself had run the script."""
     import traceback
 
     inner = error.__traceback__
     while inner is not None and inner.tb_frame.f_code.co_filename != script:
         inner = inner.tb_next
-    # An error before its first line: it cannot be read, say.
+    # An error before the first line of the script, such as an unreadable file.
     traceback.print_exception(error.with_traceback(inner))

@@ -15,23 +15,23 @@ from paceline._util.system import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: Purposes of temporary folders, which are named paceline-KIND-…
 KINDS = ("attempts", "dask", "advice", "selftest")
-#: File in each of them that its process has locked.
+#: File in each of these folders that its process has locked.
 _LOCK = ".lock"
-#: Folder of Linux's named semaphores, and the prefixes of loky's and multiprocessing's.
+#: Folder of Linux's named semaphores, and the prefixes of those of loky and multiprocessing.
 _SEMAPHORES, _PREFIXES = Path("/dev/shm"), ("sem.loky-", "sem.mp-")
-#: loky's have the number of the process that made them.
+#: Name of loky's semaphores, with the number of the process that made them.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")
-#: Seconds after which a semaphore that no process has mapped is of one that was killed: one that is
-#: new was made a moment before it is mapped.
+#: Age from which on an unmapped semaphore belongs to a killed process, seconds: a new semaphore is
+#: mapped soon after it was made.
 _NEW = 10.0
-#: The same where other processes may not be seen, or nothing is locked, seconds.
+#: The same age if other processes may be invisible, or locks do not work, seconds.
 _DAY = 86400.0
-#: Namespace in which all processes of a Linux machine are seen.
+#: Namespace in which all processes of a Linux machine are visible.
 _ALL_PROCESSES = 0xEFFFFFFC
 
 
 class ScratchFolder:
-    """A temporary folder that another process removes if this one is killed."""
+    """Temporary folder that another process removes if this process is killed."""
 
     def __init__(self, kind: str):
         made = tempfile.mkdtemp(prefix="paceline-new-")
@@ -39,13 +39,13 @@ class ScratchFolder:
         self._lock = os.open(f"{made}/{_LOCK}", os.O_RDWR | os.O_CREAT | PLAIN, 0o600)
         with contextlib.suppress(OSError):
             lock(self._lock)
-        if WINDOWS:  # which renames no folder of an open file
+        if WINDOWS:  # Windows cannot rename a folder of an open file
             os.close(self._lock)
-        # Only now has it a name by which others find it: it is locked.
+        # The folder gets the name by which others find it only after it was locked.
         Path(made).rename(self.path)
 
     def remove(self) -> None:
-        """Remove it and all in it."""
+        """Remove the folder and its content."""
         if not WINDOWS:
             os.close(self._lock)
         shutil.rmtree(self.path, ignore_errors=True)
@@ -59,7 +59,7 @@ class ScratchFolder:
 
 @cache
 def remove_leftovers() -> None:
-    """Remove what killed processes of this user left, once in this process."""
+    """Remove the leftovers of this user's killed processes, once in this process."""
     with contextlib.suppress(OSError):
         _remove_folders()
     if sys.platform == "linux" and not WINDOWS:
@@ -80,9 +80,9 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _is_unlocked(folder: Path) -> bool:
-    """Tell whether the process that made a folder has ended; where that is not known, after a day.
+    """Check whether the process that made a folder has ended; if unknown, it has after a day.
 
-    `BlockingIOError` if it has not.
+    Raises `BlockingIOError` if it is running.
     """
     old = time.time() - folder.lstat().st_mtime > _DAY
     try:
@@ -90,14 +90,14 @@ def _is_unlocked(folder: Path) -> bool:
     except FileNotFoundError:
         return old
     try:
-        # On Windows none is kept locked.
+        # On Windows, folders are not kept locked.
         return (lock(file) and not WINDOWS) or old
     finally:
         os.close(file)
 
 
 def _remove_semaphores() -> None:
-    """Remove names of semaphores that no process has any more."""
+    """Remove names of semaphores that no process uses."""
     now, found = time.time(), {}
     for entry in os.scandir(_SEMAPHORES):
         if entry.name.startswith(_PREFIXES):
@@ -106,7 +106,7 @@ def _remove_semaphores() -> None:
                 found[status.st_ino] = entry, now - status.st_mtime
     if not found:
         return
-    # Another container may share them whose processes are not seen.
+    # Another container may share the semaphores; its processes are invisible.
     sees_all = os.stat("/proc/self/ns/pid").st_ino == _ALL_PROCESSES
     used, complete = _mapped_semaphores()
     for number, (entry, age) in found.items():
@@ -120,8 +120,8 @@ def _remove_semaphores() -> None:
 def _mapped_semaphores() -> tuple[set[int], bool]:
     """Find the inodes of semaphores that processes of this user have mapped.
 
-    By name they are not found: the C library maps one before it has its name. The second is False
-    where a process does not let itself be looked at.
+    They cannot be found by name, because the C library maps a semaphore before naming it. The
+    second result is False if a process cannot be inspected.
     """
     found: set[int] = set()
     complete = True
@@ -132,7 +132,7 @@ def _mapped_semaphores() -> tuple[set[int], bool]:
             text = (process / "maps").read_text(errors="replace")
         except PermissionError:
             complete = False
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             pass
         else:
             lines = (line for line in text.splitlines() if f"{_SEMAPHORES}/sem." in line)

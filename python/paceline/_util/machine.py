@@ -16,15 +16,16 @@ from typing import ClassVar
 
 from paceline._util.system import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
-#: Linux's files of free memory, and of its limits.
+#: Linux's files of free memory, and of memory limits.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class MemoryLimit:
-    """Bytes that a run may hold in one process, as results and decoded frames together.
+    """Maximum memory of a run in one process, for results and decoded frames together, bytes.
 
-    Pickled, it becomes that of the other process. Without a `limit` it counts nothing.
+    Unpickled in another process, it is that process's own limit. Without a `limit` it counts
+    nothing.
 
     Examples
     --------
@@ -48,11 +49,11 @@ class MemoryLimit:
 
     @classmethod
     def of_this_process(cls, limit: int | None, key: str) -> "MemoryLimit":
-        """Get the one of this process; make it if there is none."""
+        """Return the limit of this process with the same key; create it if necessary."""
         return cls._known.get(key) or cls(limit, key)
 
     def take(self, n_bytes: int) -> bool:
-        """Count so many bytes, if there is room for them."""
+        """Reserve bytes, if available."""
         with self._lock:
             if self.limit is not None and self._held + n_bytes > self.limit:
                 return False
@@ -60,18 +61,18 @@ class MemoryLimit:
             return True
 
     def give_back(self, n_bytes: int) -> None:
-        """Count so many bytes no longer."""
+        """Release reserved bytes."""
         with self._lock:
             self._held -= n_bytes
 
     @property
     def left(self) -> int | None:
-        """Bytes for which there is room; None without a limit."""
+        """Number of available bytes; None without a limit."""
         return None if self.limit is None else self.limit - self._held
 
 
 def describe_machine(n_cpus: int) -> str:
-    """Describe processor, memory and load in one line; the last two where the system tells."""
+    """Describe processor, memory and load in one line; the last two if the system reports them."""
     parts = [_processor(), f"{n_cpus} CPUs usable"]
     if memory := total_memory():
         parts.append(f"{memory / 1e9:.0f} GB")
@@ -104,7 +105,7 @@ def _processor() -> str:
 
 
 def _version(package: str) -> str:
-    from importlib import metadata  # takes 20 ms, which workers need not spend
+    from importlib import metadata  # deferred: takes 20 ms, which workers need not spend
 
     try:
         return metadata.version(package)
@@ -113,12 +114,12 @@ def _version(package: str) -> str:
 
 
 def current_user() -> str:
-    """Full name of the user of this process where the system knows it, else login or "unknown"."""
+    """Full name of this process's user if the system knows it, else login name or "unknown"."""
     import getpass
 
     try:
         login = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # the last of Windows without a USERNAME
+    except (OSError, KeyError, ImportError):  # KeyError and ImportError on Windows without USERNAME
         return "unknown"
     return full_name(login) or login
 
@@ -129,7 +130,7 @@ def current_command() -> str:
 
 
 def available_cpus() -> int:
-    """Count the CPUs that this process may use: the least of affinity, cgroup quota and Slurm's.
+    """Count the CPUs that this process may use: the minimum of affinity, cgroup and Slurm limits.
 
     Examples
     --------
@@ -146,9 +147,9 @@ def available_cpus() -> int:
 def free_memory_fraction(
     meminfo: Path = MEMINFO, root: Path = CGROUPS, own: Path = OWN_CGROUP
 ) -> float:
-    """Fraction of the memory that is free: the least of the machine's and of its cgroups'.
+    """Fraction of the memory that is free: the minimum over the machine and its cgroups.
 
-    It is 0 where the system does not tell.
+    It is 0 if the system does not report it.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def free_memory_fraction(
 
 
 def free_memory() -> int | None:
-    """Free memory, bytes: the least of the machine's and of its cgroups'; None if not known.
+    """Free memory, bytes: the minimum over the machine and its cgroups; None if unknown.
 
     Examples
     --------
@@ -171,9 +172,9 @@ def free_memory() -> int | None:
 
 
 def _memory(meminfo: Path, root: Path, own: Path) -> list[tuple[int, int]]:
-    """Memory of the machine and of its cgroups that have less, and what is free, bytes.
+    """Total and free memory of the machine, and of cgroups with lower limits, bytes.
 
-    None of them where the system does not tell.
+    The result is empty if the system does not report them.
     """
     sizes = {name: 1024 * int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(meminfo))}
     if "MemAvailable" not in sizes:
@@ -184,13 +185,13 @@ def _memory(meminfo: Path, root: Path, own: Path) -> list[tuple[int, int]]:
 
 
 class OtherWork:
-    """Work of other programs on the CPUs that this process may use, since this object was made."""
+    """Work of other programs on the CPUs of this process, since this object was made."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter(), self._seconds()
 
     def cpus(self) -> float | None:
-        """CPUs that they kept busy, on average; None where the system does not say."""
+        """Mean number of CPUs kept busy by other programs; None if not reported by the system."""
         wall, seconds = time.perf_counter() - self._begun[0], self._seconds()
         if seconds is None or self._begun[1] is None or wall <= 0:
             return None
@@ -198,13 +199,13 @@ class OtherWork:
 
     @staticmethod
     def _seconds(file: Path = Path("/proc/stat")) -> float | None:
-        """Processor time that went to others, s: all that was not idle, but this process's own."""
+        """Processor time of other programs, s: time neither idle nor of this process."""
         try:
             lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
         except OSError:
             return None
         ours = {f"cpu{number}" for number in usable_cpus()}
-        # Of each: user, nice, system, idle, iowait, irq, softirq and steal, in ticks.
+        # Fields of each CPU: user, nice, system, idle, iowait, irq, softirq and steal, in ticks.
         ticks = [[int(word) for word in words[1:9]] for words in lines if words[0] in ours]
         busy = sum(sum(one) - one[3] - one[4] for one in ticks) / clock_ticks()
         return busy - time.process_time()
@@ -217,7 +218,7 @@ def _cgroup_quotas(
     for version, folder in _cgroup_folders("cpu", root, own):
         if version == 2:  # "max 100000" or "150000 100000"
             quota, _, period = _words(folder / "cpu.max").partition(" ")
-        else:  # microseconds, -1 for none
+        else:  # microseconds, -1 without a quota
             quota = _words(folder / "cpu.cfs_quota_us")
             period = _words(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit():
@@ -225,7 +226,7 @@ def _cgroup_quotas(
 
 
 def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
-    """Read the memory limits of this process's cgroup and its parents, and what is free, bytes."""
+    """Read memory limits and free memory of this process's cgroup and its parents, bytes."""
     for version, folder in _cgroup_folders("memory", root, own):
         limit, used = (
             ("memory.max", "memory.current")
@@ -234,7 +235,7 @@ def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
         )
         most, taken = _words(folder / limit), _words(folder / used)
         if most.isdigit() and taken.isdigit():
-            # Files in the page cache count as used, and give way.
+            # The page cache counts as used, but is released on demand.
             found = re.search(r"^inactive_file (\d+)", _words(folder / "memory.stat"), re.MULTILINE)
             yield int(most), int(most) - int(taken) + int(found[1] if found else 0)
 

@@ -4,16 +4,16 @@ import sys
 import time
 from typing import Any, Self
 
-#: Nothing is shown of runs shorter than this, seconds.
+#: Minimum duration of a run whose progress is shown, seconds.
 PATIENCE = 2.0
-#: Between the lines of a log, seconds.
+#: Time between the lines of a log, seconds.
 LOG_INTERVAL = 60.0
 
 
 class Progress:
-    """Count units that are done of `total`, and show that on standard error unless `show` is False.
+    """Count completed units of `total`, and show progress on standard error unless `show` is False.
 
-    If `show` is True, a bar is shown at once and wherever standard error goes, as in notebooks.
+    If `show` is True, a bar is shown at once and for any kind of standard error, as in notebooks.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Progress:
         return self
 
     def _new_bar(self) -> Any:
-        # Only where a bar may be seen: it takes longer to import than many runs take.
+        # Deferred: the import takes longer than many runs take.
         from tqdm.auto import tqdm
 
         waited = time.monotonic() - self._begin
@@ -52,7 +52,7 @@ class Progress:
         )
 
     def begin_pass(self, number: int, n_passes: int, total: int) -> None:
-        """Count the units of one pass of several, of which each has its own pace, and time left."""
+        """Start counting the units of the next pass, which has its own pace and remaining time."""
         self._pass, self._total = f"pass {number} of {n_passes}", total
         self._before = self._done = 0
         self._start = time.monotonic()
@@ -62,14 +62,14 @@ class Progress:
             self._bar = self._new_bar()
 
     def set(self, done: int, total: int) -> None:
-        """Set the units done, and their total: for work whose size is found on the way."""
+        """Set the completed units and their total, for work whose size is found on the way."""
         self._total = total
         if self._bar is not None:
             self._bar.total = total
         self.add(done - self._done)
 
     def skip(self, n: int) -> None:
-        """Count units as done that took no time here, as those of an earlier run."""
+        """Count units of an earlier run as completed, which took no time here."""
         self._done += n
         self._before += n
         if self._bar is not None and n:
@@ -77,7 +77,7 @@ class Progress:
             self._bar.update(n)
 
     def add(self, n: int) -> None:
-        """Count more units as done."""
+        """Count more units as completed."""
         self._done += n
         now = time.monotonic()
         if self._bar is not None:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, at moments when nothing is half done."""
+"""Handle SIGTERM and Ctrl-C only at moments when no operation is half done."""
 
 import os
 import shlex
@@ -20,9 +20,9 @@ _USUAL: dict[signal.Signals, Any] = {
 
 
 class Stopping:
-    """Context in which SIGTERM raises `Terminated`, and Ctrl-C as ever `KeyboardInterrupt`.
+    """Context in which SIGTERM raises `Terminated`, and Ctrl-C raises `KeyboardInterrupt` as usual.
 
-    It handles signals in the main thread only, and none that the program handles itself.
+    It handles signals only in the main thread, and only if the program does not handle them.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Stopping:
     143
     """
 
-    # Shared: a signal is the whole process's.
+    # Class attribute: a signal concerns the whole process.
     _holding: ClassVar[bool] = False
     _pending: ClassVar[signal.Signals | None] = None
 
@@ -54,7 +54,7 @@ class Stopping:
     @staticmethod
     @contextmanager
     def held() -> Iterator[None]:
-        """Delay the signals until this is left, and any other such context around it."""
+        """Delay the signals until this context, and any outer context of this kind, is left."""
         if Stopping._holding:
             yield
             return
@@ -75,7 +75,7 @@ class Stopping:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Ignore both signals: another process that gets them too ends this one."""
+    """Ignore both signals: another process, which gets them too, ends this one."""
     former = _handle_by(signal.SIG_IGN)
     try:
         yield
@@ -84,7 +84,7 @@ def deaf() -> Iterator[None]:
 
 
 def _handle_by(handler: Any) -> dict[signal.Signals, Any]:
-    """Replace the default handlers; return those that were replaced."""
+    """Replace the default handlers; return the replaced ones."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {
@@ -106,7 +106,7 @@ def _raise(number: signal.Signals) -> None:
 
 
 def how_to_go_on() -> str:
-    """Describe in half a sentence how a stopped run resumes: by its command, if it is one."""
+    """Describe in half a sentence how to resume a stopped run: by its command, if it is one."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
         return "the same call goes on from there"

@@ -4,10 +4,10 @@ import numpy as np
 
 
 def sorted_unique(*arrays: np.ndarray) -> np.ndarray:
-    """Sort the integers of arrays, each once.
+    """Sort the distinct integers of arrays.
 
-    Without counts, `numpy.unique` hashes them from NumPy 2.3 on: 1.2 s for a million indices in
-    their order, and this 0.02 s.
+    From NumPy 2.3 on, `numpy.unique` without counts uses hashing: 1.2 s for a million sorted
+    indices, compared with 0.02 s here.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Calls of the operating system that differ between Linux, macOS and Windows.
 
-Other modules call these, and nothing that one of the three lacks. What a system cannot do is left
-out where it only saves time, and refused by name elsewhere.
+Other modules call these functions instead of calls that one of the systems lacks. An unsupported
+operation is skipped if it only saves time; otherwise it raises an error that names it.
 """
 
 import contextlib
@@ -29,37 +29,37 @@ except ImportError:  # Windows
     fcntl = resource = None  # type: ignore[assignment]
 
 WINDOWS = os.name == "nt"
-#: Flags of every `os.open`: bytes as they are, and files that other programs do not inherit.
+#: Flags of every `os.open`: binary mode, and no inheritance by other programs.
 PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-#: The same, and a link is not followed, where the system can refuse one.
+#: The same flags, and refusal to follow a link, if the system supports it.
 NO_LINK = PLAIN | getattr(os, "O_NOFOLLOW", 0)
-#: Errors of locks on a file system without them.
+#: Errors of locks on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-#: Byte that Windows locks: behind what others read, since they could not read it.
+#: Byte that Windows locks: beyond the data, because a locked byte cannot be read.
 _LOCKED_BYTE = 2**31 - 2
-#: Arguments of macOS's fcntl that reserve space from the end of the file on, all or none of it.
+#: Arguments of macOS's fcntl to reserve space from the end of the file, completely or not at all.
 _F_PREALLOCATE, _ALLOCATE_ALL, _FROM_END = 42, 4, 3
-#: Seconds between looks at whether another process still runs.
+#: Time between checks of whether another process runs, seconds.
 _INTERVAL = 0.5
-#: Number and bytes of the windows of a large file that are looked at.
+#: Number and size of the sampled windows of a large file, bytes.
 _WINDOWS, _WINDOW = 256, 1 << 20
-#: Most ranges that are looked at: each takes some microseconds.
+#: Maximum number of ranges that are checked: each takes some microseconds.
 _RANGES = 1000
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Tell whether a file is this user's; on Windows, where files tell no user, True."""
+    """True if a file belongs to this user; always True on Windows."""
     return not hasattr(os, "getuid") or status.st_uid == os.getuid()
 
 
 # Bytes of open files.
 
-#: Held while a descriptor's position is used, where there are no calls with an offset.
+#: Lock for using a descriptor's position, on systems without calls with an offset.
 _position = threading.Lock()
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Read bytes at an offset by one call; fewer where the file ends."""
+    """Read bytes at an offset by one call; fewer at the end of the file."""
     if hasattr(os, "pread"):
         return os.pread(descriptor, size, offset)
     with _position:
@@ -67,12 +67,12 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
         return os.read(descriptor, size)
 
 
-#: True if bytes that are written to a file are seen where it is mapped.
+#: True if written bytes of a file are visible where the file is mapped.
 CAN_WRITE_MAPPED = hasattr(os, "pwrite")
 
 
 def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
-    """Write bytes at an offset by one call; return how many."""
+    """Write bytes at an offset by one call; return the number of bytes."""
     if hasattr(os, "pwrite"):
         return os.pwrite(descriptor, data, offset)
     with _position:
@@ -81,7 +81,7 @@ def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
 
 
 def copy_in_kernel(source: int, start: int, target: int, to: int, size: int) -> int:
-    """Copy some bytes between files, or none where the system cannot, whatever the reason."""
+    """Copy some bytes between files in the kernel, or none if it fails for any reason."""
     try:
         return os.copy_file_range(source, target, size, start, to)
     except (AttributeError, OSError):
@@ -89,9 +89,9 @@ def copy_in_kernel(source: int, start: int, target: int, to: int, size: int) -> 
 
 
 def reserve(descriptor: int, offset: int, size: int) -> None:
-    """Reserve space on the disk for bytes of a file, where the system can do that.
+    """Reserve disk space for bytes of a file, if the system supports it.
 
-    Raises `OSError` where there is too little.
+    Raises `OSError` if free space is insufficient.
     """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, offset, size)
@@ -99,7 +99,7 @@ def reserve(descriptor: int, offset: int, size: int) -> None:
     missing = offset + size - os.fstat(descriptor).st_size
     if missing <= 0:
         return
-    if WINDOWS:  # which gives a file space as it grows
+    if WINDOWS:  # allocates space as the file grows
         os.ftruncate(descriptor, offset + size)
     elif fcntl is not None:
         request = struct.pack("=Iiqqq", _ALLOCATE_ALL, _FROM_END, 0, missing, 0)
@@ -111,9 +111,9 @@ def reserve(descriptor: int, offset: int, size: int) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock a file until it is closed; False where its file system has no locks.
+    """Lock a file until it is closed; return False if its file system has no locks.
 
-    Raises `BlockingIOError` where another process has locked it.
+    Raises `BlockingIOError` if another process has locked it.
     """
     if fcntl is None:
         return _lock_byte(descriptor)
@@ -141,19 +141,19 @@ def _lock_byte(descriptor: int) -> bool:
 
 
 def detach(descriptor: int) -> None:
-    """Close the file of a descriptor on Windows, which renames and deletes none that is open."""
+    """Close the file of a descriptor on Windows, which cannot rename or delete an open file."""
     if WINDOWS:
         _redirect(descriptor, os.devnull)
 
 
 def attach(descriptor: int, path: str | os.PathLike) -> None:
-    """Open the file of a descriptor again that was detached."""
+    """Open the file of a descriptor again after `detach`."""
     if WINDOWS:
         _redirect(descriptor, path)
 
 
 def _redirect(descriptor: int, path: str | os.PathLike) -> None:
-    """Close what a descriptor belongs to, and let it belong to another file."""
+    """Close the file of a descriptor, and redirect the descriptor to another file."""
     file = os.open(path, os.O_RDWR | PLAIN)
     try:
         os.dup2(file, descriptor, inheritable=False)
@@ -162,13 +162,13 @@ def _redirect(descriptor: int, path: str | os.PathLike) -> None:
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Set the permissions of an open file, where files have any."""
+    """Set the permissions of an open file, if the system has permissions."""
     if hasattr(os, "fchmod"):
         os.fchmod(descriptor, mode)
 
 
 def sync_folder(path: str | os.PathLike) -> None:
-    """Flush a folder, so that a new name is on the disk, where the system can do that."""
+    """Flush a folder, so that a new name is on the disk, if the system supports it."""
     with contextlib.suppress(OSError):
         folder = os.open(path, os.O_RDONLY | PLAIN)
         try:
@@ -182,22 +182,22 @@ CAN_SHARE = os.path.isdir("/proc/self/fd")
 
 
 class SharedFile(NamedTuple):
-    """An open file, which may have no name, for other processes of this machine."""
+    """Open file, possibly without a name, that other processes of this machine can open."""
 
     path: str
     identity: tuple[int, int]
 
     @classmethod
     def of(cls, descriptor: int) -> "SharedFile":
-        """Share a file, as long as it is open, where `CAN_SHARE`."""
+        """Share a file while it is open; requires `CAN_SHARE`."""
         status = os.fstat(descriptor)
         return cls(f"/proc/{os.getpid()}/fd/{descriptor}", (status.st_dev, status.st_ino))
 
     def open(self) -> IO[bytes]:
-        """Open it in another process.
+        """Open the file in another process.
 
-        Raises `OSError` where it is not there: in another container a process of this number is
-        another one.
+        Raises `OSError` if it is missing: in another container, a process of this number is a
+        different one.
         """
         status = os.stat(self.path)
         if (status.st_dev, status.st_ino) != self.identity:
@@ -206,7 +206,7 @@ class SharedFile(NamedTuple):
 
 
 def memory_file(n_bytes: int) -> int | None:
-    """Open an anonymous file in memory; None if the system has none, or too little memory."""
+    """Open an anonymous file in memory; None if unsupported or if memory is insufficient."""
     if not hasattr(os, "memfd_create"):
         return None
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -222,31 +222,31 @@ def memory_file(n_bytes: int) -> int | None:
 
 
 def usable_cpus() -> set[int]:
-    """Get the numbers of the CPUs that this process may use; all where the system does not say."""
+    """Numbers of the CPUs that this process may use; all CPUs if not reported by the system."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
 
 
 def total_memory() -> int | None:
-    """Memory of the machine, bytes; None where the system does not say."""
+    """Memory of the machine, bytes; None if the system does not report it."""
     if not hasattr(os, "sysconf"):
         return None
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def clock_ticks() -> int:
-    """Units in a second in which Linux counts processor time."""
+    """Number of ticks per second of Linux's processor times."""
     return os.sysconf("SC_CLK_TCK")
 
 
 def load_averages() -> tuple[float, ...]:
-    """Processes that ran or waited to, in 1, 5 and 15 minutes; none where it is not known."""
+    """Mean numbers of running and waiting processes in 1, 5 and 15 minutes; empty if unknown."""
     return os.getloadavg() if hasattr(os, "getloadavg") else ()
 
 
 def full_name(login: str) -> str:
-    """Full name of a user; empty where the system does not know it."""
+    """Full name of a user; empty if the system does not know it."""
     try:
         import pwd
 
@@ -259,19 +259,19 @@ def full_name(login: str) -> str:
 
 
 def after_fork(function: Callable[[], Any]) -> None:
-    """Call a function in processes that are forked from this one, where they can be."""
+    """Call a function in processes that are forked from this one, if the system can fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
 
 
 def around_fork(before: Callable[[], Any], after: Callable[[], Any]) -> None:
-    """Call functions before and after each fork, in the process that is forked."""
+    """Call functions before and after each fork, in the parent process."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=before, after_in_parent=after)
 
 
 def yield_processor() -> None:
-    """Let another process run that waits for this processor."""
+    """Let another process use this processor."""
     if hasattr(os, "sched_yield"):
         os.sched_yield()
     else:
@@ -280,13 +280,13 @@ def yield_processor() -> None:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C, here and in processes that are started here, where the system can do that."""
+    """Block Ctrl-C, here and in processes that are started here, if the system supports it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     from multiprocessing import resource_tracker
 
-    # Starts before the first process, and then unblocks it.
+    # The tracker would otherwise start with the first process, and unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -304,10 +304,10 @@ def ignore_interrupts() -> None:
 
 def wait_for_parent(parent: int) -> None:
     """Wait until the process that started this one has ended."""
-    if WINDOWS:  # where its number stays the parent's
+    if WINDOWS:  # the number of the parent stays the same there
         import _winapi as api
 
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the parent has ended
             handle = api.OpenProcess(api.SYNCHRONIZE, False, parent)  # type: ignore[attr-defined]
             api.WaitForSingleObject(handle, api.INFINITE)  # type: ignore[attr-defined]
         return
@@ -316,7 +316,7 @@ def wait_for_parent(parent: int) -> None:
 
 
 def ask_to_end(process: "subprocess.Popen[Any]", number: int) -> None:
-    """Send a process a signal, by which it ends; on Windows end it at once."""
+    """Send a process a signal that ends it; on Windows end it at once."""
     if WINDOWS:
         process.terminate()
     else:
@@ -324,29 +324,29 @@ def ask_to_end(process: "subprocess.Popen[Any]", number: int) -> None:
 
 
 def end_after(seconds: int) -> None:
-    """End this process after so many seconds, whatever it does then."""
+    """End this process after a number of seconds, in any state."""
     signal.alarm(seconds)
 
 
 def kill_session() -> None:
-    """Kill this process and all that it has started, at once."""
+    """Kill this process and all processes that it has started, at once."""
     os.killpg(0, signal.SIGKILL)
 
 
-# Limits of a process that runs code which may hang or crash.
+# Limits of a process whose code may hang or crash.
 
 #: True if the system limits the memory of a process.
 CAN_LIMIT = resource is not None
 
 
 def limit_time(computing: float, waiting: float) -> None:
-    """End this process after so many seconds of computing, or of anything; 0 for never."""
+    """End this process after a computing time, or after a wall time, seconds; 0 for never."""
     signal.setitimer(signal.ITIMER_PROF, computing)
     signal.setitimer(signal.ITIMER_REAL, waiting)
 
 
 def extend_limit(computing: float, waiting: float) -> None:
-    """Add seconds to the limits of `limit_time`, where there are any."""
+    """Add seconds to the limits of `limit_time`, if there are any."""
     for timer, seconds in ((signal.ITIMER_PROF, computing), (signal.ITIMER_REAL, waiting)):
         left, _ = signal.getitimer(timer)
         if left:
@@ -354,7 +354,7 @@ def extend_limit(computing: float, waiting: float) -> None:
 
 
 def why_ended(status: int) -> str:
-    """Say why a process with limits ended, by its exit status.
+    """Return the reason why a process with limits ended, from its exit status.
 
     "computing" or "waiting" for a limit of `limit_time`, "ended" if another program ended it, else
     the name of the signal by which it crashed.
@@ -366,7 +366,7 @@ def why_ended(status: int) -> str:
 
 
 def limit_memory(more: int) -> None:
-    """Limit the memory of this process to so many bytes more than it has, if that is known."""
+    """Limit the additional memory of this process, bytes, if its present memory is known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             n_bytes = int(file.read().split()[0]) * resource.getpagesize()
@@ -379,22 +379,22 @@ def limit_memory(more: int) -> None:
 
 
 def end_with_pipe(pipe: int) -> None:
-    """End this process, even inside of a library, when the other end of a pipe closes.
+    """End this process, even within a library call, when the other end of a pipe closes.
 
-    Elsewhere than on Linux, a library that never returns is left to `limit_time`.
+    On systems other than Linux, a library call that never returns is ended by `limit_time`.
     """
-    # The process that starts this one may ignore or block signals, which this one inherits.
+    # This process inherits ignored and blocked signals from its parent.
     limits = (signal.SIGIO, signal.SIGPROF, signal.SIGALRM)
     for number in limits:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, limits)
-    if sys.platform != "linux":  # SIGIO ends nothing there
+    if sys.platform != "linux":  # SIGIO does not end a process there
         threading.Thread(target=_end_behind, args=(pipe,), daemon=True).start()
         return
-    # The signal of a pipe in which something happens ends a process that does not handle it.
+    # An event on the pipe sends the signal, which ends a process without a handler.
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    if has_input(pipe, 0):  # it closed before
+    if has_input(pipe, 0):  # the pipe closed before
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -405,32 +405,32 @@ def _end_behind(pipe: int) -> None:
 
 
 def has_input(pipe: Any, seconds: float) -> bool:
-    """Wait so long for bytes in a pipe, or its end; False where none came."""
+    """Wait a limited time for bytes in a pipe, or for its end; return False if there are none."""
     import select
 
     return bool(select.select([pipe], [], [], seconds)[0])
 
 
-# Page cache: the share of files that it holds, and dropping them from it.
+# Page cache: fraction of files in it, and dropping files from it.
 
 
 def drop_from_cache(
     path: str | os.PathLike, ranges: Sequence[tuple[int, int]] | None = None
 ) -> None:
-    """Make the next read of a file come from where it is stored.
+    """Make the next read of a file or of byte ranges (offset, size) come from the storage.
 
-    All of it, or byte ranges (offset, size). Pages that others use meanwhile stay, and so do those
-    of a file system in memory. Servers of a network file system have caches of their own.
+    Pages that other processes use stay, and so do pages of a file system in memory. Servers of a
+    network file system have their own caches.
     """
     if not hasattr(os, "posix_fadvise"):
-        from paceline.errors import UnsupportedError  # this module imports none of the package
+        from paceline.errors import UnsupportedError  # keeps this module independent
 
         raise UnsupportedError("this system cannot drop a file from its page cache")
     descriptor = os.open(path, os.O_RDONLY | PLAIN)
     try:
         os.fsync(descriptor)  # only clean pages are dropped
         for offset, size in [(0, os.fstat(descriptor).st_size)] if ranges is None else ranges:
-            # Outwards to whole pages: a part of one would stay.
+            # Extended to whole pages: a partly covered page would stay.
             start = offset - offset % mmap.PAGESIZE
             end = -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE
             os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
@@ -441,10 +441,11 @@ def drop_from_cache(
 def cached_share(
     path: str | os.PathLike, ranges: Sequence[tuple[int, int]] | None = None
 ) -> float | None:
-    """Share of a file, or of byte ranges (offset, size) of it, in the page cache: from 0 to 1.
+    """Fraction of a file, or of byte ranges (offset, size), in the page cache: from 0 to 1.
 
-    Of a whole file of more than 256 MiB, 256 windows of 1 MiB are looked at. None where the system
-    does not say: of files that this user could not change, of no bytes, or not at all.
+    For a whole file of more than 256 MiB, 256 windows of 1 MiB are checked. Returns None if the
+    system does not report it: for files that this user cannot write, for an empty range, or in
+    general.
     """
     look = _mincore()
     if look is None or not _is_known(path):
@@ -468,7 +469,7 @@ def cached_share(
 
 
 def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
-    """Share of several files together in the page cache; None where it is unknown of one."""
+    """Total fraction of several files in the page cache; None if it is unknown for one file."""
     cached = total = 0.0
     for path in paths:
         size = os.path.getsize(path)
@@ -481,22 +482,22 @@ def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
 
 
 def _windows(size: int) -> list[tuple[int, int]]:
-    """Byte ranges that stand for a whole file of `size` bytes."""
+    """Return byte ranges that represent a whole file of `size` bytes."""
     if size <= _WINDOWS * _WINDOW:
         return [(0, size)]
     return [(k * (size - _WINDOW) // (_WINDOWS - 1), _WINDOW) for k in range(_WINDOWS)]
 
 
 def _is_known(path: str | os.PathLike) -> bool:
-    """Return whether Linux says the truth to this user: other files seem to be all in memory."""
+    """True if Linux reports the true fraction; to other users it reports all of a file."""
     return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
 @cache
 def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
-    """Make a function that looks at the pages of a file; None where the system has no such call.
+    """Make a function that queries the pages of a file; None if the system has no such call.
 
-    Nothing is read through the mapping, so that a file that becomes shorter does no harm.
+    The mapping is not read, so that a file may become shorter meanwhile.
     """
     import ctypes
 
@@ -510,7 +511,7 @@ def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
 
     def look(descriptor: int, start: int, size: int) -> np.ndarray | None:
         pages = np.zeros(-(-size // mmap.PAGESIZE), dtype=np.uint8)
-        # Not closed by a `with`: at Ctrl-C that finds the view still there, and raises for it.
+        # Not closed by `with`: after Ctrl-C, closing would fail because the view still exists.
         mapped = mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ)
         view = np.frombuffer(mapped, dtype=np.uint8)
         failed = mincore(view.ctypes.data, size, pages.ctypes.data)
