@@ -1,1 +1,1 @@
-"""All that knows MDAnalysis's interfaces: its readers, registry, topologies and analyses."""
+"""Code that depends on MDAnalysis's interfaces: reader, registration, topologies, analyses."""

@@ -1,4 +1,4 @@
-"""Run MDAnalysis's own analyses on our workers."""
+"""Run MDAnalysis's own analyses on paceline's workers."""
 
 import functools
 import inspect
@@ -38,12 +38,12 @@ from paceline.mdanalysis.reader import Reader
 
 
 class _Running(threading.local):
-    """Facts about the calling thread."""
+    """Thread-local state of runs."""
 
     here: bool = False
 
 
-#: Arguments of `run` that may be given by their positions, and others.
+#: Arguments of `run`: positional ones, and keyword-only ones.
 _BY_PLACE = (
     *("start", "stop", "step", "frames", "verbose"),
     *("n_workers", "n_parts", "backend"),
@@ -51,7 +51,7 @@ _BY_PLACE = (
 _BY_NAME = ("unsupported_backend", "progressbar_kwargs")
 #: Readers of frames in memory, and of streams, which MDAnalysis has from version 2.10 on.
 _NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
-#: Threads in which a run of an analysis is going on: one within it is part of its work.
+#: State that shows whether the thread is in a run of an analysis; a nested run is part of its work.
 _running = _Running()
 
 
@@ -64,14 +64,15 @@ def run_on_workers(
     native: bool,
     n_workers: int | None,
 ) -> str | None:
-    """Run one of MDAnalysis's analyses on our workers; return how, or None if it ran as before.
+    """Run one of MDAnalysis's analyses on paceline's workers; None if it ran as in MDAnalysis.
 
-    `original` is its own `run`, with positional arguments `given` and keywords `named`. With
-    `native`, paceline's class of the same name does the work, if there is one.
+    Returns a description of the run. `original` is the analysis's own `run`, with positional
+    arguments `given` and keywords `named`. With `native`, paceline's class of the same name
+    computes the results, if there is one.
     """
     by_place = dict(zip(_BY_PLACE, given, strict=False))
     options = by_place | named
-    # Where they do not fit, MDAnalysis says so.
+    # MDAnalysis raises the error if the arguments do not fit.
     fit = len(by_place) == len(given) and len(options) == len(by_place) + len(named)
     backend = options.get("backend")
     as_before = (
@@ -109,19 +110,19 @@ def run_on_workers(
 def _run_natively(
     analysis: AnalysisBase, chosen: dict[str, Any], n_workers: int | None, verbose: bool
 ) -> bool:
-    """Run our own class in place of MDAnalysis's; False where that is not possible."""
+    """Run paceline's class instead of MDAnalysis's; return False if that is impossible."""
     cls, trajectory = native_class(type(analysis)), analysis._trajectory
-    # Frames that MDAnalysis transforms are read by it, one at a time.
+    # Frames with MDAnalysis's transformations are read by MDAnalysis, one at a time.
     if cls is None or not isinstance(trajectory, Reader) or trajectory.transformations:
         return False
     if _is_changed(analysis):
         return False
     analysis._setup_frames(trajectory, **chosen)
-    if analysis.n_frames == 0:  # an error with ours
+    if analysis.n_frames == 0:  # an error in paceline
         return False
     try:
         ours = cls.like(analysis)
-    except (SelectionError, UnsupportedError):  # groups without atoms, for one
+    except (SelectionError, UnsupportedError):  # groups without atoms, for example
         return False
     try:
         ours.run(**chosen, n_workers=n_workers, verbose=verbose)
@@ -138,7 +139,7 @@ def _run_natively(
 
 
 def _put(results: Results, name: str, value: object) -> None:
-    """Put a result in place; results within results keep the class that MDAnalysis has for them."""
+    """Store a result; nested results keep MDAnalysis's class."""
     if isinstance(value, dict) and name in results:
         results[name].update(value)
     else:
@@ -146,9 +147,9 @@ def _put(results: Results, name: str, value: object) -> None:
 
 
 def native_class(theirs: type) -> Any:
-    """Find our class that does the work of one of MDAnalysis's: of the same name, with `like`."""
+    """Find paceline's class of the same name as one of MDAnalysis's, with `like`."""
     package, _, module = theirs.__module__.partition(".analysis.")
-    # Subclasses, which may compute anything, are in modules of other packages.
+    # Subclasses in modules of other packages may compute anything.
     if package != "MDAnalysis" or not find_spec(f"paceline.analysis.{module}"):
         return None
     ours = getattr(import_module(f"paceline.analysis.{module}"), theirs.__name__, None)
@@ -156,7 +157,7 @@ def native_class(theirs: type) -> Any:
 
 
 def _is_changed(analysis: AnalysisBase) -> bool:
-    """Check for methods that a program has put into an analysis of MDAnalysis, or its classes."""
+    """True if a program has patched methods of an analysis of MDAnalysis, or of its classes."""
     if any(name in vars(analysis) for name in ("_prepare", "_single_frame", "_conclude")):
         return True
     return any(
@@ -167,14 +168,14 @@ def _is_changed(analysis: AnalysisBase) -> bool:
 
 
 def _is_ours(backend: object) -> bool:
-    """Check for a backend of paceline; "serial" and "dask" are MDAnalysis's names, too."""
+    """True for a backend of paceline; MDAnalysis also has backends "serial" and "dask"."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
 
 
 def _workers_for(analysis: AnalysisBase, backend: object, n_workers: int | None) -> Any:
-    """Make the workers for an analysis; None where it must see all frames in order."""
+    """Make the workers for an analysis; None if it must see all frames in order."""
     trajectory = analysis._trajectory
     splits = (
         analysis.parallelizable
@@ -192,7 +193,7 @@ def _workers_for(analysis: AnalysisBase, backend: object, n_workers: int | None)
 
 
 def _is_merged_wrongly(analysis: AnalysisBase) -> bool:
-    """Check for GNM of MDAnalysis before 2.11, which joins eigenvectors along the wrong axis."""
+    """True for GNM of MDAnalysis before 2.11, which joins eigenvectors along the wrong axis."""
     gnm = sys.modules.get("MDAnalysis.analysis.gnm")
     if gnm is None or not isinstance(analysis, gnm.GNMAnalysis):
         return False
@@ -201,7 +202,7 @@ def _is_merged_wrongly(analysis: AnalysisBase) -> bool:
 
 
 def _forgets(trajectory: ProtoReader) -> bool:
-    """Check that its transformations make the same of a frame whatever came before it."""
+    """True if the result of its transformations does not depend on earlier frames."""
     return all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
 
 
@@ -218,7 +219,7 @@ def on_our_workers(found: object, module: str) -> Any:
 
 
 def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
-    """Make the `run` of a class on our workers."""
+    """Make the `run` of a class on paceline's workers."""
 
     @functools.wraps(cls.run)
     def run(self: AnalysisBase, *args: object, **options: object) -> Any:
@@ -235,10 +236,11 @@ def run_together(
     n_workers: int | None,
     show: bool | None,
 ) -> None:
-    """Run MDAnalysis's analyses, in one pass of those that can be split, and one of the others.
+    """Run MDAnalysis's analyses: one pass of those that can be split, and one of the others.
 
-    `chosen` are start, stop, step and frames; `backend` is paceline's, or None. Results are as if
-    each had been run by itself: each finds the frames unmoved, and at first the user's frame.
+    `chosen` are start, stop, step and frames; `backend` is paceline's, or None. Results equal those
+    of separate runs: each analysis gets unchanged frames, and the user's present frame at its
+    start.
     """
     for analysis in analyses:
         if not _runs_as_usual(type(analysis)):
@@ -253,7 +255,8 @@ def run_together(
         given.setdefault(id(trajectory), (trajectory.ts.frame, _values(trajectory.ts)))
         alone = isinstance(trajectory, _NOT_SENT) or not _forgets(trajectory)
         workers = _workers_for(analysis, backend, n_workers)
-        # What one leaves in memory, or in a transformation, the next one finds as ever.
+        # Changes that one analysis makes to frames in memory, or to a transformation, affect the
+        # next one, as in MDAnalysis.
         key = id(trajectory), workers is None, number if alone else -1
         passes.setdefault(key, ([], workers))[0].append(analysis)
     _running.here = True
@@ -267,7 +270,7 @@ def run_together(
 
 
 def _runs_as_usual(kind: type) -> bool:
-    """Check that a class has the `run` of MDAnalysis's base class, or paceline's instead."""
+    """True if a class has the `run` of MDAnalysis's base class, or paceline's replacement."""
     run: Any = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
     return run is inspect.unwrap(AnalysisBase.run)
 
@@ -308,7 +311,7 @@ def _compute_together(
     indexed: np.ndarray,
     report: Callable[[int], Any] | None = None,
 ) -> list[SimpleNamespace]:
-    """Compute frames, each read once; `indexed` are rows of a number in the result and a frame."""
+    """Compute frames, each read once; `indexed` rows are a number in the result and a frame."""
     trajectory = analyses[0]._trajectory
     given, moved = trajectory.ts.frame, _values(trajectory.ts)
     states, frames = [state_of(one) for one in analyses], indexed[:, 1]
@@ -332,14 +335,14 @@ def _compute_together(
 
 
 def _values(ts: Timestep) -> dict[str, Any]:
-    """Copy what an analysis may change of a frame."""
+    """Copy the parts of a frame that an analysis may change."""
     values = {field: values_of(ts, field).copy() for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 
 
 def _restore(trajectory: ProtoReader, frame: int, values: dict[str, Any]) -> Timestep:
-    """Go to a frame again, where an analysis has left it, and undo what it changed there."""
+    """Return to a frame if an analysis has left it, and undo changes of the frame."""
     if trajectory.ts.frame != frame:
         trajectory[frame]
     for name, value in values.items():
@@ -348,6 +351,6 @@ def _restore(trajectory: ProtoReader, frame: int, values: dict[str, Any]) -> Tim
 
 
 class SingleFrameAnalysis(AnalysisBase):
-    """MDAnalysis's base class, whose subclasses see frame after frame, on our workers."""
+    """MDAnalysis's base class of analyses frame by frame, running on paceline's workers."""
 
     run = _run_of(AnalysisBase)

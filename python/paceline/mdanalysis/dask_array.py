@@ -1,4 +1,4 @@
-"""Offer frames as a lazy Dask array, which reads them where they are computed."""
+"""Provide frames as a lazy Dask array, which reads them where they are computed."""
 
 import pickle
 import threading
@@ -29,10 +29,10 @@ def dask_array(
     step: int | None = None,
     block_frames: int | None = None,
 ) -> "dask.array.Array":
-    """Frames of a group of atoms as a lazy Dask array.
+    """Make a lazy Dask array of the frames of a group of atoms.
 
-    Nothing is read until something of it is computed. A chunk is a block of frames, and is read by
-    paceline wherever Dask computes it; workers load neither MDAnalysis nor the topology.
+    No frame is read until a part of the array is computed. A chunk is a block of frames, which
+    paceline reads on the worker that computes it. Workers load neither MDAnalysis nor the topology.
 
     Parameters
     ----------
@@ -43,24 +43,24 @@ def dask_array(
     start, stop, step : int, optional
         Frames, as in a slice.
     block_frames : int, optional
-        Frames in a chunk, rounded up to 16 times a power of two (of large systems to fewer times
-        one); chosen by default so that a chunk is within 16 MiB.
+        Number of frames in a chunk, rounded up to 16 times a power of two (for large systems to a
+        smaller multiple of a power of two). By default a chunk is within 16 MiB.
 
     Returns
     -------
     dask.array.Array of float32, shape (n_frames, n_atoms, 3)
-        Å; velocities Å/ps, forces kJ/(mol·Å). A damaged frame raises `DamagedFileError` when its
-        chunk is computed.
+        Positions (Å), velocities (Å/ps) or forces (kJ/(mol·Å)). A damaged frame raises
+        `DamagedFileError` when its chunk is computed.
 
     Raises
     ------
     UnsupportedError
-        Dask is not installed, or frames are read or changed by MDAnalysis, which only one thread
-        can do.
+        Dask is not installed, or MDAnalysis reads or changes the frames, which only one thread can
+        do.
     MissingDataError
         The file does not hold the field.
     ValueError
-        There is no such field, no atom, or no frame.
+        The field is unknown, or there is no atom or no frame.
 
     Examples
     --------
@@ -133,14 +133,14 @@ class _Frames:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Values by which two arrays are the same."""
+        """Values that determine whether two arrays are equal."""
         frames = self.plan.frames, self.plan.block_frames
         provenance = self._trajectory.provenance()
         return provenance["trajectory"], provenance["fingerprint"], self.indices, *frames
 
     def graph(self, name: str) -> Mapping[Any, Any]:
-        """Make Dask's graph: the source once, and each chunk with its own slice of the index."""
-        # By hand: `from_delayed` and `concatenate` take 2.7 s for 10,000 chunks, this 6 ms.
+        """Make Dask's graph: the source once, and each chunk with its own part of the index."""
+        # Built directly: `from_delayed` and `concatenate` take 2.7 s for 10,000 chunks, this 6 ms.
         shared = f"source-{name}"
         chunks = {
             (name, number, 0, 0): (_read_chunk, shared, self._packed(rows))
@@ -151,7 +151,7 @@ class _Frames:
     def _packed(self, rows: slice) -> bytes:
         """Pickle the frame numbers of a chunk and their extents.
 
-        Dask's arrays may begin at any byte of a message, which the core refuses.
+        They are pickled because Dask passes unaligned arrays, which the compiled module refuses.
         """
         frames = self.plan.frames[rows]
         return pickle.dumps((frames, self._trajectory.extents(frames)))
@@ -164,7 +164,7 @@ class _OfThread(threading.local):
 
 
 class _SharedSource:
-    """Source of a Dask worker's chunks; each of its threads opens the files for itself."""
+    """Source of a Dask worker's chunks; each of its threads opens the files separately."""
 
     def __init__(self, source: FrameSource, columns: np.ndarray | None, field: str):
         self._source = source

@@ -1,7 +1,7 @@
-"""MDAnalysis's reader protocol over our decoders.
+"""Implement MDAnalysis's reader protocol with paceline's decoders.
 
-The class is passed to MDAnalysis explicitly. It has no class attribute `format`, by which
-MDAnalysis would register it for everybody who merely imports this module.
+The class is passed to MDAnalysis explicitly. It has no class attribute `format`, which would make
+MDAnalysis register it whenever this module is imported.
 """
 
 import math
@@ -45,13 +45,13 @@ from paceline.trajectory.file_trajectory import FileTrajectory, describe_traject
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
 from paceline.trajectory.read_ahead import ReadAhead
 
-#: Endings of compressed files, which MDAnalysis unpacks where they are text.
+#: Extensions of compressed files, which MDAnalysis decompresses for text formats.
 _COMPRESSED = {".gz", ".bz2"}
 
-#: Options of MDAnalysis's reader of LAMMPS's dumps that paceline's lacks.
+#: Options of MDAnalysis's reader of LAMMPS dumps that paceline's reader lacks.
 _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
-#: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
+#: MDAnalysis's own readers reuse one Timestep: that of DCD files since version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
 #: MDAnalysis's units, in which scripts get all numbers, in its spelling.
@@ -62,12 +62,12 @@ _UNITS = {
     "force": "kJ/(mol*Angstrom)",
 }
 
-#: Values that a script sets on the Timestep, and frames do not hold, stay there in MDAnalysis's
-#: readers of these formats (a cell), and of all but these (velocities, forces).
+#: Formats for which MDAnalysis's readers keep a cell that a script has set on the Timestep and
+#: frames lack; and formats for which they do not keep velocities and forces.
 _KEEP_CELL = ("NCDF", "HISTORY")
 _CLEAR_FIELDS = ("TRR",)
 
-#: Variables of a file of NetCDF that may have a scale factor.
+#: Variables of a NetCDF file that may have a scale factor.
 _SCALED = (
     *("time", "cell_lengths", "cell_angles"),
     *("coordinates", "velocities", "forces"),
@@ -75,68 +75,68 @@ _SCALED = (
 
 
 class Reader(ReaderBase):
-    """Reads files that the core decodes, for MDAnalysis: one, or several as one trajectory.
+    """Reads files of paceline's formats for MDAnalysis: one file, or several as one trajectory.
 
     Parameters
     ----------
     filename : path-like or sequence of path-like
         The trajectory.
     convert_units : bool
-        Must be True: positions are in Å and times in ps.
+        Must be True: positions are converted to Å and times to ps.
     sub : array of int, optional
-        Atoms of the file that the topology describes, where it does not describe all.
+        Atoms of the file that the topology describes, if it does not describe all.
     refresh_offsets : bool
-        Make the frame index anew.
+        Make the frame index again.
     dt : float, optional
-        Time between frames, ps, in place of what the file says; of LAMMPS's dumps, which count
-        steps, the time between steps, as in MDAnalysis.
+        Time between frames, ps, which replaces the times in the file. For LAMMPS's dumps, which
+        hold step numbers, the time between steps, as in MDAnalysis.
     n_atoms : int, optional
-        Atoms that the topology has.
+        Number of atoms of the topology.
     continuous : bool
-        Order the files by time, and leave out of each the frames that a later one repeats.
+        Order the files by time, and leave out frames that a later file repeats.
     group, units, dataset : optional
-        Of an HDF5 file: its group of particles, where there are several; the units of its
-        numbers, where it names none; its dataset of positions, where it is of no known structure.
-        Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with: "real", ….
+        Options of an HDF5 file: the group of particles if there are several, the units if the file
+        states none, and the dataset of positions if the file follows no known convention. For a
+        dump or a DCD file of LAMMPS, `units` is the unit style of the simulation: "real", ….
     driver : {"mpio"}, optional
-        Read it by HDF5's own library through MPI-IO, for which h5py must be built with MPI.
+        Read the file with the HDF5 library through MPI-IO; h5py must be built with MPI.
     comm : mpi4py.MPI.Comm, optional
-        As MDAnalysis's reader wants it with `driver`. Each worker opens the file by itself, for
-        it reads when it is free.
+        Communicator for `driver`, as in MDAnalysis's reader. Each worker opens the file separately,
+        since workers read independently.
     collective : bool
-        All ranks of `comm` open the file and read each frame together, in a script that goes to
-        the same number of frames on each. Analyses are not run so.
+        All ranks of `comm` open the file and read each frame together, in a script that reads the
+        same frames on each rank. Analyses do not support this.
     opener : callable
-        Opens the files: `paceline.trajectory.open.open_files`, or a function in its place; of files
-        opened by another, frames that restarts repeat are not reported.
+        Function that opens the files, by default `paceline.trajectory.open.open_files`. With
+        another function, frames that restarts repeat are not reported.
     external : bool
         Follow an HDF5 file's external links, virtual datasets and external storage into the other
         files that it names.
     **kwargs
-        `time_offset`, ps, added to all times.
+        `time_offset`, a time that is added to all times, ps.
 
     Attributes
     ----------
     chain : paceline.trajectory.chain.Chain
-        The files and their frame indexes.
+        Files and their frame indexes.
     filename : str
-        The file that the current frame is in.
+        File of the current frame.
     sub : numpy.ndarray of int64 or None
-        As given.
+        Argument `sub`.
     t_init : float
-        Seconds that opening took.
+        Time of opening the files, s.
 
     Raises
     ------
     AtomCountError
         A file has another number of atoms than `n_atoms`, or than the first.
     UnsupportedError
-        `convert_units` is False; the format of a file is not recognised; no file has a whole frame;
-        or an option of MDAnalysis's reader of LAMMPS's dumps is given.
+        `convert_units` is False; the format of a file is not recognised; no file has a complete
+        frame; or an option of MDAnalysis's reader of LAMMPS's dumps is given.
     """
 
     filename: str
-    #: For MDAnalysis's `__del__`, where a reader could not be unpickled.
+    #: For MDAnalysis's `__del__`, if a reader could not be unpickled.
     _auxs: Mapping[str, Any] = {}
 
     @store_init_arguments
@@ -162,7 +162,7 @@ class Reader(ReaderBase):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
         if dt is not None:
             kwargs["dt"] = dt
-        # Of no file, the chain says so.
+        # Without a file, the chain raises the error.
         super().__init__(next(iter(names), ""), convert_units=convert_units, **kwargs)
         if not convert_units:
             raise UnsupportedError(
@@ -193,13 +193,13 @@ class Reader(ReaderBase):
             options=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
-            # Times that the user replaces say nothing about restarts.
+            # Times that the user replaces give no information about restarts.
             quiet=dt is not None or opener is not open_files,
             times_given=dt is not None,
             opener=opener,
         )
         self.t_init = time.perf_counter() - begun
-        # An attribute of the instance: see the module's first lines.
+        # An attribute of the instance: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
         self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
         self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
@@ -211,8 +211,8 @@ class Reader(ReaderBase):
             raise error
         self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
-        #: Fields (bits) that the frame on the Timestep has of its file, and whether the cell is. A
-        #: new Timestep holds zeros, which are of no file: the first frame replaces or clears all.
+        #: Fields (bits) of the Timestep that come from the present frame of the file, and whether
+        #: the cell does. A new Timestep holds zeros: the first frame replaces or clears all fields.
         self._held, self._has_cell = ~0, False
         self._observed: list[str] = []
         self._connect()
@@ -222,13 +222,13 @@ class Reader(ReaderBase):
         try:
             self._read_frame(0)
         except DamagedFileError as error:
-            # The other frames may be whole, and an analysis may be told to leave this one out.
+            # Other frames may be readable, and an analysis may leave this one out.
             warn(f"{error}; its positions are NaN")
             self.ts.positions[:] = np.nan
             self._frame = self.ts.frame = 0
 
     def _connect(self) -> None:
-        """Make ready to read; a file is opened for its first frame that is needed."""
+        """Prepare to read; a file is opened when a frame of it is first needed."""
         self._reading = threading.RLock()
         atoms = self._columns = None
         if self.sub is not None:
@@ -251,20 +251,20 @@ class Reader(ReaderBase):
 
     @property
     def file(self) -> TrajectoryFile:
-        """The file and its frame index; of several files they are in `chain.files`."""
+        """First file and its frame index; `chain.files` has all files."""
         if len(self.chain.files) > 1:
             raise AttributeError("this trajectory is a chain of files; see chain.files")
         return self.chain.files[0]
 
     @property
     def observables(self) -> Mapping[str, Any]:
-        """Energies and the like of the HDF5 file that the current frame is in, by name."""
+        """Observables, such as energies, of the HDF5 file of the current frame, by name."""
         file = self._file_here
         return file.observables if isinstance(file, Hdf5File) else {}
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Masses, charges and other properties of its particles in that file, by name."""
+        """Masses, charges and other properties of the particles in that file, by name."""
         file = self._file_here
         return file.properties if isinstance(file, Hdf5File) else {}
 
@@ -275,12 +275,12 @@ class Reader(ReaderBase):
 
     @property
     def filenames(self) -> list[str]:
-        """Files that have frames of the trajectory, in its order."""
+        """Files of the trajectory's frames, in their order."""
         return list(self.chain.names)
 
     @property
     def readers(self) -> list["Reader"]:
-        """A reader of each file, opened now."""
+        """Readers of each file, opened now."""
         options = {**self._kwargs, "continuous": False}
         return [type(self)(**{**options, "filename": file.path}) for file in self.chain.files]
 
@@ -301,10 +301,10 @@ class Reader(ReaderBase):
 
     @property
     def units(self) -> dict[str, str | None]:
-        """Units of the present frame's file, for `convert_pos_to_native` and the like.
+        """Units of the present frame's file, for `convert_pos_to_native` and similar methods.
 
-        Numbers of a Timestep are in MDAnalysis's units, whatever the file's are. Of LAMMPS's dumps,
-        which name none, they are MDAnalysis's.
+        Values of a Timestep are in MDAnalysis's units for any file. For LAMMPS's dumps, which state
+        no units, this property gives MDAnalysis's units.
         """
         file = self._file_here
         if isinstance(file, Hdf5File) and (stated := file.units):
@@ -314,12 +314,12 @@ class Reader(ReaderBase):
 
     @property
     def set_cell(self) -> np.ndarray | None:
-        """Cell that a script has set where the file has none, Å and degrees."""
+        """Cell that a script has set because the file has none, Å and degrees."""
         return None if self._has_cell else self.ts.dimensions
 
     @property
     def scale_factors(self) -> dict[str, float | None]:
-        """Factors that a file of NetCDF states for its variables; positions are multiplied."""
+        """Scale factors of a NetCDF file's variables; positions are multiplied."""
         if self.format != "NCDF":
             raise AttributeError(f"{self.filename}: only files of NetCDF state scale factors")
         from scipy.io import netcdf_file
@@ -341,7 +341,7 @@ class Reader(ReaderBase):
 
     @property
     def n_frames(self) -> int:
-        """Number of whole frames."""
+        """Number of complete frames."""
         return self.chain.n_frames
 
     def times(self) -> np.ndarray:
@@ -350,7 +350,7 @@ class Reader(ReaderBase):
         Returns
         -------
         numpy.ndarray of float64, shape (n_frames,)
-            ps; NaN where a frame's time is not known.
+            Times, ps; NaN if a frame's time is not known.
         """
         return self.time_axis(np.arange(self.n_frames), *self.chain.moments())
 
@@ -378,14 +378,14 @@ class Reader(ReaderBase):
         Returns
         -------
         numpy.ndarray of float32
-            Å, after transformations.
+            Positions after transformations, Å.
         """
         order = order if order is not None else "afc" if self.format == "DCD" else "fac"
         frames = range(*self.check_slice_indices(start, stop, step))
-        # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
+        # In reverse order, MDAnalysis would read no frame and return uninitialised memory.
         rising = frames if frames.step > 0 else frames[::-1]
         series = None
-        # The first name is deprecated, which MDAnalysis says itself.
+        # `asel` is deprecated, as MDAnalysis warns.
         if sorted(order) == ["a", "c", "f"] and asel is None:
             series = self._series(atomgroup, rising)
         if series is None:
@@ -393,11 +393,11 @@ class Reader(ReaderBase):
             series = super().timeseries(asel, atomgroup, *bounds, order)
         else:
             series = series.transpose(["fac".index(axis) for axis in order])
-            self.rewind()  # where MDAnalysis's ends
+            self.rewind()  # MDAnalysis ends at the first frame
         return series if rising is frames else np.flip(series, order.index("f"))
 
     def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
-        """Positions in frames that rise; None where each frame has to be visited."""
+        """Positions in increasing frames; None if each frame must be read one by one."""
         by_itself = self.transformations or self._together is not None or not len(frames)
         if by_itself or (atoms is not None and len(atoms) == 0):
             return None
@@ -417,8 +417,8 @@ class Reader(ReaderBase):
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Timestep:
-        """Read a frame into the Timestep, of which there is one for all threads."""
-        # By the same thread, as by a handler of a signal, it may be taken again.
+        """Read a frame into the Timestep, which all threads share."""
+        # The same thread may acquire it again, as in a signal handler.
         if not self._reading.acquire(blocking=False):
             error = UnsupportedError(
                 f"{self.filename}: frame {frame} is asked for while another thread reads one of "
@@ -437,7 +437,7 @@ class Reader(ReaderBase):
         file = self.chain.files[number]
         name, before = _name_of(file), self.ts
         if name == "DCD" and not _REUSES_DCD:
-            # Each frame has its own, there; copying the arrays would be in vain.
+            # MDAnalysis makes a new Timestep for each frame; copying the arrays is not needed.
             self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
             self.ts.data.update(before.data)
         ts = self.ts
@@ -454,7 +454,8 @@ class Reader(ReaderBase):
             elif ts is not before:
                 setattr(ts, field, values_of(before, field))
         self._held = bits
-        #: As `FrameBuffer.cells` has it: lengths and angles alone do not say how it lies.
+        #: Cell as in `FrameBuffer.cells`: lengths and angles alone do not determine the
+        #: orientation.
         self.cell = decoded.cells[row]
         has_cell = name not in _KEEP_CELL or bool(self.cell[:6].any())
         if has_cell or self._has_cell:
@@ -475,21 +476,21 @@ class Reader(ReaderBase):
         try:
             reader.read(extents, self._decoded, required=0, skip=False)
         except OSError as error:
-            # MDAnalysis would take it for the end of the trajectory.
+            # MDAnalysis would treat this error as the end of the trajectory.
             raise ReadError(str(error)) from error
         return self._decoded
 
     def _observe(self, file: TrajectoryFile, frame: int, step: int, lambda_: float) -> None:
-        """Put a frame's step, λ and observables on the Timestep."""
+        """Set a frame's step, λ and observables on the Timestep."""
         data = self.ts.data
         for name in self._observed:
-            data.pop(name, None)  # a user may have taken it
+            data.pop(name, None)  # a user may have removed it
         data["step"] = step
         if isinstance(file, Hdf5File):
             found = file.observables.at(step, frame)
         else:
             found = {"lambda": float(lambda_)} if file.format == "TRR" else {}
-        # These names are MDAnalysis's own.
+        # These names are reserved by MDAnalysis.
         self._observed = [name for name in found if name not in ("step", "time", "dt")]
         for name in self._observed:
             data[name] = found[name]
@@ -504,7 +505,7 @@ class Reader(ReaderBase):
         self._frame = -1
 
     def close(self) -> None:
-        """Nothing: a file closes with the last reference to it."""
+        """Do nothing: a file closes with the last reference to it."""
 
     def Writer(self, filename: object, n_atoms: int | None = None, **kwargs: object) -> Any:
         """Make MDAnalysis's writer for this file's own format.
@@ -514,9 +515,9 @@ class Reader(ReaderBase):
         filename : path-like
             File to be written.
         n_atoms : int, optional
-            By default as many as this trajectory has.
+            Number of atoms; by default that of this trajectory.
         **kwargs
-            For the writer.
+            Further arguments of the writer.
 
         Returns
         -------
@@ -524,7 +525,7 @@ class Reader(ReaderBase):
         """
         kind = _format_of(self.chain)
         if kind == "DCD":
-            # A DCD file's times are in its header, the others' in their frames.
+            # A DCD file has times in its header, other formats in frames.
             kwargs.setdefault("dt", self.ts.dt)
         if kind == "NCDF":
             kwargs.setdefault("velocities", self.ts.has_velocities)
@@ -541,8 +542,8 @@ class Reader(ReaderBase):
         state = self.__dict__.copy()
         for name in ("_frame_reader", "_read_ahead", "_reading", "_columns", "_decoded"):
             del state[name]
-        state["_together"] = None  # other processes read by themselves
-        state["t_init"] = math.nan  # what it takes to reopen is part of other times
+        state["_together"] = None  # other processes read independently
+        state["t_init"] = math.nan  # the time of reopening is part of other times
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -551,9 +552,9 @@ class Reader(ReaderBase):
 
 
 def is_ours(filename: Any, format: Any = None) -> bool:
-    """Tell whether our reader is for a trajectory, by its content or, if damaged, its name.
+    """Decide whether paceline's reader opens a trajectory, by its content or, if damaged, its name.
 
-    `filename` and `format` are as MDAnalysis was given them.
+    `filename` and `format` are MDAnalysis's arguments.
     """
     if not is_name(filename):
         return False
@@ -564,16 +565,16 @@ def is_ours(filename: Any, format: Any = None) -> bool:
 
 
 def is_name(given: object) -> bool:
-    """Check for the name of a file, rather than a stream or arrays."""
+    """True for the name of a file, rather than a stream or arrays."""
     return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 
 
 def _format_of(chain: Chain) -> str:
-    """Name by which MDAnalysis calls the format of a chain's first file."""
+    """MDAnalysis's name of the format of a chain's first file."""
     return _name_of(chain.files[0])
 
 
 def _name_of(file: TrajectoryFile) -> str:
-    """Name by which MDAnalysis calls the format of a file."""
+    """MDAnalysis's name of the format of a file."""
     known = FORMATS.get(file.format)
     return file.format if known is None else known.mdanalysis_name

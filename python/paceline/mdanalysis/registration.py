@@ -1,7 +1,7 @@
-"""Make plain MDAnalysis use paceline: our reader in its Universes, our workers in its analyses.
+"""Make plain MDAnalysis use paceline: the reader in Universes, the workers in analyses.
 
-All changes to MDAnalysis are in this file: five functions, put in place by `register` and taken
-away by `unregister`.
+All changes to MDAnalysis are in this file: five functions, which `register` replaces and
+`unregister` restores.
 """
 
 import functools
@@ -30,7 +30,7 @@ from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.analyses import run_on_workers
 from paceline.mdanalysis.reader import Reader, is_ours
 
-#: Formats of the files that MDAnalysis's readers read, as we name them.
+#: Formats of the files that MDAnalysis's readers read, by paceline's names.
 _FORMATS: dict[type, frozenset[str]] = {
     XTCReader: frozenset({"XTC"}),
     TRRReader: frozenset({"TRR"}),
@@ -41,30 +41,30 @@ _FORMATS: dict[type, frozenset[str]] = {
     ConfigReader: frozenset({"CONFIG"}),
     DumpReader: frozenset({"LAMMPSDUMP"}),
 }
-#: Arguments of MDAnalysis's readers that paceline's ignores.
+#: Arguments of MDAnalysis's readers that paceline's reader ignores.
 _MEANINGLESS = ("self", "mmap", "kwargs")
 
-#: The metaclass of all of MDAnalysis's readers.
+#: Metaclass of all of MDAnalysis's readers.
 _ReaderMeta: Any = type(ProtoReader)
 
 _lock = threading.RLock()
-#: Registrations in force; the last one counts.
+#: Active registrations; the last one is in force.
 _active: "list[Registration]" = []
 #: Functions of paceline that replace MDAnalysis's: owner, name, function.
 _replaced: list[tuple[Any, str, Any]] = []
 
 
 class Registration:
-    """MDAnalysis uses paceline, until `unregister`, or the end of a ``with`` block.
+    """Registration of paceline with MDAnalysis, until `unregister` or the end of a ``with`` block.
 
     Attributes
     ----------
     opened : list of str
-        Trajectories that our reader opened.
+        Trajectories that paceline's reader has opened.
     left : list of str
         Trajectories that were left to MDAnalysis's own readers, each with the reason.
     runs : list of (str, str)
-        Runs of analyses: the class, and how it was computed.
+        Runs of analyses: name of the class, and method of computation.
     """
 
     def __init__(self, native: bool, n_workers: int | None, strict: bool):
@@ -76,12 +76,12 @@ class Registration:
         self.runs: list[tuple[str, str]] = []
 
     def summary(self) -> str:
-        """Describe in a line or a few what was read and run how.
+        """Describe in a few lines how trajectories were read and analyses were run.
 
         Returns
         -------
         str
-            For people.
+            Text for human readers.
         """
         n_files = len(set(self.opened))
         lines = [f"paceline: its reader opened {n_files} trajector{'y' if n_files == 1 else 'ies'}"]
@@ -93,7 +93,7 @@ class Registration:
         return "\n".join(lines)
 
     def __enter__(self) -> Self:
-        """Return this registration, which is in force already."""
+        """Return this registration, which is already in force."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -105,31 +105,32 @@ def register(
 ) -> Registration:
     """Make plain MDAnalysis use paceline.
 
-    `MDAnalysis.Universe` and MDAnalysis's readers open what paceline decodes by its reader, and
-    everything else as before. What is found in large topologies is kept for the next time. `run()`
-    of MDAnalysis's analyses, without `backend=`, uses the cores of this machine, or the ranks in a
+    `MDAnalysis.Universe` and MDAnalysis's readers open files of paceline's formats with paceline's
+    reader, and all other files as before. Large topologies are cached for later use. `run()` of
+    MDAnalysis's analyses, without `backend=`, uses the cores of this machine, or the ranks in a
     script of ``python -m paceline`` under ``mpirun``; an analysis that cannot be split computes in
     this process, while the reader decodes ahead.
 
-    It holds for the whole process, until `unregister` has been called as often as `register`, or,
-    in a ``with`` statement, until its end.
+    The registration concerns the whole process, until `unregister` has been called as many times as
+    `register`, or, in a ``with`` statement, until its end.
 
     Parameters
     ----------
     native : bool
-        Compute by paceline's own class of the same name where it has one, such as `RMSD`. Results
-        differ from MDAnalysis's by rounding, but for what the manual lists under "Where tools
-        disagree".
+        Compute with paceline's own class of the same name if there is one, such as `RMSD`. Results
+        differ from MDAnalysis's by rounding, except for differences that the manual lists under
+        "Where tools disagree".
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
     strict : bool
-        Raise for a trajectory that paceline could decode but for its options; by default
-        MDAnalysis's reader opens it, with a warning that says why.
+        Raise an error for a trajectory that paceline could decode without the given options; by
+        default MDAnalysis's reader opens it, with a warning that gives the reason.
 
     Returns
     -------
     Registration
-        Lists of trajectories and runs; and a context manager that ends it.
+        Registration with lists of trajectories and runs; as a context manager, it ends with its
+        block.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def unregister() -> None:
     Raises
     ------
     RuntimeError
-        None is in force.
+        No registration is in force.
     """
     with _lock:
         if not _active:
@@ -176,8 +177,8 @@ def _remove(registration: Registration) -> None:
 
 
 def _install() -> None:
-    """Put our functions in place."""
-    # Python looks both up in the class of a class.
+    """Replace MDAnalysis's functions by paceline's."""
+    # Python looks both methods up in the metaclass.
     _ReaderMeta.__call__ = _make_reader
     _ReaderMeta.__instancecheck__ = _is_instance
     for owner, name, wrapped in (
@@ -191,11 +192,12 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    """Take our functions away."""
+    """Restore MDAnalysis's functions."""
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__
     while _replaced:
         owner, name, ours = _replaced.pop()
-        # Another package may have wrapped it meanwhile; it changes nothing while none is active.
+        # Another package may have wrapped a function meanwhile; the wrapper has no effect while no
+        # registration is active.
         if getattr(owner, name) is ours:
             setattr(owner, name, ours.__wrapped__)
 
@@ -229,7 +231,7 @@ def _is_instance(cls: Any, instance: Any) -> bool:
 def _open_file(
     registration: Registration, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Reader | None:
-    """Open a file by our reader; None where MDAnalysis's is to do it."""
+    """Open a file with paceline's reader; None if MDAnalysis's reader must open it."""
     given = _bind(cls, args, kwargs)
     name = None if given is None else given.pop("filename")
     if given is None or not is_ours(name):
@@ -250,7 +252,7 @@ def _open_file(
 def _open_chain(
     registration: Registration, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Reader | None:
-    """Open several files as one trajectory by our reader; None where MDAnalysis's is to do it."""
+    """Open several files as one trajectory with paceline's reader; None for MDAnalysis's reader."""
     given = _bind(ChainReader, args, kwargs)
     if given is None or given.pop("skip", 1) != 1:
         return None
@@ -261,7 +263,7 @@ def _open_chain(
 
 
 def _open(registration: Registration, name: object, options: dict[str, Any]) -> Reader | None:
-    """Open files; None where we refuse them for their options or structure, not for safety."""
+    """Open files; None if their options or structure are unsupported; safety errors are raised."""
     try:
         return Reader(name, **options)
     except ExternalFileError:
@@ -272,7 +274,7 @@ def _open(registration: Registration, name: object, options: dict[str, Any]) -> 
 
 
 def _leave(registration: Registration, reason: UnsupportedError) -> None:
-    """Leave a trajectory to MDAnalysis's reader, with a reason; or raise it."""
+    """Leave a trajectory to MDAnalysis's reader, with a warning; with `strict`, raise the error."""
     if registration.strict:
         raise reason
     registration.left.append(str(reason))
@@ -280,7 +282,7 @@ def _leave(registration: Registration, reason: UnsupportedError) -> None:
 
 
 def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """Arguments by their names; None if they do not fit, which MDAnalysis's class says better."""
+    """Bind arguments to names; None if they do not fit, for which MDAnalysis raises the error."""
     try:
         bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs).arguments
     except TypeError:
@@ -291,11 +293,11 @@ def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, 
 
 
 def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the function that takes the place of `AnalysisBase.run`."""
+    """Make the replacement of `AnalysisBase.run`."""
 
     @functools.wraps(original)
     def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> Any:
-        if not _active:  # it ended in another thread
+        if not _active:  # the registration ended in another thread
             return original(analysis, *args, **kwargs)
         registration = _active[-1]
         how = run_on_workers(
@@ -314,11 +316,11 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the function that takes the place of the one that parses topologies."""
+    """Make the replacement of the function that parses topologies."""
 
     @functools.wraps(original)
     def parse(*args: object, **kwargs: object) -> Any:
-        if not _active:  # it ended in another thread
+        if not _active:  # the registration ended in another thread
             return original(*args, **kwargs)
         return topology_cache.parse(original, *args, **kwargs)
 
@@ -326,7 +328,7 @@ def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrapped_guess(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the function that takes the place of `Universe.guess_TopologyAttrs`."""
+    """Make the replacement of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)
     def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: object, **kwargs: object) -> Any:

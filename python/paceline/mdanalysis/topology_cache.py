@@ -1,17 +1,17 @@
-"""Keep what MDAnalysis finds in large topologies, so that they open fast the next time.
+"""Cache MDAnalysis's results for large topologies, so that they open faster the next time.
 
-The saved form is a cache of plain arrays, which is made anew where it does not fit:
+The cache contains plain arrays. It is made again if it does not match. Its layout is:
 
 ```text
 byte  0  "paceline topology"
-     17  checksum             32 bytes   SHA-256 of all bytes behind it
-     49  length of the head   u64        little-endian
-     57  head                 JSON: `_Topology.key`, the parsed and the guessed part
+     17  checksum             32 bytes   SHA-256 of all following bytes
+     49  length of header     u64        little-endian
+     57  header               JSON: `_Topology.key`, the parsed and the guessed part
          arrays               in NumPy's format NPY, one after another, without pickles
 ```
 
-Each part lists its attributes in MDAnalysis's order, with the numbers of their arrays, and the
-warnings that MDAnalysis gave, which are given again.
+Each part lists its attributes in MDAnalysis's order, with the numbers of their arrays, and
+MDAnalysis's warnings, which are given again.
 """
 
 import builtins
@@ -50,29 +50,29 @@ _MAGIC = b"paceline topology"
 _VERSION = 1
 _CHECKSUM = "sha256"
 _CHECKSUM_LEN = hashlib.new(_CHECKSUM).digest_size
-#: Bytes of a topology from which on it is kept. 2 MB of GRO are 45,000 atoms: opening them takes
-#: 0.20 s, 0.22 s when they are kept, and 0.012 s from the cache.
+#: Minimum size of a cached topology, bytes. For 2 MB of GRO (45,000 atoms), opening takes 0.20 s
+#: without the cache, 0.22 s when the cache is written, and 0.012 s from the cache.
 _LEAST_SIZE = 2_000_000
-#: MDAnalysis's parsers that read one file, and nothing else.
+#: MDAnalysis's parsers that read only one file.
 _PARSERS = {
     *("CRDParser", "DATAParser", "ExtendedPDBParser", "GROParser", "HoomdXMLParser"),
     *("MMCIFParser", "MOL2Parser", "PDBParser", "PDBQTParser", "PQRParser", "PSFParser"),
     *("TOPParser", "TPRParser", "TXYZParser", "XYZParser"),
 }
-#: Keywords of a Universe; others are for its parser.
+#: Keywords of a Universe; other keywords are for its parser.
 _OF_UNIVERSE = frozenset(inspect.signature(MDAnalysis.Universe.__init__).parameters)
-#: Attributes that MDAnalysis guesses unasked, from the others.
+#: Attributes that MDAnalysis guesses by default from other attributes.
 _GUESSED = ["types", "masses"]
 
-#: Topologies from large files whose guessed attributes are to come.
+#: Topologies from large files whose guessed attributes have not been added.
 _unguessed: "weakref.WeakKeyDictionary[Topology, _TopologyFile]" = weakref.WeakKeyDictionary()
-#: Held while warnings are recorded: by one thread at a time.
+#: Lock for recording warnings: one thread at a time.
 _recording = threading.Lock()
 _INDICES = (topologyattrs.Atomindices, topologyattrs.Resindices, topologyattrs.Segindices)
 _LEVELS = (topologyattrs.AtomAttr, topologyattrs.ResidueAttr, topologyattrs.SegmentAttr)
 _STRINGS = {"str": str, "str_": np.str_}
 _PLAIN = (type(None), bool, int, float, str)
-#: Fields of attributes: of all, of those of text, and of bonds and the like.
+#: Fields of attributes: of all attributes, of text, and of bonds and similar connections.
 _OF_ALL = {"_guessed", "top", "values"}
 _OF_STRINGS = _OF_ALL | {"name_lookup", "namedict", "nmidx"}
 _OF_CONNECTIONS = _OF_ALL | {"_cache", "order", "types"}
@@ -81,9 +81,10 @@ _OF_CONNECTIONS = _OF_ALL | {"_cache", "order", "types"}
 def resolve(
     topology: object, coordinates: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[Topology, tuple[Any, ...], dict[str, Any]] | None:
-    """Parse the topology of a Universe that is to be made, or load it.
+    """Parse the topology of a new Universe, or load it from the cache.
 
-    Returns arguments of the Universe in place of those given; None for a topology that is not kept.
+    Returns arguments of the Universe that replace the given ones; None for a topology that is not
+    cached.
     """
     of_parser = {name: value for name, value in options.items() if name not in _OF_UNIVERSE}
     format, topology_format = mdanalysis_universe._resolve_formats(
@@ -111,7 +112,7 @@ def parse(
     topology_format: object = None,
     **options: object,
 ) -> Topology:
-    """Parse a topology by MDAnalysis's function, or load what that found in it before."""
+    """Parse a topology with MDAnalysis's function, or load the cached result."""
     known = _TopologyFile.of(file, topology_format, options)
     if known is None:
         return original(file, topology_format=topology_format, **options)
@@ -127,9 +128,9 @@ def guess(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """Guess attributes of a Universe by MDAnalysis's method, or add those that it guessed before.
+    """Guess attributes of a Universe with MDAnalysis's method, or add the cached ones.
 
-    The first call, at the end of a Universe's `__init__`, is the one that is kept.
+    The first call, at the end of a Universe's `__init__`, is cached.
     """
     known = _unguessed.pop(universe._topology, None)
     if known is not None:
@@ -137,7 +138,7 @@ def guess(
             context == "default"
             and list(to_guess or ())[:2] == _GUESSED
             and not force_guess
-            # They may have changed the atoms.
+            # Transformations may have changed the atoms.
             and not universe._kwargs.get("transformations")
             and _is_theirs(MDAnalysis._GUESSERS.get("DEFAULT"), DefaultGuesser)
         )
@@ -154,7 +155,7 @@ def guess(
 
 
 def _is_theirs(found: object, expected: type) -> bool:
-    """Check that a guesser is MDAnalysis's own, and that no other package changed it."""
+    """True if a guesser is MDAnalysis's own, and no other package has changed it."""
     names = ("guess_types", "guess_masses", "guess_attr", "guess_atom_element", "guess_atom_mass")
     return found is expected and all(
         getattr(found, name).__module__.startswith("MDAnalysis.guesser.")
@@ -164,13 +165,13 @@ def _is_theirs(found: object, expected: type) -> bool:
 
 
 class _TopologyFile:
-    """A large file that MDAnalysis parses, and what is kept of it."""
+    """Large file that MDAnalysis parses, and its cache."""
 
     def __init__(self, path: Path, state: os.stat_result, key: dict[str, Any]):
         self.path = path
         self._state = state
         self._key = key
-        #: Description to be saved, with its arrays; None if it is saved, or cannot be.
+        #: Description to be saved, with its arrays; None if it was saved, or cannot be saved.
         self._head: dict[str, Any] | None = None
         self._arrays: list[np.ndarray] = []
         #: Guessed attributes and their warnings, as they were saved.
@@ -181,7 +182,7 @@ class _TopologyFile:
     def of(
         cls, file: object, topology_format: object, options: dict[str, Any]
     ) -> "_TopologyFile | None":
-        """Recognise a file by its whole content; None for one that is not kept."""
+        """Identify a file by its whole content; None for a file that is not cached."""
         if not isinstance(file, str | Path):
             return None
         path = Path(file)
@@ -200,7 +201,7 @@ class _TopologyFile:
                 return None
             with open(path, "rb") as opened:
                 content = hashlib.file_digest(opened, _CHECKSUM).hexdigest()
-        except (OSError, TypeError, ValueError):  # MDAnalysis says it better
+        except (OSError, TypeError, ValueError):  # MDAnalysis's own error is clearer
             return None
         key = {
             "version": _VERSION,
@@ -214,7 +215,7 @@ class _TopologyFile:
         return cls(path, state, key)
 
     def _places(self) -> Iterator[Path]:
-        """List the paths of the cache: beside the file, and in the user's folder of caches."""
+        """List the paths of the cache: beside the file, and in the user's cache folder."""
         real = Path(os.path.realpath(self.path))
         if real.parts[1:2] not in (("dev",), ("proc",)):
             yield self.path.with_name(f".{self.path.name}.paceline-topology")
@@ -222,7 +223,7 @@ class _TopologyFile:
             yield folder / f"{digest(os.fspath(real))}.paceline-topology"
 
     def parse(self, parse_anew: Callable[[], Topology]) -> Topology:
-        """Load the topology, or parse it anew and keep it."""
+        """Load the topology from the cache, or parse and cache it."""
         topology = self._load()
         if topology is None:
             with _recorded_warnings() as given:
@@ -232,7 +233,7 @@ class _TopologyFile:
         return topology
 
     def _load(self) -> Topology | None:
-        """Load the parsed part; None where nothing is kept that fits."""
+        """Load the parsed part; None if no cache matches."""
         for place in self._places():
             try:
                 head, arrays = _read(place, self._key)
@@ -244,7 +245,7 @@ class _TopologyFile:
                         [decode_attribute(one, arrays, topology) for one in guessed["attributes"]],
                         _decode_warnings(guessed["warnings"]),
                     )
-            except Exception:  # of whatever damage: it is parsed anew
+            except Exception:  # damage of any kind: the file is parsed again
                 continue
             self._loaded_from = place
             _warn_again(given)
@@ -252,14 +253,14 @@ class _TopologyFile:
         return None
 
     def _keep(self, topology: Topology, given: "list[_Warning] | None") -> None:
-        """Encode a topology, before anything else can change it."""
+        """Encode a topology before it can be changed."""
         with contextlib.suppress(NotKept):
             parsed = encode_topology(topology, self._arrays)
             parsed["warnings"] = _encode_warnings(given)
             self._head = {"key": self._key, "parsed": parsed, "guessed": None}
 
     def add_guessed(self, universe: MDAnalysis.Universe) -> bool:
-        """Add the attributes that were guessed before; False where none are kept."""
+        """Add the cached guessed attributes; return False if none are cached."""
         if self._guessed is None:
             return False
         attributes, given = self._guessed
@@ -271,7 +272,7 @@ class _TopologyFile:
     def keep_guessed(
         self, topology: Topology, before: Sequence[Any], given: "list[_Warning] | None"
     ) -> None:
-        """Encode the attributes that were guessed since others were there `before`."""
+        """Encode the attributes that were guessed; `before` has the earlier attributes."""
         with contextlib.suppress(NotKept, OSError, ValueError):
             if self._loaded_from is not None:
                 self._head, self._arrays = _read(self._loaded_from, self._key)
@@ -286,7 +287,7 @@ class _TopologyFile:
             self._arrays = arrays
 
     def save(self) -> None:
-        """Write the cache, if it is new; where no folder can be written, nothing is kept."""
+        """Write the cache if it has changed; do nothing if no folder is writable."""
         if self._head is None:
             return
         with contextlib.suppress(OSError):
@@ -302,7 +303,7 @@ class _TopologyFile:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 remove_leftovers(place)
                 with new_file(place, overwrite=True, binary=True) as file:
-                    # No more people may read it than the file itself.
+                    # The cache is not readable by more users than the file itself.
                     mode = os.fstat(file.fileno()).st_mode & self._state.st_mode & 0o666
                     set_mode(file.fileno(), mode)
                     file.write(content)
@@ -312,12 +313,12 @@ class _TopologyFile:
 
 
 def _digest_of_tables() -> str:
-    """Digest the tables of elements and masses, which some people extend."""
+    """Digest the tables of elements and masses, which users can extend."""
     return digest({name: one for name, one in vars(tables).items() if isinstance(one, dict | list)})
 
 
 def _to_bytes(head: dict[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
-    """Write the content of a cache."""
+    """Encode the content of a cache."""
     text = json.dumps(head).encode()
     file = io.BytesIO()
     file.write(len(text).to_bytes(8, "little") + text)
@@ -328,7 +329,7 @@ def _to_bytes(head: dict[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
 
 
 def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Read a cache of the file with this key, and check that it is whole."""
+    """Read a cache of the file with this key, and check that it is complete."""
     if not place.is_file():
         raise NotKept
     with open(place, "rb") as file:
@@ -355,7 +356,7 @@ def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.nda
 
 
 def _equal(one: object, other: object) -> bool:
-    """Compare plain data by what JSON writes: 1 is not True."""
+    """Compare plain data by their JSON text: 1 is not True."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -365,10 +366,10 @@ _Warning = tuple[type[Warning], str, str, int]
 
 @contextlib.contextmanager
 def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
-    """Record the warnings that this thread gives meanwhile, which are given as ever.
+    """Record the warnings of this thread meanwhile; they are also given as usual.
 
-    Yields a list of them; None where another thread records, or where one is of another kind than
-    MDAnalysis gives.
+    Yields a list of them; None if another thread is recording, or if a warning has a kind that
+    MDAnalysis does not give.
     """
     if not _recording.acquire(blocking=False):
         yield None
@@ -381,7 +382,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
             caller = sys._getframe(1)
             if isinstance(message, Warning):
                 category = type(message)
-            # Of another level the line would be another one.
+            # With another stack level, the line would be a different one.
             module = caller.f_globals.get("__name__", "") if stacklevel == 1 else ""
             noted = (category or UserWarning, str(message), module, caller.f_lineno)
             if noted not in given[-1:]:
@@ -398,7 +399,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
 
 
 def _encode_warnings(given: list[_Warning] | None) -> list[list[Any]]:
-    """Describe warnings that can be given again."""
+    """Encode warnings that can be given again."""
     if given is None:
         raise NotKept
     described = [
@@ -424,7 +425,7 @@ def _decode_warnings(described: list[list[Any]]) -> list[_Warning]:
 
 
 def _warn_again(given: list[_Warning]) -> None:
-    """Give warnings as the module did that gave them first."""
+    """Give warnings in the name of the module that first gave them."""
     for category, text, module, line in given:
         there = vars(sys.modules[module])
         warnings.warn_explicit(
@@ -438,11 +439,11 @@ def _warn_again(given: list[_Warning]) -> None:
 
 
 class NotKept(Exception):
-    """Raised for a topology that cannot be kept, and for a cache that does not fit."""
+    """Error: a topology cannot be cached, or a cache does not match."""
 
 
 def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Put a topology's arrays into a list, and describe the rest."""
+    """Append a topology's arrays to a list, and describe the rest."""
     attributes, table = topology.attrs, topology.tt
     kinds = [type(one) for one in attributes]
     first = kinds.index(_INDICES[0])
@@ -462,7 +463,7 @@ def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> dict[str, A
 
 
 def decode_topology(parsed: dict[str, Any], arrays: Sequence[np.ndarray]) -> Topology:
-    """Make a topology, of these arrays themselves."""
+    """Make a topology from its description and these arrays, without copies."""
     check_keys(parsed, "size", "residues", "segments", "attributes", "added", "warnings")
     n_atoms, n_residues, n_segments = parsed["size"]
     topology = Topology(
@@ -491,7 +492,7 @@ def _attribute_class(name: str) -> Any:
 
 
 def encode_attribute(attribute: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Describe an attribute, and put its arrays into a list."""
+    """Describe an attribute, and append its arrays to a list."""
     kind, values = type(attribute), attribute.values
     name = attribute.attrname
     if _attribute_class(name) is not kind:
@@ -534,7 +535,7 @@ def encode_attribute(attribute: Any, arrays: list[np.ndarray]) -> dict[str, Any]
 def decode_attribute(
     described: dict[str, Any], arrays: Sequence[np.ndarray], topology: Topology
 ) -> Any:
-    """Make an attribute as a parser or a guesser does."""
+    """Make an attribute, as a parser or a guesser does."""
     kind = _attribute_class(described["name"])
     attribute = kind.__new__(kind)
     if issubclass(kind, topologyattrs._Connection):
@@ -573,13 +574,13 @@ def decode_attribute(
 
 
 def check_keys(described: dict[str, Any], *names: str) -> None:
-    """Raise where a description has other keys."""
+    """Raise if the keys of a description are not the expected ones."""
     if described.keys() != set(names):
         raise NotKept
 
 
 def _encode_atoms(values: Any, n_atoms: int, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Describe tuples of `n_atoms` numbers of atoms."""
+    """Encode tuples of `n_atoms` atom indices."""
     kinds = {type(atom) for atom in itertools.chain.from_iterable(values)} or {int}
     if type(values) is not list or len(kinds) > 1:
         raise NotKept
@@ -593,7 +594,7 @@ def _encode_atoms(values: Any, n_atoms: int, arrays: list[np.ndarray]) -> dict[s
 def _decode_atoms(
     described: dict[str, Any], n_atoms: int, arrays: Sequence[np.ndarray], n_all: int
 ) -> list[tuple[Any, ...]]:
-    """Make tuples of `n_atoms` numbers of atoms, below `n_all`."""
+    """Decode tuples of `n_atoms` atom indices, which must be below `n_all`."""
     check_keys(described, "kind", "table")
     table = arrays[described["table"]]
     if table.ndim != 2 or table.shape[1] != n_atoms:
@@ -608,10 +609,10 @@ def _decode_atoms(
 
 
 def _encode_column(values: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Describe a list or tuple of few different plain values, one a bond."""
+    """Encode a list or tuple of few different plain values, one per bond."""
     if type(values) not in (list, tuple) or not {type(value) for value in values} <= set(_PLAIN):
         raise NotKept
-    # 1 is not True here.
+    # The type is a part of the key, since 1 == True.
     numbers: dict[Any, int] = {}
     index = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
     table = _smallest(np.array(index, dtype=np.int64), len(numbers))
@@ -625,7 +626,7 @@ def _encode_column(values: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
 def _decode_column(
     described: dict[str, Any], arrays: Sequence[np.ndarray], n_values: int
 ) -> list[Any] | tuple[Any, ...]:
-    """Make a list or tuple of plain values."""
+    """Decode a list or tuple of plain values."""
     check_keys(described, "values", "index", "is_list")
     values = described["values"]
     if not {type(value) for value in values} <= set(_PLAIN):
@@ -636,18 +637,18 @@ def _decode_column(
 
 
 def _put(array: np.ndarray, arrays: list[np.ndarray]) -> int:
-    """Append a copy of an array to a list; its number."""
+    """Append a copy of an array to a list; return its index."""
     arrays.append(array.copy())
     return len(arrays) - 1
 
 
 def _smallest(index: np.ndarray, n: int) -> np.ndarray:
-    """Convert numbers below `n` to as few bytes as they need."""
+    """Convert numbers below `n` to the smallest suitable type."""
     return index.astype(np.min_scalar_type(n))
 
 
 def _indices(index: np.ndarray, n: int, n_values: int) -> np.ndarray:
-    """Check that these are `n_values` numbers from 0 to below `n`."""
+    """Check for an array of `n_values` numbers from 0 to below `n`."""
     if index.shape != (n_values,) or index.dtype.kind not in "iu":
         raise NotKept
     if n_values and not (index.min() >= 0 and index.max() < n):

@@ -1,7 +1,7 @@
-"""Open the trajectory of an AtomGroup, whichever reader MDAnalysis has for it.
+"""Open the trajectory of an AtomGroup, for any reader of MDAnalysis.
 
-An AtomGroup becomes blocks in three steps: a `Trajectory` is open in the user's process, its
-`FrameSource` is pickled and sent, and a `FrameReader` is open in each worker.
+Blocks of an AtomGroup are read in three steps: a `Trajectory` is opened in the user's process, its
+`FrameSource` is pickled and sent, and each worker opens a `FrameReader`.
 """
 
 import math
@@ -49,10 +49,10 @@ from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.open import open_file
 
-#: MDAnalysis's own readers of files that the core decodes, each frame by itself.
+#: MDAnalysis's own readers of paceline's formats with separate frames.
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
-#: Trajectories about which a warning was given.
+#: Trajectories for which a warning was given.
 _warned: "WeakSet[ProtoReader]" = WeakSet()
 
 
@@ -66,7 +66,7 @@ class MDAnalysisTrajectory(Trajectory):
         self._present = universe.trajectory.frame
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
-        # Of a single frame, such as a structure's, nothing would be faster otherwise.
+        # For a single frame, such as that of a structure, another reader would not be faster.
         if self.n_frames > 1 and universe.trajectory not in _warned:
             _warned.add(universe.trajectory)
             times = f"; {unknown_times(self.time_doubt)}" if self.time_doubt else ""
@@ -74,16 +74,16 @@ class MDAnalysisTrajectory(Trajectory):
 
     @cached_property
     def time_doubt(self) -> str | None:
-        """Why times of frames are not known; None where they are, or of a single frame."""
+        """Reason why times are not known; None if they are known, or for a single frame."""
         return _time_doubt(self._universe.trajectory) if self.n_frames > 1 else None
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Numbers of frames: only MDAnalysis knows where they are."""
+        """Return frame numbers: only MDAnalysis knows the offsets of frames."""
         nothing = np.zeros_like(frames)
         return Extents(nothing, frames, nothing, nothing, (None,))
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame, about: MDAnalysis reads all atoms."""
+        """Approximate number of bytes read per frame: MDAnalysis reads all atoms."""
         return 12.0 * self.n_atoms
 
     def warn_of_rereading(self, plan: Plan) -> None:
@@ -107,19 +107,19 @@ class MDAnalysisTrajectory(Trajectory):
         return FrameSource([file], atoms, len(atoms), fields, required, TimeAxis())
 
     def verify(self) -> None:
-        """Do nothing: what MDAnalysis has open is not compared with what it opened."""
+        """Do nothing: the file that MDAnalysis holds open is not compared."""
 
     def go_back(self) -> None:
         """Show the frame that was present before the run, or the first one, as MDAnalysis does.
 
-        What transformations make of another frame depends on those before, if they follow atoms.
+        The result of transformations that follow atoms depends on the frames read before.
         """
         trajectory = self._universe.trajectory
-        with suppress(Exception):  # that of the run tells more
+        with suppress(Exception):  # the run's own error is more informative
             trajectory[0 if _following(trajectory) else self._present]
 
     def provenance(self) -> dict[str, Any]:
-        """Versions and files, for results."""
+        """Return versions and files, for the provenance of results."""
         return {
             **_origin_of(self._universe),
             "trajectory": getattr(self._universe.trajectory, "filename", None),
@@ -128,7 +128,7 @@ class MDAnalysisTrajectory(Trajectory):
 
 
 def _time_doubt(trajectory: ProtoReader) -> str | None:
-    """Say why the times that MDAnalysis gives to frames are not known; None where they are."""
+    """Return the reason why MDAnalysis's times of frames are not known; None if they are known."""
     if isinstance(trajectory, Reader):
         return trajectory.time_axis.doubt
     if getattr(trajectory, "_kwargs", {}).get("dt") is not None:
@@ -136,7 +136,7 @@ def _time_doubt(trajectory: ProtoReader) -> str | None:
     if type(trajectory) in _FRAME_BY_FRAME:
         return open_file(trajectory.filename, notes=False).time_doubt
     for reader in getattr(trajectory, "readers", [trajectory]):
-        # Where it does not know the time between frames, MDAnalysis sets it to 1.0 ps.
+        # If it does not know the time between frames, MDAnalysis sets it to 1.0 ps.
         if "dt" in reader.ts.data or _has_dt(reader):
             continue
         if isinstance(reader, DumpReader):
@@ -147,7 +147,7 @@ def _time_doubt(trajectory: ProtoReader) -> str | None:
 
 
 def _has_dt(reader: ProtoReader) -> bool:
-    """Check for a reader that knows the time between its frames."""
+    """True for a reader that knows the time between its frames."""
     try:
         reader._get_dt()
     except AttributeError:
@@ -167,15 +167,15 @@ class _MDAnalysisFile:
 
     def open(self, atoms: np.ndarray | None, fields: int) -> "_MDAnalysisFileReader":
         if _following(self._trajectory):
-            self._trajectory[0]  # each pass begins there
+            self._trajectory[0]  # each pass begins at the first frame
         return _MDAnalysisFileReader(self._trajectory, atoms, fields, self._n_again)
 
 
 class _MDAnalysisFileReader:
-    """A `FileReader` that has MDAnalysis read, each frame once.
+    """`FileReader` that calls MDAnalysis's reader, once per frame.
 
-    The last `n_again` frames of a block are kept for the next one: transformations such as `NoJump`
-    go wrong where frames are not in order.
+    The last `n_again` frames of a block are kept for the next block: transformations such as
+    `NoJump` fail if frames are not in order.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class _MDAnalysisFileReader:
         self._fields = sorted(fields_in(fields))
 
     def read_ahead(self, extents: Extents) -> None:
-        """Do nothing: MDAnalysis cannot read ahead."""
+        """Do nothing: MDAnalysis cannot prefetch."""
 
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
@@ -211,7 +211,7 @@ class _MDAnalysisFileReader:
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged
 
     def _copy_kept(self, buffer: FrameBuffer) -> tuple[int, list[tuple[int, str]]]:
-        """Copy the frames of a block that were kept; get their number, and which are damaged."""
+        """Copy the kept frames of a block; return their number, and the damaged ones."""
         if self._kept is None:
             return 0, []
         kept, reasons = self._kept
@@ -236,21 +236,21 @@ class _MDAnalysisFileReader:
             buffer.array_of(field)[row] = values
         buffer.fields[row] = field_bits(held)
         buffer.cells[row] = cell_of(self._trajectory)[0]
-        # Not the Timestep's: a chain of files counts on from one to the next.
+        # Not the Timestep's time: a chain of files adds the times of earlier files.
         buffer.times[row] = self._trajectory.time
         buffer.steps[row] = ts.data.get("step", ts.frame)
-        # An observable of H5MD may have that name, and any shape.
+        # An observable of H5MD may have this name, and any shape.
         found = ts.data.get("lambda")
         buffer.lambdas[row] = found if isinstance(found, float) else 0.0
 
 
 def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
-    """Open the one trajectory behind some groups of atoms, of one Universe.
+    """Open the common trajectory of several groups of atoms of one Universe.
 
-    Raises `UnsupportedError` where workers could not reproduce it, for several Universes, groups
-    that update themselves, or positions that were edited; `FileChangedError` where MDAnalysis
-    counted other frames when it opened the file; `SelectionError` for an empty group, `ValueError`
-    for none.
+    Raises `UnsupportedError` if workers could not reproduce the trajectory, for several Universes,
+    for groups that update themselves, or for edited positions. Raises `FileChangedError` if
+    MDAnalysis found another number of frames when it opened the file, `SelectionError` for an empty
+    group, and `ValueError` without a group.
     """
     if not atomgroups:
         raise ValueError("no analysis was given")
@@ -269,7 +269,7 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
             )
     trajectory = universe.trajectory
     if type(trajectory) in (XTCReader, TRRReader) and trajectory._kwargs["sub"] is not None:
-        # Beyond its first frame it writes all atoms into an array for those of sub.
+        # After its first frame, this reader writes all atoms into an array for the atoms of sub.
         raise UnsupportedError(
             f"MDAnalysis's {type(trajectory).__name__} is unsafe with sub=; use paceline.Universe"
         )
@@ -284,13 +284,13 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
 
 
 def _check_unedited(trajectory: ProtoReader) -> None:
-    """Raise for edited numbers of the present frame: workers see what the file holds."""
+    """Raise for edited values of the present frame: workers read the values of the file."""
     shown = _numbers_of(trajectory.ts)
     try:
         again = trajectory[trajectory.ts.frame]
-    except TypeError:  # a stream: it cannot go back
+    except TypeError:  # a stream, which cannot go back
         return
-    except DamagedFileError:  # a frame that nobody can have read
+    except DamagedFileError:  # a frame that cannot have been edited, since it is unreadable
         return
     held = _numbers_of(again)
     edited = [
@@ -314,7 +314,7 @@ def _check_unedited(trajectory: ProtoReader) -> None:
 
 
 def _following(trajectory: ProtoReader) -> str | None:
-    """Name the first transformation of MDAnalysis that takes frames in order; None without one."""
+    """Name the first transformation of MDAnalysis that needs frames in order; None without one."""
     for one in trajectory.transformations:
         if not getattr(one, "parallelizable", True):
             return getattr(one, "__name__", type(one).__name__)
@@ -322,7 +322,7 @@ def _following(trajectory: ProtoReader) -> str | None:
 
 
 def _open_files_behind(universe: MDAnalysis.Universe) -> FileTrajectory | None:
-    """Open the files, if the core gives of them what the trajectory's own reader would."""
+    """Open the files, if the compiled module reads the same as the trajectory's own reader."""
     trajectory = universe.trajectory
     if isinstance(trajectory, Reader):
         if trajectory.is_collective:
@@ -361,23 +361,23 @@ def _files_of(
 
 
 def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
-    """Copy the cell that a script has set where the files have none: it stays in all frames."""
+    """Copy the cell that a script has set because the files have none, for all frames."""
     if isinstance(trajectory, Reader):
         cell = trajectory.set_cell
     else:
-        # Of the MDAnalysis readers that paceline replaces, only NetCDF's keeps one.
+        # Of MDAnalysis's readers that paceline replaces, only that of NetCDF keeps such a cell.
         has_one = getattr(trajectory, "periodic", True)
         cell = None if has_one else trajectory.ts.dimensions
     return None if cell is None else cell.copy()
 
 
 def _origin_of(universe: MDAnalysis.Universe) -> dict[str, Any]:
-    """Describe MDAnalysis and the topology, for results."""
+    """Describe MDAnalysis and the topology, for the provenance of results."""
     return {"MDAnalysis": MDAnalysis.__version__, "topology": universe.filename}
 
 
 def _chain_behind(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
-    """Open the file of one of MDAnalysis's own readers; None where we would not read the same."""
+    """Open the file of one of MDAnalysis's own readers; None if values would differ."""
     if type(trajectory) in _FRAME_BY_FRAME and trajectory.convert_units:
         return _frame_by_frame(trajectory)
     if type(trajectory) is H5MDReader and trajectory.convert_units:
@@ -386,9 +386,9 @@ def _chain_behind(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
 
 
 def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
-    """Open a file, if it has as many frames as MDAnalysis counted."""
+    """Open a file, if it has as many frames as MDAnalysis found."""
     given = trajectory._kwargs
-    # Of NetCDF, MDAnalysis prefers the file's times.
+    # For NetCDF, MDAnalysis prefers the file's times.
     dt = None if getattr(trajectory, "has_time", False) else given.get("dt")
     chain = Chain([trajectory.filename], times_given=dt is not None)
     if _counts(chain) != _counts(trajectory):
@@ -402,7 +402,7 @@ def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
 
 
 def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
-    """Open a file of H5MD, if some frames are the same: MDAnalysis pairs elements by their rows."""
+    """Open an H5MD file if sampled frames agree: MDAnalysis pairs elements by row."""
     if not isinstance(trajectory.filename, str):
         return None
     group = trajectory._particle_group.name.rpartition("/")[2]
@@ -439,7 +439,7 @@ def _are_same(ours: Reader, theirs: ProtoReader) -> bool:
 
 
 def _numbers_of(ts: Timestep) -> dict[str, np.ndarray]:
-    """Copy the arrays of a Timestep, which will be filled anew."""
+    """Copy the arrays of a Timestep, which the reader will overwrite."""
     numbers = {field: values_of(ts, field).copy() for field in fields_of(ts)}
     if ts.dimensions is not None:
         numbers["dimensions"] = ts.dimensions.copy()
