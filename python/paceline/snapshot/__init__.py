@@ -1,4 +1,4 @@
-"""Write atoms that are spread over MPI ranks into one ordered file, and read them back."""
+"""Write atoms that are distributed over MPI ranks into one ordered file, and read them back."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

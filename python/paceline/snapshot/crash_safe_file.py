@@ -1,14 +1,14 @@
-"""Defer HDF5's writes until a frame is whole, and order them so that a kill leaves a valid file.
+"""Defer HDF5's writes until a frame is complete; order them so that a crash leaves a valid file.
 
-HDF5 writes its records one by one, in an order of its own: a program that dies in between leaves a
-file that counts a frame without its numbers, or has lost others; one that finds the disk full
-crashes. Here changes of bytes that count wait in memory until there is space on the disk for all of
-them; then they are written in an order that can be left anywhere. Bytes behind the file's end may
-be written before.
+HDF5 writes its records one by one, in its own order. A program that dies in between leaves a file
+that counts a frame without its values, or has lost other frames. On a full disk, HDF5 crashes.
+Here, changes within the committed size of the file wait in memory until disk space for all of them
+is reserved. Then they are written in an order in which any prefix leaves a valid file. Bytes beyond
+the end of the file may be written before.
 
-HDF5's own mode for files that are read while they grow (SWMR) does not replace this: the mark of a
-writer that was killed stays in the superblock, and only a reader in that mode opens the file, which
-MDAnalysis's is not.
+HDF5's own mode for files that are read while they grow (SWMR) does not replace this. The mark of a
+killed writer stays in the superblock, and only a reader in that mode can open the file;
+MDAnalysis's reader does not use that mode.
 """
 
 import io
@@ -22,22 +22,22 @@ import h5py
 from paceline.errors import UnsupportedError
 from paceline.snapshot.output import Output, Piece
 
-#: Each allocated part of the file begins at a multiple of this: part of a page, sector of a disk.
+#: Alignment of allocated parts of the file: a fraction of a page, and a sector of a disk.
 ALIGNMENT = 512
 _WORD = 8
-#: Nodes of trees in files of superblock version 0: number of children, bytes before the first key.
+#: B-tree nodes in files of superblock version 0: number of children, bytes before the first key.
 _CHILDREN, _FIRST_KEY = 64, 24
-#: The head of a dataset, bytes: 16 of its own, 8 of the first message, 8 of it (version, rank,
-#: whether limits are there), then its shape, then its limits.
+#: Size of a dataset's header, bytes: 16 of its own, 8 of the first message, 8 in the message
+#: (version, rank, flag of limits), then its shape, then its limits.
 _ROWS = 32
-#: Type of a message that holds a shape.
+#: Type of the message that holds a shape.
 _SHAPE = b"\x01\x00"
-#: The superblock: signature, version 0, and the end of the file, bytes.
+#: Superblock: signature, and offsets of the version and of the address of the end of the file.
 _SIGNATURE, _VERSION, _END = b"\x89HDF\r\n\x1a\n", 8, 40
 
 
 class Change(NamedTuple):
-    """Bytes of the file before and after."""
+    """Bytes of the file before and after a change."""
 
     offset: int
     old: bytes
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
-    """Cut changes into writes, in an order in which any number of them may be done.
+    """Split changes into writes, in an order in which any prefix leaves a valid file.
 
     Numbers of rows, at the offsets `rows`, are written last, in this order.
     """
@@ -71,7 +71,7 @@ def _words(change: Change) -> Iterator[Piece]:
 
 
 def _is_node(data: bytes) -> bool:
-    """Tell if bytes are a node of a B-tree."""
+    """True if bytes are a node of a B-tree."""
     return data.startswith(b"TREE")
 
 
@@ -81,7 +81,7 @@ def _level(change: Change) -> int:
 
 
 def _node(change: Change) -> list[Piece]:
-    """Order the writes of a node of a B-tree that got a child more, or gave some away."""
+    """Order the writes of a B-tree node that got a child more, or gave some to another node."""
     key = (len(change.new) - _FIRST_KEY - _CHILDREN * _WORD) // (_CHILDREN + 1)
 
     def used(node: bytes) -> int:
@@ -89,11 +89,12 @@ def _node(change: Change) -> list[Piece]:
 
     before, after = used(change.old), used(change.new)
     if change.old[5] != change.new[5]:
-        # The root of a tree that grows by a level: two children, in less than 512 bytes.
+        # The root of a tree that grows by a level has two children, in less than 512 bytes.
         parts = [(0, after), (after, None)]
     else:
-        # More children are counted when they are there, with their keys. Above leaves that of the
-        # first of them sends readers to it who looked elsewhere before: it must count then.
+        # The number of children is written after the children and their keys. Above leaves, the key
+        # of the first new child directs readers to it that looked elsewhere before: the child must
+        # count then.
         keys = before - key if change.new[5] == 0 else before
         parts = [(keys, after), (0, _WORD), (_WORD, keys), (after, None)]
     pieces = ((first, change.old[first:end], change.new[first:end]) for first, end in parts)
@@ -101,14 +102,14 @@ def _node(change: Change) -> list[Piece]:
 
 
 class RowCount(NamedTuple):
-    """Offsets of the 8 bytes that hold a dataset's rows, and of those that limit them, if any."""
+    """Offsets of the 8 bytes of a dataset's number of rows, and of its limit, if any."""
 
     offset: int
     limit_offset: int | None
 
     @classmethod
     def of(cls, file: h5py.File, path: str, dataset: h5py.Dataset) -> Self:
-        """Find them; raise where the dataset's header is not as HDF5 makes it by default."""
+        """Find the offsets; raise if the dataset's header is not in HDF5's default format."""
         head = h5py.h5o.get_info(dataset.id).addr
         file.seek(head)
         found = file.read(_ROWS)
@@ -123,9 +124,9 @@ class RowCount(NamedTuple):
 
 
 def superblock_end(head: bytes) -> int | None:
-    """Read the end of the file off its superblock: bytes of a killed program may be behind it.
+    """Read the end of the file from its superblock: a killed program may have left bytes after it.
 
-    None where the first 48 bytes are no superblock of the version that we write.
+    Returns None if the first 48 bytes are not a superblock of the version that paceline writes.
     """
     if head[:_VERSION] != _SIGNATURE or head[_VERSION] != 0 or len(head) < _END + _WORD:
         return None
@@ -133,9 +134,9 @@ def superblock_end(head: bytes) -> int | None:
 
 
 class CrashSafeFile(io.RawIOBase):
-    """File object for HDF5 over an output of which `size` bytes count; it is not closed with this.
+    """File object for HDF5 over an output with `size` committed bytes; closing it keeps that open.
 
-    Writes to bytes that count wait for `apply`.
+    Writes to committed bytes wait for `apply`.
     """
 
     def __init__(self, output: Output, size: int):
@@ -172,7 +173,7 @@ class CrashSafeFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read as if all were written."""
+        """Read as if all waiting writes were done."""
         start, view = self._at, memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._size - start))
         found = bytearray(self._output.read(start, size).ljust(size, b"\0"))
@@ -185,10 +186,10 @@ class CrashSafeFile(io.RawIOBase):
         return size
 
     def write(self, data: Any) -> int:
-        """Keep bytes for `apply`, or write them behind the end.
+        """Keep bytes for `apply`, or write them if they are beyond the end.
 
-        `apply` raises what the system refuses, HDF5 does not know: when it cannot write, it can
-        neither close the file nor forget it.
+        `apply` raises errors of the system, and HDF5 does not see them: if HDF5 cannot write, it
+        can neither close the file nor discard it.
         """
         data = bytes(data)
         if self._at < self._end:
@@ -203,14 +204,14 @@ class CrashSafeFile(io.RawIOBase):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size, by default up to here."""
+        """Set the size, by default to the present offset."""
         self._size = self._at if size is None else size
         return self._size
 
     def apply(self, rows: Sequence[int]) -> None:
-        """Write all that waits, numbers of rows (at the offsets `rows`) last.
+        """Write all waiting changes, numbers of rows (at the offsets `rows`) last.
 
-        Where the system cannot write, the bytes that counted before are as they were.
+        If the system cannot write, the committed bytes are unchanged.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -231,5 +232,5 @@ class CrashSafeFile(io.RawIOBase):
         return Change(offset, old, self.read(size))
 
     def give_up(self) -> None:
-        """Write nothing more: HDF5 closes a file that is to be forgotten."""
+        """Ignore all further writes, so that HDF5 can close a file that is to be discarded."""
         self._end = sys.maxsize

@@ -1,4 +1,4 @@
-"""Text snapshots of DL_POLY: CONFIG or REVCON, of one configuration, and HISTORY, of a series."""
+"""Text snapshots of DL_POLY: CONFIG or REVCON with one configuration, and HISTORY with a series."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ from paceline.snapshot.output import (
     check_atom_count,
 )
 
-#: Bytes of a record, with its line feed, and of an atom's name.
+#: Size of a record with its line feed, and of an atom's name, bytes.
 RECORD, NAME = 73, 8
-#: Bytes in which the lines of a first atom end.
+#: Maximum number of bytes up to the end of the first atom's lines.
 _LONGEST_HEADER = 2**16
 #: Fields by keytrj.
 _LEVELS = (
@@ -34,7 +34,7 @@ _LEVELS = (
 
 
 class Config(Container):
-    """Write a file of one configuration, which every frame replaces."""
+    """File of one configuration, which every frame replaces."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -60,23 +60,23 @@ class Config(Container):
         return Place(self._output.name, (len(self._head),))
 
     def commit(self) -> None:
-        """Replace the file before."""
+        """Replace the previous file."""
         assert self._output is not None
         self._output.write(0, self._head)
         self._publish()
         self.close()
 
     def cut_back(self) -> None:
-        """Keep the file before."""
+        """Keep the previous file."""
         self.close()
 
 
 class History(FrameSeries):
-    """Write a HISTORY, in records of 73 bytes."""
+    """HISTORY file, in records of 73 bytes."""
 
     _imcon: int
     _atom_size: int
-    #: Offset of the first frame, and bytes of it before its atoms.
+    #: Offset of the first frame, and number of bytes of a frame before its atoms.
     _first: int
     _frame_head: int
 
@@ -133,7 +133,7 @@ class History(FrameSeries):
         return contents
 
     def _parse(self, output: Output) -> _core.HistoryHeader:
-        """Parse the header; raise where it is not in two records of 73 bytes."""
+        """Parse the header; raise if it is not in two records of 73 bytes."""
         path = self._settings.path
         head = output.read(0, _LONGEST_HEADER)
         line = head[RECORD : 2 * RECORD]
@@ -152,7 +152,7 @@ class History(FrameSeries):
         return output.read(start, 8) == b"timestep"
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Read names of the first frame: frames have masses and charges of their own."""
+        """Read names of the first frame; masses and charges are stored in each frame."""
         if self._output is None or self.n_frames == 0 or name != "names":
             return None
         start = self._first + self._frame_head + first * self._atom_size
@@ -165,7 +165,7 @@ def _rows(cell: np.ndarray | None) -> list[list[float]] | None:
 
 
 def _frame_info(settings: Settings, heading: Heading) -> dict[str, Any]:
-    """Return what a frame's head holds; the length of a step follows from the time if not given."""
+    """Return the content of a frame's header; by default time and step give the step length."""
     dt = settings.dt
     if dt is None:
         dt = heading.time / heading.step if heading.step else 0.0

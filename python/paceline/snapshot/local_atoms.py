@@ -1,4 +1,4 @@
-"""Atoms of one rank as a user gives them, and properties that a file holds once for all frames."""
+"""Atoms of one rank as given by a user, and properties that a file stores once for all frames."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -16,22 +16,22 @@ from paceline.snapshot.output import Heading
 if TYPE_CHECKING:
     from paceline.backends.mpi.comm import Comm, RankErrors
 
-#: Characters of a name.
+#: Width of a name, characters.
 WIDTH = 8
 _BLANK, _LAST = ord(" "), ord("~")
-#: Atoms that are looked at together, so that memory does not grow with their number; in HDF5 as
-#: many as a chunk of static properties has.
+#: Number of atoms that are processed together, so that memory does not grow with the number of
+#: atoms; in HDF5 also the size of a chunk of static properties.
 BATCH = 2**16
-#: Kinds of names that are looked for one after another.
+#: Maximum number of kinds of names that are searched one after another.
 _KINDS = 16
-#: Names of properties that a file holds once, for all frames.
+#: Names of properties that a file stores once for all frames.
 STATIC_PROPERTIES = ("names", "masses", "charges")
-#: Bytes that sorting takes for an atom.
+#: Memory for sorting, bytes per atom.
 _SORTING = 48
 
 
 def cell_of(box: object) -> np.ndarray | None:
-    """Convert a user's box to vectors, shape (3, 3), Å; None where it says that there is no cell.
+    """Convert a user's box to vectors, shape (3, 3), Å; None if there is no cell.
 
     `box` holds lengths (Å) and angles (degrees), shape (6,), as MDAnalysis's dimensions do, or
     vectors, shape (3, 3).
@@ -62,7 +62,7 @@ def cell_of(box: object) -> np.ndarray | None:
 
 
 def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: float) -> np.ndarray:
-    """Compute vectors from lengths and angles; NaN where there is no such cell."""
+    """Compute vectors from lengths and angles; NaN if such a cell is impossible."""
     # cos(angle) is computed as sin(90° - angle), which is exactly 0 for a right angle.
     cos_a, cos_b, cos_c = np.sin(np.radians([90 - alpha, 90 - beta, 90 - gamma]))
     if not (min(a, b, c) > 0 and min(alpha, beta, gamma) > 0 and max(alpha, beta, gamma) < 180):
@@ -90,7 +90,7 @@ def angles_of(cosines: np.ndarray) -> np.ndarray:
 def names_as_bytes(names: object, ids: np.ndarray) -> np.ndarray:
     """Convert names of 1 to 8 printable ASCII characters to bytes, shape (n, 8), blank-padded.
 
-    `names` are text, shape (n,), or such bytes; `ids` are for messages.
+    `names` are text, shape (n,), or bytes in this form; `ids` are for messages.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def names_as_bytes(names: object, ids: np.ndarray) -> np.ndarray:
 
 
 def _are_few(codes: np.ndarray) -> bool:
-    """Check quickly for good names of few kinds: 6 ms become 0.6 for 108,000."""
+    """Check quickly for valid names of few kinds: 0.6 ms instead of 6 for 108,000 names."""
     if codes.dtype != np.uint8 or codes.shape[1] != WIDTH or not codes.flags.c_contiguous:
         return False
     others = codes.view(np.uint64)[:, 0]
@@ -125,7 +125,7 @@ def _are_few(codes: np.ndarray) -> bool:
 
 
 def _codes(names: np.ndarray) -> np.ndarray:
-    """View names as character codes in memory, a name a row; 0 behind the last."""
+    """View names as character codes in memory, one name per row, padded with 0."""
     if names.dtype == np.uint8 and names.ndim == 2:
         return names
     if len(names) == 0:
@@ -142,14 +142,14 @@ def _codes(names: np.ndarray) -> np.ndarray:
 
 
 def _copy_names(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
-    """Copy names over blanks; raise where readers would not find one name."""
+    """Copy names into blank-padded rows; raise for invalid names."""
     near = codes[:, :WIDTH]
     np.copyto(found[:, : near.shape[1]], near, where=near != 0, casting="unsafe")
     blank = found == _BLANK
-    # Readers take what stands behind a blank for the next column.
+    # Readers would take the text after a blank for the next column.
     within = blank[:, :-1] & ~blank[:, 1:]
     wrong = (blank[:, :1], within, found < _BLANK, codes > _LAST, codes[:, WIDTH:])
-    # To look at all characters first halves the time: 13 ms become 6 for 108,000 names.
+    # Checking all characters first halves the time: 6 ms instead of 13 for 108,000 names.
     if not any(one.any() for one in wrong):
         return
     odd = np.logical_or.reduce([one.any(axis=1) for one in wrong])
@@ -163,10 +163,10 @@ def _copy_names(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class LocalAtoms:
-    """Atoms of one rank, in any order: ids from 1, and arrays with a row for each.
+    """Atoms of one rank, in any order: ids from 1, and arrays with one row per atom.
 
-    Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)) are all float32 or all float64; names
-    are bytes, shape (n, 8); masses (u) and charges (e) are float64.
+    Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)) are all float32 or all float64. Names
+    are bytes, shape (n, 8). Masses (u) and charges (e) are float64.
     """
 
     heading: Heading
@@ -190,10 +190,10 @@ class LocalAtoms:
         step: int,
         time: float,
     ) -> Self:
-        """Convert a user's arrays to the core's types.
+        """Convert a user's arrays to the types of the compiled module.
 
-        `vectors` are positions, velocities and forces, `numbers` are masses and charges; each may
-        be None, but for positions.
+        `vectors` are positions, velocities and forces; `numbers` are masses and charges. Each
+        except positions may be None.
         """
         for name, one in {"ids": ids, "names": names, **vectors, **numbers}.items():
             _check_not_masked(name, one)
@@ -225,12 +225,12 @@ class LocalAtoms:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the vectors that are given."""
+        """Names of the given vectors."""
         return tuple(name for name in FIELDS if self.array(name) is not None)
 
     @property
     def double(self) -> bool:
-        """True if vectors have 64 bits a number."""
+        """True if vectors have 64-bit numbers."""
         return self.positions.dtype == np.float64
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -251,7 +251,7 @@ class LocalAtoms:
         }
 
     def array(self, name: str) -> np.ndarray | None:
-        """Array of this name; None if it was not given."""
+        """Return the array of this name; None if it was not given."""
         return self._by_name[name]
 
     def copied(self) -> Self:
@@ -260,12 +260,12 @@ class LocalAtoms:
         return replace(self, **copies)
 
     def without(self, *names: str) -> Self:
-        """Leave out some arrays."""
+        """Return a copy without some arrays."""
         nothing: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **nothing)
 
     def as_double(self, double: bool) -> Self:
-        """Convert vectors to 64 or 32 bits, as other ranks have: one without atoms has no say."""
+        """Convert vectors to 64 or 32 bits, as on other ranks; a rank without atoms has no type."""
         kind = np.float64 if double else np.float32
         vectors: dict[str, Any] = {
             name: array.astype(kind, copy=False) for name, array in self._arrays() if name in FIELDS
@@ -273,7 +273,7 @@ class LocalAtoms:
         return replace(self, **vectors)
 
     def agreement_key(self) -> dict[str, object]:
-        """Return what must be the same on all ranks."""
+        """Return the values that must be the same on all ranks."""
         cell = self.heading.cell
         return {
             "step": self.heading.step,
@@ -285,7 +285,7 @@ class LocalAtoms:
         }
 
     def for_core(self) -> "_core._SnapshotAtoms":
-        """Return the arrays that the core takes."""
+        """Return the arrays for the compiled module."""
         return (
             self.ids,
             self.positions,
@@ -298,7 +298,7 @@ class LocalAtoms:
 
 
 def check_agreement(keys: list[dict[str, Any]]) -> None:
-    """Raise `UnwritableError` where ranks disagree; a "type" of None agrees with any."""
+    """Raise `UnwritableError` if ranks disagree; a "type" of None agrees with any."""
     if all(one is keys[0] for one in keys):
         return
     for name in keys[0]:
@@ -314,7 +314,7 @@ def check_agreement(keys: list[dict[str, Any]]) -> None:
 
 
 def _step(step: Any) -> int:
-    """Check that a step is a whole number; nothing is rounded."""
+    """Check that a step is a whole number; it is not rounded."""
     try:
         found = operator.index(step)
     except TypeError:
@@ -335,7 +335,7 @@ def _time(time: Any) -> float:
 
 
 def _check_not_masked(name: str, values: object) -> None:
-    """Raise where a user masks some numbers."""
+    """Raise if a user's array has masked values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = np.ma.count_masked(values)
         raise UnwritableError(
@@ -376,7 +376,7 @@ def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.nda
 
 
 def _check_finite(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
-    """Raise for numbers that are not finite, also where the core does not see them."""
+    """Raise for values that are not finite, also where the compiled module does not check."""
     if numbers is None:
         return
     for first in range(0, len(numbers), BATCH):
@@ -396,9 +396,10 @@ def gather_properties(
     buffer: int,
     put: Callable[[int, np.ndarray], None],
 ) -> None:
-    """Gather properties of all atoms on rank 0, a batch of ids after the other.
+    """Gather properties of all atoms on rank 0, one batch of ids after the other.
 
-    `put` takes, there, the first atom of a batch, counted from 0, and records of its properties.
+    On rank 0, `put` receives the first atom of a batch, counted from 0, and records of its
+    properties.
     """
     kind = [(name, values.dtype) for name, values in properties.items()]
     for first, chosen in _batches(ids, n_atoms, buffer):
@@ -416,7 +417,7 @@ def gather_properties(
 
 
 def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the atom before each batch of ids, and where its atoms are among a rank's.
+    """Yield the atom before each batch of ids, and the positions of its atoms among a rank's atoms.
 
     Atoms of as many batches are sorted together as `buffer` bytes allow, all if possible.
     """
@@ -435,7 +436,7 @@ def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, 
 
 
 def _within(ids: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Find the atoms with ids above `first` up to `last`, without a mask of all."""
+    """Find the atoms with ids above `first` up to `last`, without a mask of all atoms."""
     found = [np.empty(0, dtype=np.int64)]
     for begin in range(0, len(ids), BATCH):
         some = ids[begin : begin + BATCH]
@@ -444,7 +445,7 @@ def _within(ids: np.ndarray, first: int, last: int) -> np.ndarray:
 
 
 def _gather_records(comm: "Comm", records: np.ndarray) -> np.ndarray:
-    """Gather records of all ranks on rank 0; others get none."""
+    """Gather records of all ranks on rank 0; other ranks get none."""
     sent = np.zeros(comm.size, dtype=np.uint64)
     sent[0] = records.nbytes
     received = comm.all_to_all(sent)
@@ -462,9 +463,9 @@ def check_same_property(
     n_atoms: int,
     held: Callable[[str, int, int], np.ndarray | None],
 ) -> None:
-    """Raise `UnwritableError` where a static property differs from that of a file that is to grow.
+    """Raise `UnwritableError` if a static property differs from that of a file to be extended.
 
-    `held` gives, on rank 0, the file's values from a first atom, counted from 0, for a number of
+    `held` returns, on rank 0, the file's values for a first atom, counted from 0, and a number of
     atoms.
     """
     for first in range(0, n_atoms, BATCH):
@@ -477,9 +478,10 @@ def check_same_property(
 
 
 class StaticProperties:
-    """Check that what a file holds once of atoms is the same in every frame.
+    """Check that static properties of atoms are the same in every frame.
 
-    Digests are compared, which do not depend on the order of atoms nor on the ranks that have them.
+    Digests are compared. They depend neither on the order of atoms nor on their distribution over
+    ranks.
     """
 
     def __init__(self, errors: "RankErrors", path: str):
@@ -489,9 +491,9 @@ class StaticProperties:
         self._found: dict[str, int] = {}
 
     def check_unchanged(self, ids: np.ndarray, properties: Mapping[str, np.ndarray | None]) -> None:
-        """Raise `UnwritableError` where values, of 8 bytes an atom, differ from earlier frames.
+        """Raise `UnwritableError` if values, of 8 bytes per atom, differ from earlier frames.
 
-        All ranks give the same properties; those that are None have not changed.
+        All ranks give the same properties; properties that are None are unchanged.
         """
         mine = {name: _digest(ids, one) for name, one in properties.items() if one is not None}
         sums = np.array(list(mine.values()), dtype=np.uint64)
@@ -506,12 +508,12 @@ class StaticProperties:
                     )
 
     def keep(self) -> None:
-        """Expect from now on what was checked last: its frame is written."""
+        """Accept the values of the last check, after their frame was written."""
         self._kept |= self._found
 
 
 def _digest(ids: np.ndarray, values: np.ndarray) -> int:
-    """Sum over atoms, modulo 2⁶⁴, a hash of id and value."""
+    """Sum a hash of id and value over atoms, modulo 2⁶⁴."""
     bits = np.ascontiguousarray(values).view(np.uint64).ravel()
     total = 0
     for first in range(0, len(ids), BATCH):

@@ -1,4 +1,4 @@
-"""Binary snapshots: Amber NetCDF, and DCD, little-endian with markers of 4 bytes."""
+"""Binary snapshots: Amber NetCDF, and DCD (little-endian, 4-byte record markers)."""
 
 import struct
 import warnings
@@ -30,24 +30,24 @@ from paceline.snapshot.output import (
 #: Fields and the variables of Amber's convention that hold them.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}
 _CELL_VARIABLES = ("cell_lengths", "cell_angles")
-#: Bytes in which a header ends, if it is one of a trajectory; a DCD title is as long at the most.
+#: Maximum size of a trajectory's header, bytes; also the maximum size of a DCD title.
 _LONGEST_HEADER = 2**20
-#: The first record of DCD, with its markers: "CORD" and 20 numbers, and offsets of some of these.
+#: First record of DCD, with its markers: "CORD" and 20 numbers, and offsets of some numbers.
 _FIRST = struct.Struct("<i4s20ii")
 _COUNT, _FIRST_STEP, _STRIDE, _STEPS = 0, 1, 2, 3
 _DELTA, _CELL, _FOUR_DIMS, _VERSION = 9, 10, 11, 19
-#: CHARMM writes shape matrices as cells; other programs give themselves this version at the most.
+#: CHARMM writes shape matrices as cells; other programs claim at most this version.
 _LAST_PRETENDED = 25
 _MOST = 2**31 - 1
 _MARKER = struct.Struct("<i")
-#: A cell's record: A, cos γ, B, cos β, cos α, C.
+#: Record of a cell: A, cos γ, B, cos β, cos α, C.
 _CELL_RECORD = struct.Struct("<i6di")
-#: ps in the unit of time of CHARMM.
+#: CHARMM's unit of time, ps.
 _AKMA = 0.04888821
 
 
 class NetCDF(FrameSeries):
-    """Write an Amber trajectory; a new one as CDF-5, which holds any size."""
+    """Amber trajectory; a new file is in CDF-5 format, which has no size limit."""
 
     _header: _core.NetcdfHeader
 
@@ -71,7 +71,7 @@ class NetCDF(FrameSeries):
         }
 
     def _size_of(self, variable: _core.NetcdfVariable) -> int:
-        """Bytes of a variable in a record, with padding unless it is the only one."""
+        """Size of a variable in a record, bytes, with padding unless it is the only one."""
         size = variable.size
         return size if len(self._records) == 1 else size + -size % 4
 
@@ -124,7 +124,7 @@ class NetCDF(FrameSeries):
         return contents
 
     def _first_record(self) -> int:
-        """Find where records begin; in them variables must lie one behind another."""
+        """Find the offset of the first record; its variables must be contiguous."""
         in_order = sorted(self._records.items(), key=lambda item: item[1].begin)
         first = in_order[0][1].begin
         expected = max(first, self._header.size)
@@ -138,7 +138,7 @@ class NetCDF(FrameSeries):
         return first
 
     def _contents_of_records(self) -> Contents:
-        """Return what the records hold; raise where we would write something else."""
+        """Return the content of the records; raise if paceline would write other content."""
         fields = tuple(field for field in _VARIABLES if _VARIABLES[field] in self._records)
         has_cell = _CELL_VARIABLES[0] in self._records
         ours = {
@@ -172,16 +172,16 @@ class NetCDF(FrameSeries):
 
 
 def _scale_of(variable: _core.NetcdfVariable) -> tuple[float, ...]:
-    """Factor by which readers multiply a variable."""
+    """Return the factor by which readers multiply a variable."""
     scale = variable.attributes.get("scale_factor", (1.0,))
     return (np.nan,) if isinstance(scale, bytes) else scale
 
 
 class Dcd(FrameSeries):
-    """Write a DCD file, little-endian, with markers of 4 bytes."""
+    """DCD file, little-endian, with 4-byte record markers."""
 
     def __init__(self, settings: Settings):
-        #: Its first record's numbers, and times and steps of its first two frames.
+        #: Numbers of the first record, and times and steps of the first two frames.
         self._numbers: list[int] = []
         self._clock: list[tuple[float, int]] = []
         self._warned = False
@@ -213,7 +213,7 @@ class Dcd(FrameSeries):
         return FrameOffsets(tuple(start + 4 for start in records[:3]), framing, records[3])
 
     def _tick(self, contents: Contents, heading: Heading) -> None:
-        """Set the times in the head by two frames; warn where others do not keep to them."""
+        """Set the times in the header from two frames; warn if other frames do not match."""
         if self.n_frames < 2:
             self._clock = [*self._clock[: self.n_frames], (heading.time, heading.step)]
             encoder = _core.Encoder("DCD", self._settings.n_atoms, None, contents.has_cell, 1)
@@ -234,7 +234,7 @@ class Dcd(FrameSeries):
             )
 
     def _time_of(self, frame: int) -> float:
-        """Compute the time that readers will give a frame, ps."""
+        """Compute the time that readers will assign to a frame, ps."""
         (delta,) = struct.unpack("<f", struct.pack("<i", self._numbers[_DELTA]))
         return (self._numbers[_FIRST_STEP] + frame * self._numbers[_STRIDE]) * delta * _AKMA
 
@@ -255,9 +255,9 @@ class Dcd(FrameSeries):
         return contents
 
     def _parse(self, output: Output) -> _core.DcdHeader:
-        """Parse the header; raise where we do not continue its kind of DCD."""
+        """Parse the header; raise if paceline cannot extend this variant of DCD."""
         path = self._settings.path
-        # Behind the longest title are the numbers of free atoms.
+        # Indices of free atoms follow the longest title.
         head = output.read(0, _LONGEST_HEADER + 4 * self._settings.n_atoms + 1024)
         header = _core.dcd_header(path, head)
         if header.big_endian or header.marker_size != 4:
@@ -281,7 +281,7 @@ class Dcd(FrameSeries):
         return header
 
     def _is_whole(self, output: Output, start: int) -> bool:
-        """Check a frame's markers, which are written behind its atoms."""
+        """Check a frame's record markers, which are written after its atoms."""
         size = 4 * self._settings.n_atoms
         first = start + _CELL_RECORD.size * bool(self._numbers[_CELL])
         marker = _MARKER.pack(size)

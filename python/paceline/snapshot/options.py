@@ -1,4 +1,4 @@
-"""Options of snapshots: formats, ranks that write and read, and files that are being written."""
+"""Options of snapshots: formats, writing and reading ranks, and files that are being written."""
 
 import math
 import os
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from paceline.snapshot.local_atoms import LocalAtoms
 
 METHODS = ("sorted", "serial", "direct", "mpiio")
-#: Options of some formats only, and their defaults.
+#: Options that only some formats have, and their defaults.
 OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
 #: Options of `Settings` that ranks must agree on.
 _SETTINGS = ("n_atoms", "append", "overwrite", "sync")
-#: Writers by the names of their files, without links; one that is garbage collected writes no more.
+#: Writers by resolved file name; a writer that was garbage-collected no longer writes.
 _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
-#: Bytes of a frame that are worth a writer. Of 8 ranks on two cores 8 writers instead of one took
-#: 0.56 of the time of a CONFIG of 16 MiB, and 0.74 of that of 4 MiB, which 4 writers took as well;
-#: of 1 MiB and less any number takes the same.
+#: Minimum number of bytes per frame and writer. On two cores, 8 writers among 8 ranks took 0.56 of
+#: the time of one writer for a CONFIG of 16 MiB, and 0.74 for 4 MiB, as 4 writers did. For 1 MiB
+#: and less, the number of writers does not matter.
 WRITER_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format that is written."""
+    """Output format."""
 
     name: str
-    #: Makes what rank 0 keeps of a file.
+    #: Maker of the object that rank 0 keeps for a file.
     container: Callable[[Settings], Container]
-    #: Makes the encoder of atoms, of fields and of whether numbers have 64 bits.
+    #: Maker of the encoder of atoms, from fields and from whether numbers have 64 bits.
     coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
-    #: Vectors that it can hold.
+    #: Vectors that the format can hold.
     fields: tuple[str, ...] = FIELDS
-    #: True where each frame holds names (always), masses and charges beside the vectors.
+    #: True if each frame holds names (always), masses and charges in addition to vectors.
     in_lines: bool = False
-    #: True where the file holds them once.
+    #: True if the file stores them once.
     static_properties: bool = False
-    #: Names of options that other formats lack.
+    #: Names of options that not all formats have.
     options: tuple[str, ...] = ()
 
     def check_title(self, title: str) -> None:
-        """Raise `UnwritableError` where a file cannot have a title."""
+        """Raise `UnwritableError` if a file cannot have a title."""
         if "\0" in title:
             raise UnwritableError(f"expected a title without zero bytes, found {title!r}")
         if self.in_lines:
             _core.dlpoly_history_head(title, 1, field_bits(FIELDS[:1]), imcon=0, n_frames=0)
 
     def check_atoms(self, path: str, atoms: "LocalAtoms", contents: Contents) -> None:
-        """Raise `UnwritableError` where atoms hold what a file cannot, or lack what it must."""
+        """Raise `UnwritableError` if atoms have unsupported data, or lack required data."""
         for field in contents.fields:
             if field not in self.fields:
                 raise UnwritableError(
@@ -72,7 +72,7 @@ class FileFormat:
 
 
 def _container(module: str, name: str) -> Callable[[Settings], Container]:
-    """Load the class of a container where it is needed: on rank 0, and HDF5's for H5MD alone."""
+    """Import the class of a container on demand: only on rank 0, and HDF5's only for H5MD."""
 
     def make(settings: Settings) -> Container:
         container: Container = getattr(import_module(f"paceline.snapshot.{module}"), name)(settings)
@@ -89,7 +89,8 @@ def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
     return _core.SnapshotFormat("arrays", field_bits(fields), dtype="<f8" if double else "<f4")
 
 
-#: From Å/ps and kJ/(mol·Å) to Amber's units: its time is 1/20.455 ps, a kcal has 4.184 kJ.
+#: Factors from Å/ps and kJ/(mol·Å) to Amber's units: its unit of time is 1/20.455 ps, 1 kcal is
+#: 4.184 kJ.
 _AMBER = (1.0, 1 / 20.455, 1 / 4.184)
 _TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
 FORMATS = {
@@ -113,7 +114,7 @@ FORMATS = {
         FileFormat("DCD", _container("netcdf_dcd", "Dcd"), _code("DCD"), ("positions",)),
     )
 }
-#: Endings of file names, and words that may be anywhere between their dots.
+#: File name extensions, and names that may be any part between dots.
 _ENDINGS = {".h5md": "H5MD", ".h5": "H5MD", ".hdf5": "H5MD", ".nc": "NetCDF", ".ncdf": "NetCDF"} | {
     ".dcd": "DCD"
 }
@@ -121,7 +122,7 @@ _WORDS = ("CONFIG", "REVCON", "HISTORY")
 
 
 def format_of(path: str | os.PathLike, name: str | None = None) -> FileFormat:
-    """Find the format of a file that is to be written, by a user's word or by its name.
+    """Find the format of a new file, from the user's choice or from the file name.
 
     Examples
     --------
@@ -147,7 +148,7 @@ def format_of(path: str | os.PathLike, name: str | None = None) -> FileFormat:
 
 
 def register_open_file(path: str, writer: object) -> None:
-    """Note that a file is being written; raise `UnwritableError` where another writer has it."""
+    """Register a file that is being written; raise `UnwritableError` if another writer has it."""
     name = os.path.realpath(path)
     if any(_are_same(name, other) for other in list(_OPEN_FILES)):
         raise UnwritableError(
@@ -158,14 +159,14 @@ def register_open_file(path: str, writer: object) -> None:
 
 
 def unregister(writer: object) -> None:
-    """Note that a writer writes no more."""
+    """Unregister a writer that has ended."""
     for name, other in list(_OPEN_FILES.items()):
         if other is writer:
             del _OPEN_FILES[name]
 
 
 def _are_same(name: str, other: str) -> bool:
-    """Compare files, so that hard links are found."""
+    """Compare files by identity, so that hard links are detected."""
     try:
         return name == other or os.path.samefile(name, other)
     except OSError:
@@ -174,20 +175,20 @@ def _are_same(name: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class WriterOptions:
-    """Options of a writer, checked."""
+    """Checked options of a writer."""
 
     format: FileFormat
     settings: Settings
-    #: Out of `METHODS`.
+    #: Item of `METHODS`.
     method: Any
-    #: As given.
+    #: Argument `writers`.
     writers: int | tuple[int, ...] | None
-    #: Bytes.
+    #: Size of the buffer, bytes.
     buffer: int
     wait: bool
 
     def agreement_key(self) -> dict[str, object]:
-        """Return what must be the same on all ranks; only rank 0's path is used."""
+        """Return the values that must be the same on all ranks; only rank 0's path is used."""
         chosen = {name: getattr(self.settings, name) for name in (*_SETTINGS, *OPTIONS)}
         others = {name: getattr(self, name) for name in ("method", "writers", "buffer", "wait")}
         return {"format": self.format.name, **chosen, **others}
@@ -207,10 +208,10 @@ def options_of(
     wait: bool,
     **options: Any,
 ) -> WriterOptions:
-    """Check the options of `paceline.snapshot.Writer`, `options` being those of `OPTIONS`.
+    """Check the options of `paceline.snapshot.Writer`; `options` are those of `OPTIONS`.
 
-    Raises `UnsupportedError` where the format or MPI lacks what is asked for, `ValueError` where a
-    number is none or options contradict each other.
+    Raises `UnsupportedError` if the format or MPI does not support an option, and `ValueError` for
+    an invalid number or contradicting options.
     """
     found = format_of(path, format)
     if method not in METHODS:
@@ -258,12 +259,12 @@ def _check_threads() -> None:
 
 
 def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
-    """Choose writers where a user does not.
+    """Choose the writing ranks by default.
 
-    Their number is the largest power of two that is not above min(P, 8 √P) of P ranks. (DL_POLY_5
-    also requires that it divide P, since each of its writers serves as many ranks.) Small frames
-    have fewer: many small pieces take longer to send and to write than a few large ones.
-    `nodes` are host names by rank, `n_bytes` is the size of a frame.
+    For P ranks, their number is the largest power of two that does not exceed min(P, 8 √P). (In
+    DL_POLY_5 it must also divide P, since all writers serve the same number of ranks.) Small frames
+    have fewer writers, since many small pieces take longer to send and to write than a few large
+    ones. `nodes` are host names by rank, `n_bytes` is the size of a frame.
 
     Examples
     --------
@@ -278,7 +279,7 @@ def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
 
 
 def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
-    """Spread writers evenly over nodes, and within each node over its ranks.
+    """Distribute writers evenly over nodes, and within each node over its ranks.
 
     Examples
     --------
@@ -302,7 +303,7 @@ def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
 
 
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
-    """Choose as many writers as a user asks for, or those; raise `UnsupportedError` for others."""
+    """Choose writers from a number or ranks; raise `UnsupportedError` for invalid ones."""
     n_ranks = len(nodes)
     if isinstance(writers, int | np.integer):
         if not 1 <= writers <= n_ranks:
@@ -317,7 +318,7 @@ def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[in
 
 
 def choose_readers(nodes: Sequence[str], n_readers: int | None = None) -> list[int]:
-    """Choose ranks that read, spread over nodes; raise `UnsupportedError` where they are too few.
+    """Choose reading ranks, distributed over nodes; raise `UnsupportedError` for too few ranks.
 
     By default, as in DL_POLY_5, their number is the largest power of two that divides the number
     of ranks P and is at most 2 √P.

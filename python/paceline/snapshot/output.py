@@ -1,6 +1,6 @@
-"""Files that ranks write together: the first rank does all but the atoms.
+"""Files that ranks write together: the first rank writes all parts except the atoms.
 
-A file grows in place, or appears under its name when its first frame is whole.
+An existing file grows in place; a new file appears under its name when its first frame is complete.
 """
 
 import contextlib
@@ -36,24 +36,24 @@ class Settings:
     #: Absolute path.
     path: str
     n_atoms: int
-    #: For formats that have one.
+    #: Title, for formats that have one.
     title: str
-    #: True if a file of that name may grow, or be replaced.
+    #: True if an existing file may grow, or be replaced.
     append: bool
     overwrite: bool
-    #: The most that will come, for a layout that must know.
+    #: Maximum number of frames, for a layout that needs it.
     n_frames: int | None
-    #: True for numbers of 64 bits, where there is a choice.
+    #: True for 64-bit numbers, if the format has the choice.
     double: bool
-    #: ps: length of a step of the simulation, where the user gave it.
+    #: Length of a step of the simulation, ps, if the user has given it.
     dt: float | None
-    #: True if each frame is to be on the disk before the next.
+    #: True if each frame must be on the disk before the next frame.
     sync: bool
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Fields ("positions", "velocities", "forces", in this order) and cell of all frames."""
+    """Fields ("positions", "velocities", "forces", in this order) and presence of a cell."""
 
     fields: tuple[str, ...]
     has_cell: bool
@@ -69,21 +69,21 @@ class Heading:
 
 
 class Place(NamedTuple):
-    """File in which ranks write the atoms of a frame, and the offset of atom 1 in each section."""
+    """File in which ranks write the atoms of a frame, and offset of atom 1 in each section."""
 
     path: str
     starts: tuple[int, ...]
 
 
 class Container(ABC):
-    """File that is being written, as the first rank has it.
+    """File that is being written, as the first rank holds it.
 
-    For every frame `place` is called, then ranks write their atoms, then `commit`; after an error
-    in between, `cut_back`. A frame counts from `commit` on: when the job is killed before, the
-    file has the `n_frames` before it.
+    For every frame `place` is called, then ranks write their atoms, then `commit` is called. After
+    an error in between, `cut_back` is called. A frame counts from `commit` on: if the job is killed
+    before, the file has the previous `n_frames` frames.
     """
 
-    #: True where its numbers have 64 bits, and there is a choice.
+    #: True if the file has 64-bit numbers, and the format has the choice.
     double = False
 
     def __init__(self, settings: Settings):
@@ -93,25 +93,25 @@ class Container(ABC):
 
     @abstractmethod
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Allocate the next frame; raise `UnwritableError` where the file cannot hold it."""
+        """Allocate the next frame; raise `UnwritableError` if the file cannot hold it."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Count the frame, whose atoms are written."""
+        """Count the frame, whose atoms were written."""
 
     @abstractmethod
     def cut_back(self) -> None:
-        """Leave only the frames that count."""
+        """Truncate the file to the committed frames."""
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Read "names", "masses" or "charges" of atoms of a file that was there, if it has them.
+        """Read "names", "masses" or "charges" of atoms of an existing file, if it has them.
 
-        Atoms are counted from 0. Names are uint8 of shape (n_atoms, 8), filled up with blanks.
+        Atoms are counted from 0. Names are uint8 of shape (n_atoms, 8), padded with blanks.
         """
         return None
 
     def put_properties(self, first: int, properties: np.ndarray) -> None:
-        """Write what does not change of some atoms of a new file, before its first commit.
+        """Write static properties of some atoms of a new file, before its first commit.
 
         Atoms are counted from 0; `properties` are records of "name", "mass" (u) and "charge" (e).
         """
@@ -124,7 +124,7 @@ class Container(ABC):
             output.close()
 
     def _publish(self) -> None:
-        """Count a frame that is written, after the file has its name."""
+        """Count a frame that was written, after the file has its final name."""
         assert self._output is not None
         if self._settings.sync:
             self._output.sync()
@@ -133,7 +133,7 @@ class Container(ABC):
 
 
 def check_contents(path: str, found: Contents, expected: Contents) -> None:
-    """Raise `UnwritableError` where a frame holds other things than the frames of its file."""
+    """Raise `UnwritableError` if a frame's content differs from that of the file's frames."""
     for what, one, other in (
         ("", ", ".join(found.fields), ", ".join(expected.fields)),
         ("a cell: ", _presence(found.has_cell), _presence(expected.has_cell)),
@@ -146,7 +146,7 @@ def check_contents(path: str, found: Contents, expected: Contents) -> None:
 
 
 def check_atom_count(path: str, found: int, expected: int) -> None:
-    """Raise `AtomCountError` where a file that is to grow has another number of atoms."""
+    """Raise `AtomCountError` if a file to be extended has another number of atoms."""
     if found != expected:
         error = AtomCountError(
             f"{path} is of another system: expected {expected} atoms, found {found}"
@@ -156,7 +156,7 @@ def check_atom_count(path: str, found: int, expected: int) -> None:
 
 
 def check_cell_orientation(path: str, cell: np.ndarray | None) -> None:
-    """Raise `UnwritableError` where lengths and angles of a cell do not determine its vectors."""
+    """Raise `UnwritableError` if lengths and angles of a cell do not determine its vectors."""
     if cell is not None and (np.triu(cell, 1).any() or not (np.diag(cell) > 0).all()):
         raise UnwritableError(
             f"{path}: expected a cell with its first vector along x and its second in the plane of "
@@ -165,12 +165,12 @@ def check_cell_orientation(path: str, cell: np.ndarray | None) -> None:
 
 
 def _presence(there: bool) -> str:
-    """Name it in an error."""
+    """Describe the presence of a cell for an error."""
     return "one" if there else "none"
 
 
 def spans(first: int, sizes: Sequence[int]) -> list[int]:
-    """Offsets of things of these sizes one after another, and of the end.
+    """Offsets of consecutive parts of these sizes, and of their end.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def spans(first: int, sizes: Sequence[int]) -> list[int]:
 class Output:
     """File of which one process writes the headers, while others write the atoms.
 
-    It has a `temporary` name until it is published as `path`.
+    It has the name `temporary` until it is published as `path`.
     """
 
     def __init__(self, path: str, descriptor: int, temporary: Path | None = None):
@@ -203,7 +203,7 @@ class Output:
 
     @classmethod
     def existing(cls, path: str) -> Self:
-        """Open a regular file that is to grow."""
+        """Open a regular file that is to be extended."""
         check_regular(path)
         return cls(path, os.open(path, os.O_RDWR | PLAIN))
 
@@ -214,16 +214,16 @@ class Output:
 
     @property
     def is_published(self) -> bool:
-        """Tell if the file has its final name."""
+        """True if the file has its final name."""
         return self._temporary is None
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the file, bytes."""
         return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read bytes, fewer where the file ends."""
+        """Read bytes; fewer at the end of the file."""
         pieces = []
         while size > 0 and (piece := read_at(self._descriptor, size, offset)):
             pieces.append(piece)
@@ -231,7 +231,7 @@ class Output:
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Write all of some bytes at their offset."""
+        """Write all bytes at their offset."""
         left = memoryview(data)
         with writing_to(self.path):
             while left:
@@ -239,7 +239,7 @@ class Output:
                 left, offset = left[done:], offset + done
 
     def reserve(self, offset: int, size: int) -> None:
-        """Reserve space on the disk for bytes, where the system can do that."""
+        """Reserve disk space for bytes, if the system supports it."""
         if size > 0:
             with writing_to(self.path):
                 try:
@@ -249,17 +249,17 @@ class Output:
                         raise
 
     def cut(self, size: int) -> None:
-        """Set the size: cut the file, or extend it by zeros."""
+        """Set the size: truncate the file, or extend it with zeros."""
         with writing_to(self.path):
             os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk."""
+        """Wait until all written bytes are on the disk."""
         with writing_to(self.path):
             os.fsync(self._descriptor)
 
     def check_not_replaced(self) -> None:
-        """Raise `FileChangedError` where the name is another file's or none's by now."""
+        """Raise `FileChangedError` if the name no longer belongs to this file."""
         try:
             same = os.path.samestat(os.stat(self.name), os.fstat(self._descriptor))
         except FileNotFoundError:
@@ -271,7 +271,7 @@ class Output:
             )
 
     def publish(self, *, overwrite: bool) -> None:
-        """Give the file its name, if it has not yet."""
+        """Give the file its final name, if it does not have it."""
         if self._temporary is None:
             return
         check_output(self.path, overwrite=overwrite)
@@ -291,14 +291,14 @@ class Output:
                 os.unlink(self._temporary)
 
 
-#: An offset, and the bytes that belong there.
+#: Offset, and bytes at this offset.
 Piece = tuple[int, bytes]
 
 
 class FrameOffsets(NamedTuple):
-    """Offsets of atom 1 in each section of a frame, its framing bytes, and the offset behind it.
+    """Offsets of atom 1 in each section of a frame, framing bytes, and end of the frame.
 
-    Framing bytes are written after the atoms, so that a frame that was not finished lacks them.
+    Framing bytes are written after the atoms, so that an incomplete frame lacks them.
     """
 
     starts: tuple[int, ...]
@@ -307,7 +307,7 @@ class FrameOffsets(NamedTuple):
 
 
 class FrameSeries(Container):
-    """File of frames one after another, behind a header that counts them."""
+    """File of consecutive frames after a header that counts them."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -327,7 +327,7 @@ class FrameSeries(Container):
 
     @abstractmethod
     def _open(self, output: Output) -> Contents:
-        """Inspect a file that is to grow: sets `n_frames` and `_end`."""
+        """Inspect a file that is to be extended; sets `n_frames` and `_end`."""
 
     @abstractmethod
     def _head(self, contents: Contents, heading: Heading) -> bytes:
@@ -338,10 +338,10 @@ class FrameSeries(Container):
         """Lay out the frame that begins at `_end`."""
 
     def _count(self, output: Output, size: int, counted: int) -> None:
-        """Count the frames of a file that is to grow: of `size` bytes each, from `_end` on.
+        """Count the frames of a file to be extended: of `size` bytes each, from `_end` on.
 
-        Where a program died, the header may count fewer than there are, and the last may be a part
-        of one, which lacks its framing bytes.
+        If a program died, the header may count too few frames, and the last frame may be
+        incomplete, without its framing bytes.
         """
         present = max(output.size - self._end, 0) // size
         self.n_frames = max(min(counted, present), 0)
@@ -350,12 +350,12 @@ class FrameSeries(Container):
         self._end += self.n_frames * size
 
     def _is_whole(self, output: Output, start: int) -> bool:
-        """Check whether a frame has the bytes that begin and end it."""
+        """Check whether a frame has its framing bytes."""
         return False
 
     @abstractmethod
     def _counts(self, n_frames: int) -> list[Piece]:
-        """Make the bytes of the header that count so many frames."""
+        """Make the bytes of the header that count the frames."""
 
     def place(self, contents: Contents, heading: Heading) -> Place:
         """Allocate the next frame."""
@@ -370,7 +370,7 @@ class FrameSeries(Container):
             self._output.check_not_replaced()
         frame = self._frame = self._next(contents, heading)
         self._contents = contents
-        # What a killed job left may be longer than this frame, and be read as frames behind it.
+        # Leftovers of a killed job may be longer than this frame, and be read as further frames.
         if self._output.size > self._end:
             self._output.cut(self._end)
         return Place(self._output.name, frame.starts)
@@ -385,7 +385,7 @@ class FrameSeries(Container):
         self._end = self._frame.end
 
     def cut_back(self) -> None:
-        """Leave only the frames that count."""
+        """Truncate the file to the committed frames."""
         if self._output is None:
             return
         if not self._output.is_published:

@@ -23,38 +23,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One rank's atoms of a frame, its cell, step and time.
+    """Atoms of one rank in a frame, with cell, step and time.
 
-    The arrays are the rank's own: it may change them.
+    The rank owns the arrays, and may change them.
 
     Attributes
     ----------
     ids : numpy.ndarray of int64, shape (n,)
-        Numbers of this rank's atoms, rising. They count from 1, unless the file numbers its
-        particles otherwise (H5MD).
+        Numbers of this rank's atoms, increasing. They count from 1, unless the file numbers its
+        particles differently (H5MD).
     positions : numpy.ndarray of float64 or float32, shape (n, 3), or None
-        Å, as the file has them: not wrapped. float64 from CONFIG, REVCON and HISTORY, float32 from
-        all others. None where the frame holds none.
+        Positions in the file, not wrapped, Å. float64 from CONFIG, REVCON and HISTORY, float32 from
+        other formats. None if the frame has no positions.
     velocities : the same
-        Å/ps.
+        Velocities, Å/ps.
     forces : the same
         kJ/(mol·Å).
     names : numpy.ndarray of str, shape (n,), or None
-        At most 8 characters: of CONFIG, REVCON, HISTORY, and of H5MD where paceline wrote it.
+        Names of at most 8 characters: from CONFIG, REVCON, HISTORY, and from H5MD files that
+        paceline wrote.
     masses : numpy.ndarray of float64, shape (n,), or None
-        u; of HISTORY and H5MD, where they have them.
+        Masses, u; from HISTORY and H5MD, if stored.
     charges : numpy.ndarray of float64, shape (n,), or None
-        e; likewise.
+        Charges, e; from HISTORY and H5MD, if stored.
     dimensions : numpy.ndarray of float64, shape (6,), or None
-        Lengths of the cell (Å) and its angles (degrees). None where the frame has no cell.
+        Lengths of the cell (Å) and its angles (degrees). None if the frame has no cell.
     vectors : numpy.ndarray of float64, shape (3, 3), or None
-        Vectors of the cell, one a row, Å: as the file has them where it has vectors that may point
-        anywhere (CONFIG, REVCON, HISTORY), else the first along x, the second in the plane of x
-        and y.
+        Cell vectors as rows, Å: those of the file if it stores vectors of any orientation (CONFIG,
+        REVCON, HISTORY), else with the first along x and the second in the xy plane.
     step : int
-        Of the simulation.
+        Step number of the simulation.
     time : float
-        ps.
+        Time, ps.
     """
 
     ids: np.ndarray
@@ -79,17 +79,17 @@ class ReadCost(NamedTuple):
     Attributes
     ----------
     read : float
-        Reading and decoding, s.
+        Time of reading and decoding, s.
     sort : float
-        Finding owners, packing and unpacking, s.
+        Time of finding owners, packing and unpacking, s.
     communicate : float
-        Communicating with other ranks, and waiting for them, s.
+        Time of communicating with other ranks, and of waiting for them, s.
     n_messages, bytes_sent : int
-        Atoms' messages to other ranks.
+        Number and size of messages with atoms to other ranks.
     n_batches : int
-        Parts in which the frame was read.
+        Number of parts in which the frame was read.
     peak_buffer : int
-        The most bytes that it held beside its own atoms.
+        Maximum memory in addition to the rank's own atoms, bytes.
     """
 
     read: float
@@ -102,7 +102,7 @@ class ReadCost(NamedTuple):
 
 
 class OwnerFunction:
-    """A user's `owner=`, whose ranks are checked; positions (Å) have shape (n, 3)."""
+    """A user's `owner=`, with a check of the returned ranks; positions (Å) have shape (n, 3)."""
 
     def __init__(self, function: Callable[[np.ndarray], Any], info: FrameInfo):
         info.require_positions()
@@ -110,9 +110,9 @@ class OwnerFunction:
         self._info = info
 
     def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return the rank that owns each atom, by its id and the bytes of its position.
+        """Return the rank that owns each atom, from its id and the bytes of its position.
 
-        The core checks that each number is a rank.
+        The compiled module checks that each number is a rank.
         """
         positions = positions.view(self._info.dtype).reshape(-1, 3)
         odd = ~np.isfinite(positions).all(axis=1)
@@ -139,41 +139,41 @@ class OwnerFunction:
 class Reader:
     """Reads frames so that each atom reaches the rank that owns it.
 
-    All ranks make it, and call its methods, together; an error on one of them is raised on every
-    one. The first opens the file and finds its frames, some ranks read and decode, each a part, and
-    send the atoms to their owners (Todorov & Bush, HPCxTR0806, section 5).
+    All ranks create the reader, and call its methods, together. An error on one rank is raised on
+    all ranks. The first rank opens the file and finds its frames. Some ranks read and decode a part
+    each, and send the atoms to their owners (Todorov & Bush, HPCxTR0806, section 5).
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        The ranks of the simulation. It is duplicated, so that no messages of others are taken for
-        ours.
+        Ranks of the simulation. The communicator is duplicated, so that messages of the program are
+        not mixed with those of the reader.
     path : path-like
-        A file of any format that paceline reads.
+        File of any format that paceline reads.
     readers : int, optional
-        How many ranks read. By default, as in DL_POLY, the largest power of two that divides the
-        number of ranks P and is at most 2 √P.
+        Number of ranks that read. By default, as in DL_POLY, the largest power of two that divides
+        the number of ranks P and is at most 2 √P.
     buffer : int or str
-        Memory that a rank may take beside its own atoms, bytes or with a unit ("64 MiB").
+        Maximum memory of a rank in addition to its own atoms, bytes or with a unit ("64 MiB").
 
     Attributes
     ----------
     path : str
-        Absolute.
+        Absolute path.
     format : str
     n_atoms, n_frames : int
     readers : list of int
-        The ranks that read.
+        Ranks that read.
     cost : ReadCost or None
-        What this rank did for the last frame.
+        Cost of the last frame on this rank.
 
     Raises
     ------
     UnsupportedError
-        The format of the file is not recognised; there are not so many ranks; or these disagree
-        about the file or how to read it.
+        The format of the file is not recognised, there are fewer ranks than readers, or ranks
+        disagree about the file or the options.
     DamagedFileError
-        Its first frame or its header is damaged.
+        The first frame or the header of the file is damaged.
     OSError
         The file cannot be opened.
 
@@ -201,7 +201,7 @@ class Reader:
         self._comm = Comm.duplicate(comm, busy=True)
         self._errors = RankErrors(self._comm)
         self.cost: ReadCost | None = None
-        #: Open on rank 0 alone.
+        #: Open only on rank 0.
         self._file: SnapshotFile | None = None
         try:
             with self._errors.abort_on_lone_error():
@@ -227,38 +227,37 @@ class Reader:
         Parameters
         ----------
         frame : int
-            Its number; negative ones count from the end.
+            Number of the frame; negative numbers count from the end.
         grid : sequence of int, optional
-            Number of equal domains along each of the cell's vectors, px × py × pz in all, as many
-            as ranks. Rank x + px (y + py z) owns domain (x, y, z), as in DL_POLY. The cell of
-            CONFIG, REVCON and HISTORY is centred on the origin, that of all others begins there.
-            An atom outside of the cell belongs to the domain that holds its image.
+            Numbers of equal domains along the cell's vectors; their product px × py × pz is the
+            number of ranks. Rank x + px (y + py z) owns domain (x, y, z), as in DL_POLY. The cell
+            of CONFIG, REVCON and HISTORY is centred on the origin; that of other formats begins
+            there. An atom outside of the cell belongs to the domain of its image.
         owner : callable, optional
-            A function of positions, shape (n, 3), Å, read-only, that gives as many ranks. The ranks
-            that read call it, each for the atoms that it has read, with positions as the file has
-            them.
+            Function of read-only positions, shape (n, 3), Å, that returns n ranks. Each reading
+            rank calls it for the atoms that it has read, with the positions in the file.
 
         Returns
         -------
         Snapshot
-            This rank's atoms: without `grid` and `owner`, an equal range of all.
+            Atoms of this rank: without `grid` and `owner`, an equal range of all atoms.
 
         Raises
         ------
         UnsupportedError
-            The frame has no cell that a grid could cut; a position is not finite; `owner` gives a
-            rank that does not exist; an atom is missing or there twice; ranks disagree about what
-            to read.
+            The frame has no cell for a grid; a position is not finite; `owner` returns a rank that
+            does not exist; an atom is missing or duplicate; or ranks disagree about the arguments.
         MissingDataError
-            It has no positions by which atoms would find their owners.
+            The frame has no positions to determine owners.
         DamagedFileError
             The frame is damaged.
         FileChangedError
             The file is not the one that was opened.
         AnalysisError
-            `owner` raised, or its answers are not one whole number for each atom.
+            `owner` raised an error, or did not return one whole number for each atom.
         ValueError
-            There is no such frame; the grid has not one domain for each rank; the reader is closed.
+            The frame does not exist, the grid does not have one domain for each rank, or the reader
+            is closed.
         """
         if not self._comm.is_open:
             raise ValueError("the reader is closed: no more frames can be read")
@@ -278,7 +277,7 @@ class Reader:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # Where only this rank has failed, the others do not wait for it.
+        # If only this rank has failed, the others do not wait for it.
         if error is None or self._errors.have_agreed(error):
             self.close()
 
@@ -304,7 +303,7 @@ class Reader:
         shape: tuple[int, int, int] | None,
         owner: Callable[[np.ndarray], Any] | None,
     ) -> Any:
-        """Read columns and their cost; None where another rank has failed."""
+        """Read columns and their cost; None if another rank has failed."""
         owners: Any = None
         if shape is not None:
             info.require_positions()
@@ -322,13 +321,13 @@ class Reader:
             )
 
     def _on_all(self, act: Callable[[], T]) -> T:
-        """Call a function on all ranks, or raise on all."""
+        """Call a function on all ranks; raise an error of any rank on all."""
         done: list[T] = []
         self._errors.share(lambda: done.append(act()))
         return done[0]
 
     def _same(self, what: str, find: Callable[[], T]) -> T:
-        """Find something that must be the same on all ranks."""
+        """Find an option that must be the same on all ranks."""
         found = self._errors.share(find)
         with self._errors.same_on_all():
             for rank, one in enumerate(found):
@@ -369,7 +368,7 @@ def grid_shape(grid: object, n_ranks: int) -> tuple[int, int, int]:
 
 
 def _snapshot_of(info: FrameInfo, columns: Sequence[np.ndarray | None]) -> Snapshot:
-    """View the core's columns of bytes (owners, ids, vectors, names, …) as arrays."""
+    """View the compiled module's columns of bytes (owners, ids, vectors, names, …) as arrays."""
     _, ids, *vectors, names, masses, charges = columns
     positions, velocities, forces = (
         None if one is None else one.view(info.dtype).reshape(-1, 3) for one in vectors
@@ -394,6 +393,6 @@ def _snapshot_of(info: FrameInfo, columns: Sequence[np.ndarray | None]) -> Snaps
 
 
 def _as_text(names: np.ndarray) -> np.ndarray:
-    """Convert bytes, shape (n, 8), zeros behind the last, to text, shape (n,)."""
-    # Each byte is the number of its character, in Latin-1.
+    """Convert zero-padded bytes, shape (n, 8), to text, shape (n,)."""
+    # In Latin-1, each byte is the code of its character.
     return names.astype(np.uint32).view("U8").ravel()

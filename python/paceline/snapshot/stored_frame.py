@@ -1,4 +1,4 @@
-"""Files whose frames are read for MPI ranks: where a frame and its atoms are, in stored order."""
+"""Files whose frames are read for MPI ranks: locations of frames and of atoms in stored order."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,22 +26,22 @@ from paceline.trajectory.open import open_file
 if TYPE_CHECKING:
     from paceline.hdf5.topology import AtomColumn, AtomRow
 
-#: One in so many bytes of a buffer may be taken by the ids of atoms.
+#: Inverse of the maximum fraction of a buffer for the ids of atoms.
 _PART = 8
 
 
 @dataclass(frozen=True)
 class AtomNumbering:
-    """Rows of atom numbers without gaps, for files that do not count from 1."""
+    """Runs of atom numbers without gaps, for files that do not count from 1."""
 
-    #: First number of each row, rising; shape (n_rows,).
+    #: First number of each run, increasing; shape (n_rows,).
     starts: np.ndarray
-    #: Atoms before each row, and in all; shape (n_rows + 1,).
+    #: Number of atoms before each run, and in total; shape (n_rows + 1,).
     before: np.ndarray
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> Self:
-        """Find the rows of all atoms' numbers, which rise.
+        """Find the runs of all atoms' numbers, which are increasing.
 
         Examples
         --------
@@ -68,11 +68,11 @@ class AtomNumbering:
 
     @property
     def nbytes(self) -> int:
-        """Size in memory."""
+        """Size in memory, bytes."""
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert a file's numbers to ids from 1; also return a mask of the numbers of atoms.
+        """Convert a file's numbers to ids from 1; also return a mask of numbers that are atoms'.
 
         Examples
         --------
@@ -109,7 +109,7 @@ class AtomNumbering:
 
 
 class TextFrame(NamedTuple):
-    """Place of a frame of text, of which the core reads the atoms in double precision."""
+    """Location of a frame of text, whose atoms the compiled module reads in double precision."""
 
     layout: bytes
     samples: bytes
@@ -118,13 +118,13 @@ class TextFrame(NamedTuple):
 
 
 class AtomBatch(NamedTuple):
-    """Some atoms of a frame, as the core takes them."""
+    """Some atoms of a frame, in the form for the compiled module."""
 
-    #: From 1; None where they are in order.
+    #: Ids from 1; None if atoms are in order.
     ids: np.ndarray | None
     #: Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)), float32.
     vectors: Sequence[np.ndarray | None]
-    #: Bytes, shape (n, 8), zeros behind the last.
+    #: Names as bytes, shape (n, 8), padded with zeros.
     names: np.ndarray | None
     masses: np.ndarray | None
     charges: np.ndarray | None
@@ -142,27 +142,27 @@ class AtomBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class FrameInfo:
-    """Place of a frame, and what all its atoms share."""
+    """Location of a frame, and data that all its atoms share."""
 
     spec: FileSpec
     extents: Extents
     fields: Sequence[str]
-    #: Lengths (Å) and angles (degrees), float64, shape (6,).
+    #: Lengths (Å) and angles (degrees) of the cell, float64, shape (6,).
     dimensions: np.ndarray | None
-    #: Å, float64, shape (3, 3).
+    #: Cell vectors, Å, float64, shape (3, 3).
     vectors: np.ndarray | None
     step: int
-    #: ps.
+    #: Time, ps.
     time: float
-    #: Places for atoms in the file.
+    #: Number of atom slots in the file.
     n_places: int
-    #: If it is DL_POLY's.
+    #: Location in a text file of DL_POLY; None for other formats.
     text: TextFrame | None = None
-    #: Out of `STATIC_PROPERTIES`: what it holds of its atoms.
+    #: Properties out of `STATIC_PROPERTIES` that the frame holds.
     known: Sequence[str] = ()
     #: Rows of these properties, and of "ids", in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
-    #: With "ids": the numbers that are atoms'.
+    #: Numbers that belong to atoms, if the file has "ids".
     numbering: AtomNumbering | None = None
 
     @property
@@ -182,7 +182,7 @@ class FrameInfo:
 
     @property
     def field_bits(self) -> int:
-        """Vectors that it holds, one bit each."""
+        """Bits of the vectors that the frame holds."""
         return field_bits(self.fields)
 
     @property
@@ -192,22 +192,22 @@ class FrameInfo:
 
     @property
     def has_names(self) -> bool:
-        """True if it holds names."""
+        """True if the frame holds names."""
         return "names" in self.known
 
     @property
     def has_masses(self) -> bool:
-        """True if it holds masses."""
+        """True if the frame holds masses."""
         return "masses" in self.known
 
     @property
     def has_charges(self) -> bool:
-        """True if it holds charges."""
+        """True if the frame holds charges."""
         return "charges" in self.known
 
     @contextlib.contextmanager
     def explaining_ids(self) -> Iterator[None]:
-        """Explain in errors how atoms are counted, where the file numbers them otherwise."""
+        """Context that explains in errors how the file counts atoms, if not from 1."""
         try:
             yield
         except UnsupportedError as error:
@@ -219,12 +219,12 @@ class FrameInfo:
             ) from error
 
     def require_positions(self) -> None:
-        """Raise `MissingDataError` where atoms have no positions that could tell their owners."""
+        """Raise `MissingDataError` if there are no positions to determine owners."""
         if "positions" not in self.fields:
             raise MissingDataError(f"{self.name} has no positions, which would tell atoms' owners")
 
     def require_cell(self) -> np.ndarray:
-        """Return the vectors of the cell, Å; raise `UnsupportedError` where there is none."""
+        """Return the vectors of the cell, Å; raise `UnsupportedError` without a cell."""
         if self.vectors is None:
             raise UnsupportedError(
                 f"{self.name} has no cell that a grid could cut; give owner= in place of grid="
@@ -232,7 +232,7 @@ class FrameInfo:
         return self.vectors
 
     def read(self, first: int, last: int) -> AtomBatch:
-        """Decode a range of slots of the file, without its end."""
+        """Decode a range of slots of the file; the end is excluded."""
         atoms = np.arange(first, last)
         decoded = FrameBuffer.allocate(
             self.extents.frames.astype(np.int64), len(atoms), self.fields
@@ -244,7 +244,7 @@ class FrameInfo:
         found = AtomBatch(None, vectors, None, None, None)
         if not self.rows:
             return found
-        # Here, and for no other file, HDF5's own library is loaded.
+        # Only these files need the HDF5 library.
         from paceline.hdf5.topology import read_atom_rows
 
         beside: dict[str, Any] = {**read_atom_rows(self.path, self.rows, first, last)}
@@ -253,7 +253,7 @@ class FrameInfo:
 
 
 class SnapshotFile:
-    """A trajectory file, read in the order in which atoms are stored; rank 0 opens it."""
+    """Trajectory file, read in the order in which atoms are stored; rank 0 opens it."""
 
     def __init__(self, path: str, buffer: int):
         file: TrajectoryFile = open_file(path)
@@ -263,7 +263,7 @@ class SnapshotFile:
         self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
 
     def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
-        """Return the file with atoms in stored order; find properties and numbers of atoms."""
+        """Return the file with atoms in stored order; find properties and ids of atoms."""
         from paceline.hdf5.topology import AtomColumn, find_atom_columns
 
         found = file.chunk_index
@@ -297,7 +297,7 @@ class SnapshotFile:
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
         if isinstance(file.spec, IndexedFileSpec) and FORMATS[file.format].is_text:
             return _text_frame_info(file.spec, extents, file.n_atoms)
-        # Of no atoms, but all fields: only so do all readers find which of them the frame holds.
+        # No atoms, but all fields: this is how every reader reports the fields of the frame.
         head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))
         reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
         reader.read(extents, head, required=0, skip=False)

@@ -1,4 +1,4 @@
-"""Write frames whose atoms are spread over MPI ranks."""
+"""Write frames whose atoms are distributed over MPI ranks."""
 
 import contextlib
 import os
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class BackgroundWrite:
-    """Write one frame at a time in a thread.
+    """Thread that writes one frame at a time.
 
-    The process ends when that is done: all ranks have begun it, and each has all that its part
-    takes, so that it can be done while they end. MPI ends later, after what Python has to do.
+    The process ends after the write: all ranks have started it with all data of their parts, so
+    that it can finish while the ranks end. MPI is finalised after Python's own clean-up.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class BackgroundWrite:
         self._error: BaseException | None = None
 
     def begin(self, function: Callable[[], None]) -> None:
-        """Call a function in the thread; nothing may be under way."""
+        """Call a function in the thread; no other call may be running."""
         self._thread = threading.Thread(
             target=self._do, args=(function,), name="paceline-snapshot", daemon=False
         )
@@ -60,7 +60,7 @@ class BackgroundWrite:
             self._error = error
 
     def wait(self) -> None:
-        """Wait until nothing is under way; raise the error of what was begun last."""
+        """Wait for the running call; raise the error of the last call."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -69,10 +69,11 @@ class BackgroundWrite:
             raise error
 
     def warn_unclosed(self, path: str) -> None:
-        """Warn that the file was never closed, and of an error of its last frame."""
+        """Warn that the file was not closed, and of an error of its last frame."""
         if self._thread is None:
             return
-        # Who forgets a file within the thread itself cannot wait for it; then it is at its end.
+        # If the file is garbage-collected within the thread, the thread cannot wait for itself, and
+        # is at its end.
         if self._thread is not threading.current_thread():
             self._thread.join()
         how = "its last frame is in it"
@@ -86,12 +87,12 @@ class BackgroundWrite:
 
 
 class WriteSession:
-    """Collective writing of one file; all that it does raises the same on all ranks."""
+    """Collective writing of one file; every method raises the same error on all ranks."""
 
     def __init__(self, errors: "RankErrors", choose: Callable[[], WriterOptions]):
         #: Cost of each frame, on this rank.
         self.costs: list[_core.SnapshotCost] = []
-        #: Ranks that write, known from the first frame on.
+        #: Writing ranks, known from the first frame on.
         self.writers: list[int] = []
         self._errors = errors
         self._container: Container | None = None
@@ -125,13 +126,13 @@ class WriteSession:
                 raise
             return settings.path, container.n_frames, container.double
 
-        # The path is rank 0's: others may have another working directory.
+        # The path is rank 0's: other ranks may have another working directory.
         self.path, self.n_frames, self._double = errors.first(begin)
         self._to_compare = set(STATIC_PROPERTIES if self.n_frames else ())
         self._static = StaticProperties(errors, self.path)
 
     def write(self, atoms: LocalAtoms | None, error: Exception | None) -> None:
-        """Write a frame, of which this rank has some atoms or an error."""
+        """Write a frame; this rank contributes some atoms, or an error."""
         errors = self._errors
 
         def key() -> dict[str, Any]:
@@ -177,7 +178,7 @@ class WriteSession:
         contents: Contents,
         coding: "_core.SnapshotFormat",
     ) -> None:
-        """Write a frame that the file can hold; `encoded` are those arrays that frames hold."""
+        """Write a checked frame; `encoded` are those arrays that frames hold."""
         errors, n_atoms = self._errors, self._options.settings.n_atoms
         has_static = self._options.format.static_properties
         container = self._container
@@ -209,7 +210,7 @@ class WriteSession:
         self.costs.append(cost)
 
     def _check_same_system(self, atoms: LocalAtoms) -> None:
-        """Check that atoms are those of a file that was there before."""
+        """Check that atoms equal those of an existing file."""
         container = self._container
         for name in STATIC_PROPERTIES:
             values = atoms.array(name)
@@ -226,7 +227,7 @@ class WriteSession:
                 self._to_compare.remove(name)
 
     def _write_static_properties(self, atoms: LocalAtoms) -> None:
-        """Write the properties of atoms that the file holds once."""
+        """Write the properties of atoms that the file stores once."""
         properties = {"mass": atoms.masses, "charge": atoms.charges}
         if atoms.names is not None:
             properties["name"] = atoms.names.view("S8")[:, 0]
@@ -243,9 +244,9 @@ class WriteSession:
             )
 
     def _cut_back(self) -> None:
-        """Keep the frames before the one that was not written."""
+        """Remove an incomplete frame; keep all earlier frames."""
         if self._container is not None:
-            # Where that fails too, the file's head tells how many frames are whole.
+            # If that fails too, the file's header holds the number of complete frames.
             with contextlib.suppress(OSError):
                 self._container.cut_back()
 
@@ -254,7 +255,7 @@ class WriteSession:
         self._errors.first(self.release)
 
     def release(self) -> None:
-        """Close what this rank has open; not collective."""
+        """Close the files of this rank; not collective."""
         if self._container is not None:
             container, self._container = self._container, None
             unregister(self)
@@ -269,81 +270,82 @@ def _node() -> str:
 
 
 class Writer:
-    """Write frames whose atoms are spread over ranks into one file, ordered by id.
+    """Writes frames whose atoms are distributed over ranks into one file, ordered by id.
 
-    Making one, `write` and `close` are collective: all ranks of `comm` call them, in the same
-    order. An error is the same on all ranks, and leaves the file with the frames before it; the
-    next frame may follow. Where a rank is stopped within a call, the job ends, since the others
-    would wait for ever.
+    The constructor, `write` and `close` are collective: all ranks of `comm` call them in the same
+    order. An error is raised on all ranks, and leaves the file with the earlier frames; the next
+    frame may follow. If a rank is stopped within a call, the job ends, since the other ranks would
+    wait for ever.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        The ranks. Messages travel on a duplicate of it.
+        Communicator of the ranks. Messages use a duplicate of it.
     path : path-like
-        The file. Its name tells the format: CONFIG, REVCON or HISTORY (also as a part of the name
+        File. Its name determines the format: CONFIG, REVCON or HISTORY (also as a part of the name
         between dots: nacl.HISTORY), or a name in .h5md, .h5, .hdf5 (H5MD), .nc, .ncdf (Amber
         NetCDF, CDF-5) or .dcd. CONFIG and REVCON hold one frame, which each `write` replaces as a
-        whole; to others frames are added in place.
+        whole. Other files grow in place.
     n_atoms : int
-        Of all ranks; ids are 1 to `n_atoms`.
+        Number of atoms of all ranks; ids are 1 to `n_atoms`.
     format : str, optional
-        "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF" or "DCD", where the name does not tell.
+        "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF" or "DCD", if the name does not determine it.
     method : {"sorted", "serial", "direct", "mpiio"}
-        "sorted": atoms travel to some of the ranks, are put in order there, and leave as few large
-        writes. "serial": each rank in turn sends to rank 0, which writes each record at its offset.
-        "direct": each rank writes its own records; "mpiio": the same through MPI-IO. All make the
-        same bytes.
+        "sorted": atoms are sent to some of the ranks, which sort them and make a few large writes.
+        "serial": each rank in turn sends to rank 0, which writes each record at its offset.
+        "direct": each rank writes its own records. "mpiio": the same through MPI-IO. All methods
+        write the same bytes.
     writers : int or sequence of int, optional
-        How many ranks write, or which, where `method="sorted"`; see `choose_writers`.
+        Number of writing ranks, or the ranks, for `method="sorted"`; see `choose_writers`.
     buffer : str or int
-        Memory of a writer beyond its own atoms, whatever `n_atoms` is: bytes, or "64 MiB".
+        Memory of a writing rank in addition to its own atoms, for any `n_atoms`: bytes, or "64
+        MiB".
     append : bool
-        Whether a file that is there grows. It must hold the same number of atoms, the same fields
-        and, where it has them, the same names. What a killed program left of a last frame is cut.
+        True to extend an existing file. It must hold the same number of atoms, the same fields and,
+        if stored, the same names. An incomplete last frame of a killed program is removed.
     overwrite : bool
-        Whether a file that is there is replaced, when the first frame is whole.
+        True to replace an existing file when the first frame is complete.
     n_frames : int, optional
-        H5MD: how many frames there will be at the most, for contiguous space instead of chunks.
+        H5MD: maximum number of frames, for contiguous space instead of chunks.
     double : bool
-        H5MD: whether numbers have 64 bits.
+        H5MD: True for 64-bit numbers.
     dt : float, optional
-        CONFIG, REVCON, HISTORY: length of a step (ps), which these files tell; by default time by
-        step.
+        CONFIG, REVCON, HISTORY: length of a step (ps), which these files contain; by default time
+        divided by step.
     title : str
         CONFIG, REVCON, HISTORY: up to 72 characters; H5MD: any.
     sync : bool
-        Whether each frame is on the disk (fsync) before `write` ends.
+        True if each frame must be on the disk (fsync) before `write` returns.
     wait : bool
-        Whether `write` returns when the frame is written. Otherwise it copies this rank's atoms,
-        which remain the caller's, and a thread writes them; the next `write` or `close` waits for
-        it, and raises its error. A program that ends without `close` waits for it, too, and is
-        warned. This takes an MPI that allows threads (MPI.THREAD_MULTIPLE).
+        If True, `write` returns when the frame is written. Otherwise `write` copies this rank's
+        atoms, and a thread writes them; the next `write` or `close` waits for the thread, and
+        raises its error. A program that ends without `close` waits for it, too, with a warning.
+        This requires an MPI with thread support (MPI.THREAD_MULTIPLE).
 
     Attributes
     ----------
     n_frames : int
-        Frames in the file; for CONFIG and REVCON, those that were written.
+        Number of frames in the file; for CONFIG and REVCON, number of frames written.
     writers : list of int
-        Ranks that write, known from the first frame on.
+        Writing ranks, known from the first frame on.
     costs : list of SnapshotCost
-        What each frame cost this rank: seconds to `communicate`, `sort`, `format` and `write`;
+        Cost of each frame on this rank: seconds to `communicate`, `sort`, `format` and `write`;
         `n_messages`, `bytes_sent`, `n_writes`, `bytes_written`, `n_batches`, and `peak_buffer`,
         bytes.
 
     Raises
     ------
     FileExistsError
-        The file is there, and neither to grow nor to be replaced.
+        The file exists, and neither `append` nor `overwrite` is True.
     AtomCountError
-        The file that is to grow has another number of atoms.
+        The file to be extended has another number of atoms.
     UnsupportedError
-        There is no such format, method or writer; or a file that is to grow is of a kind that
-        cannot.
+        The format, method or writer is unknown, or the file to be extended is of an unsupported
+        variant.
     DamagedFileError
-        The file that is to grow is damaged.
+        The file to be extended is damaged.
     UnwritableError
-        Ranks disagree about what is to be made.
+        Ranks disagree about the arguments.
 
     Examples
     --------
@@ -408,19 +410,19 @@ class Writer:
             raise
         self._finalizer: weakref.finalize | None = None
         if self._background is not None and self._comm.is_coordinator:
-            # Called at the end of the program, too.
+            # Also called at the end of the program.
             self._finalizer = weakref.finalize(
                 self, self._background.warn_unclosed, self._session.path
             )
 
     @property
     def n_frames(self) -> int:
-        """Frames in the file."""
+        """Number of frames in the file."""
         return self._session.n_frames
 
     @property
     def writers(self) -> list[int]:
-        """Ranks that write."""
+        """Writing ranks."""
         return self._session.writers
 
     @property
@@ -447,33 +449,36 @@ class Writer:
         Parameters
         ----------
         ids : array-like of int, shape (n,)
-            Of this rank's atoms, in any order: of all ranks together each of 1 to `n_atoms` once.
+            Ids of this rank's atoms, in any order. All ranks together give each id from 1 to
+            `n_atoms` once.
         positions : array-like of float32 or float64, shape (n, 3)
-            Å. A rank without atoms gives arrays of shape (0, 3).
+            Positions, Å. A rank without atoms gives arrays of shape (0, 3).
         velocities, forces : array-like, shape (n, 3), optional
-            Å/ps and kJ/(mol·Å). DCD holds none; DL_POLY's files hold forces only beside velocities.
+            Velocities (Å/ps) and forces (kJ/(mol·Å)). DCD holds neither; DL_POLY's files hold
+            forces only together with velocities.
         names : array-like of str, shape (n,), or ndarray of uint8, shape (n, 8), optional
-            Up to 8 ASCII characters, which CONFIG, REVCON and HISTORY must have. H5MD holds those
-            of the first frame, and refuses others later; NetCDF and DCD hold none, and they are
-            ignored.
+            Names of up to 8 ASCII characters, required for CONFIG, REVCON and HISTORY. H5MD holds
+            the names of the first frame, and later frames must have the same. NetCDF and DCD ignore
+            names.
         masses, charges : array-like, shape (n,), optional
-            u and e: for HISTORY, where they are 0 by default, and for H5MD, as names are.
+            Masses (u) and charges (e): for HISTORY (0 by default), and for H5MD, where they are
+            treated as names are.
         box : array-like, shape (6,) or (3, 3), optional
-            Lengths (Å) and angles (degrees), as MDAnalysis's dimensions; or vectors (Å). The same
-            on all ranks, as are the following.
+            Lengths (Å) and angles (degrees), as MDAnalysis's dimensions; or vectors (Å). This and
+            the following arguments must be the same on all ranks.
         step : int
-            Of the simulation. In H5MD steps rise from frame to frame.
+            Step number of the simulation. In H5MD, steps must increase from frame to frame.
         time : float
-            ps.
+            Time, ps.
 
         Raises
         ------
         UnwritableError
-            Ids are missing, twice there or out of range; a number is not finite, or too wide for
-            its field; ranks disagree; or the file cannot hold what is given, or holds something
-            else. Nothing is overwritten then.
+            Ids are missing, duplicate or out of range; a number is not finite, or too wide for its
+            field; ranks disagree; or the file cannot hold the given data, or holds other fields.
+            The file is not changed then.
         OSError
-            The system could not write. The file keeps the frames before.
+            The system could not write. The file keeps the earlier frames.
         ValueError
             The writer is closed.
         """
@@ -492,7 +497,7 @@ class Writer:
                 time=time,
             )
         except Exception as reason:
-            # Of any kind: a user's array may raise what it likes, and the others wait already.
+            # Any error: a user's array may raise any, and the other ranks are already waiting.
             error = UnwritableError(f"{self._session.path}: rank {self._comm.rank}: {reason}")
         if self._background is None:
             self._session.write(atoms, error)
@@ -511,7 +516,7 @@ class Writer:
         OSError
             The system could not write.
         Exception
-            Where `wait=False`, that of the last `write`; the file is closed nevertheless.
+            Error of the last `write` with `wait=False`; the file is closed nevertheless.
         """
         if self._closed:
             return
@@ -535,7 +540,7 @@ class Writer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close the file; after an error that other ranks may not have, without them."""
+        """Close the file; after an error that other ranks may not have, close without them."""
         if error is None or self._errors.have_agreed(error):
             self.close()
         elif not self._closed:
