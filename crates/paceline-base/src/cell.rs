@@ -2,16 +2,16 @@
 
 use std::f64::consts::PI;
 
-/// The cell of a frame, as its file has it.
+/// Unit cell of a frame, as stored in its file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnitCell {
     /// MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`, Å and degrees; zeros without a cell.
     pub dimensions: [f32; 6],
     /// Vectors a, b, c, Å, in any orientation; zeros without a cell.
     pub vectors: [[f64; 3]; 3],
-    /// The corner where the vectors begin, Å.
+    /// Corner at which the vectors begin, Å.
     pub origin: [f64; 3],
-    /// Which of the vectors lead to periodic images.
+    /// True for each vector that leads to periodic images.
     pub periodic: [bool; 3],
 }
 
@@ -25,18 +25,18 @@ pub struct UnitCell {
 /// ```
 pub type CellRow = [f64; CELL_WIDTH];
 
-/// Numbers of a [`CellRow`].
+/// Number of values of a [`CellRow`].
 pub const CELL_WIDTH: usize = 19;
 
-/// Part of a cell's longest vector below which an element counts as zero: what is left of a number
-/// that was zero, rounded or written as text.
+/// Fraction of a cell's longest vector below which an element counts as zero: the residue of a zero
+/// that was rounded or written as text.
 const NOISE: f64 = 1e-6;
 
-/// Å: longer than any step.
+/// Length of a non-periodic vector, Å: longer than any displacement.
 const ENDLESS: f64 = 1e7;
 
 impl UnitCell {
-    /// That of a frame without a cell.
+    /// Cell of a frame without a cell.
     pub const NONE: UnitCell = UnitCell {
         dimensions: [0.0; 6],
         vectors: [[0.0; 3]; 3],
@@ -44,7 +44,7 @@ impl UnitCell {
         periodic: [true; 3],
     };
 
-    /// The cell of three vectors, Å; none where they span no volume.
+    /// Make the cell of three vectors, Å; [`UnitCell::NONE`] if they span no volume.
     #[inline]
     pub fn of_vectors(vectors: [[f64; 3]; 3]) -> UnitCell {
         let [x, y, z] = vectors;
@@ -58,7 +58,7 @@ impl UnitCell {
         }
     }
 
-    /// The cell of lengths (Å) and angles (degrees), its vectors as MDAnalysis has them: zeros where
+    /// Make the cell of lengths (Å) and angles (degrees), with MDAnalysis's vectors: zeros if
     /// lengths and angles span no volume.
     #[inline]
     pub fn of_dimensions(dimensions: [f32; 6]) -> UnitCell {
@@ -72,8 +72,8 @@ impl UnitCell {
         }
     }
 
-    /// True if the first vector is along x, the second in the plane of x and y, and all are turned
-    /// to the right, but for noise: the vectors are then those of the lengths and angles.
+    /// True if, apart from noise, the first vector is along x, the second in the xy plane, and the
+    /// vectors are right-handed: they then follow from the lengths and angles.
     #[inline]
     pub fn is_upright(&self) -> bool {
         let [a, b, c] = self.vectors;
@@ -86,8 +86,8 @@ impl UnitCell {
             && [a[0], b[1], c[2]].iter().all(|&x| x >= 0.0)
     }
 
-    /// The same cell, of an upright one with the vectors of its lengths and angles: without the
-    /// noise that a file's vectors may have.
+    /// Return the cell with the vectors of its lengths and angles if it is upright: without the
+    /// noise of a file's vectors.
     #[inline]
     #[must_use]
     pub fn without_noise(&self) -> UnitCell {
@@ -100,8 +100,8 @@ impl UnitCell {
         }
     }
 
-    /// The same cell without noise, periodic along all vectors: those that are not are as long as
-    /// no atom moves.
+    /// Return the cell without noise and periodic along all vectors: a non-periodic vector gets a
+    /// length that exceeds any displacement.
     #[inline]
     #[must_use]
     pub fn lattice(&self) -> UnitCell {
@@ -123,7 +123,7 @@ impl UnitCell {
         self.periodic == [true; 3]
     }
 
-    /// The cell as a row of an array.
+    /// Convert the cell to a row of an array.
     #[inline]
     pub fn row(&self) -> CellRow {
         let mut row = [0.0; CELL_WIDTH];
@@ -138,7 +138,7 @@ impl UnitCell {
         row
     }
 
-    /// The cell of a row.
+    /// Make a cell from a row.
     #[inline]
     pub fn of_row(row: &CellRow) -> UnitCell {
         let vector = |at: usize| [row[at], row[at + 1], row[at + 2]];
@@ -152,9 +152,9 @@ impl UnitCell {
     }
 }
 
-/// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
-/// volume, or an infinite one. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
-/// so that the same float32 numbers come out.
+/// Convert cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all are zero if the
+/// vectors span no volume, or an infinite one. The formula and its order of operations follow
+/// `MDAnalysis.lib.mdamath.triclinic_box`, to give the same float32 numbers.
 #[inline]
 pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
@@ -165,7 +165,7 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let beta = angle(dot(x, z) / (lx * lz));
     let gamma = angle(dot(x, y) / (lx * ly));
     let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
-    // A NaN fails all comparisons and so leaves no box, as it should.
+    // A NaN fails all comparisons, so that the result is no cell.
     let valid = dimensions
         .iter()
         .all(|&value| value > 0.0 && value < f32::INFINITY)
@@ -173,13 +173,13 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     if valid { dimensions } else { [0.0; 6] }
 }
 
-/// `[lx, ly, lz, alpha, beta, gamma]` to cell vectors, the first along x and the second in the
-/// plane of x and y; none where they span no volume. The formula and its order of operations
-/// follow `MDAnalysis.lib.mdamath.triclinic_vectors` so that the same float32 numbers come out.
+/// Convert `[lx, ly, lz, alpha, beta, gamma]` to cell vectors, the first along x and the second in
+/// the xy plane; `None` if they span no volume. The formula and its order of operations follow
+/// `MDAnalysis.lib.mdamath.triclinic_vectors`, to give the same float32 numbers.
 #[inline]
 pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
     let vectors = exact_vectors(dimensions)?.map(|vector| vector.map(|value| value as f32));
-    // Angles that leave no room for a cell give 0 or no number.
+    // Impossible combinations of angles give 0 or NaN.
     (0..3).all(|i| vectors[i][i] > 0.0).then_some(vectors)
 }
 
@@ -189,8 +189,8 @@ pub fn cell_volume(dimensions: &[f32; 6]) -> Option<f64> {
     exact_vectors(dimensions).map(|[a, b, c]| a[0] * b[1] * c[2])
 }
 
-/// As [`triclinic_vectors`], in double precision, of which `triclinic_box` makes the same lengths
-/// and angles again. Angles that leave no room for a cell give 0 or no number.
+/// Compute [`triclinic_vectors`] in double precision, from which `triclinic_box` restores the
+/// lengths and angles. Impossible combinations of angles give 0 or NaN.
 #[inline]
 pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
@@ -211,7 +211,7 @@ pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     ])
 }
 
-/// Return the cosine of an angle in degrees from 0 to 180, by its series: a library's function may
+/// Return the cosine of an angle in degrees from 0 to 180 by its series: a library's function may
 /// give other bits on another machine.
 fn cosine(degrees: f64) -> f64 {
     if degrees > 90.0 {
@@ -223,13 +223,13 @@ fn cosine(degrees: f64) -> f64 {
     series(degrees, 0.0)
 }
 
-/// As [`cosine`].
+/// Return the sine of an angle in degrees, like [`cosine`].
 fn sine(degrees: f64) -> f64 {
     cosine((90.0 - degrees).abs())
 }
 
-/// Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (0) or sine (1) of up to 45 degrees, where
-/// ten terms are more than a double holds.
+/// Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (0) or sine (1) of up to 45 degrees, for
+/// which ten terms exceed the precision of a double.
 fn series(degrees: f64, first: f64) -> f64 {
     let x = degrees * (PI / 180.0);
     let mut sum = 1.0;

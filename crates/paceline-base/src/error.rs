@@ -6,19 +6,19 @@ use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-/// Why a decoder stopped. Decoders see one frame's bytes and nothing else, so `at` counts from
-/// the first byte of the frame; [`Error::damaged`] adds the path, the frame and the file offset.
+/// Reason why a decoder stopped. A decoder sees only the bytes of one frame, so that `at` counts
+/// from the frame's first byte. [`Error::damaged`] adds the path, the frame and the file offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The slice ends before the frame does: at least `needed` bytes of the frame are wanted.
+    /// The slice ends before the frame does: at least `needed` bytes of the frame are required.
     Short {
-        /// Bytes, from the first of the frame.
+        /// Number of bytes from the start of the frame.
         needed: usize,
     },
     /// The bytes contradict the format, or each other.
     Bad {
-        /// Offset of the contradiction, bytes from the first of the frame.
+        /// Offset of the contradiction from the start of the frame, bytes.
         at: usize,
         /// Noun phrase that completes "expected …".
         expected: String,
@@ -37,7 +37,7 @@ impl Fault {
         }
     }
 
-    /// The same, counted from `offset` bytes before.
+    /// Return the fault with offsets increased by `offset` bytes.
     pub fn behind(mut self, offset: usize) -> Self {
         match &mut self {
             Fault::Short { needed: at } | Fault::Bad { at, .. } => *at += offset,
@@ -45,8 +45,8 @@ impl Fault {
         self
     }
 
-    /// Return the fault as it is in a frame of `size` bytes: to ask for more than these would be to
-    /// ask forever.
+    /// Return the fault for a frame of `size` bytes: a request for more bytes becomes a
+    /// contradiction.
     pub fn within(self, size: u64) -> Self {
         match self {
             Fault::Short { needed } if needed as u64 > size => Fault::Bad {
@@ -63,7 +63,7 @@ impl Fault {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file contradicts its format at a known place.
+    /// The file contradicts its format at a known offset.
     #[error(
         "{}: {}byte {offset}: expected {expected}, found {found}",
         path.display(),
@@ -72,16 +72,16 @@ pub enum Error {
     Damaged {
         /// File that is damaged.
         path: PathBuf,
-        /// Number of the frame, from 0; none for the file's own header.
+        /// Number of the frame, from 0; `None` for the file's own header.
         frame: Option<u64>,
-        /// Bytes from the beginning of the file.
+        /// Offset from the beginning of the file, bytes.
         offset: u64,
         /// Noun phrase that completes "expected …".
         expected: String,
         /// Noun phrase that completes "found …".
         found: String,
     },
-    /// A chunk or row of a dataset contradicts the file's index, or its own coding.
+    /// A chunk or row of a dataset contradicts the file's index, or its own encoding.
     #[error(
         "{}: {}, {what}{}: expected {expected}, found {found}",
         path.display(),
@@ -91,19 +91,19 @@ pub enum Error {
     DamagedChunk {
         /// File that is damaged.
         path: PathBuf,
-        /// The first and the last frame that it was read for.
+        /// First and last frame for which it was read.
         frames: (i64, i64),
         /// Dataset and chunk, or row.
         what: String,
-        /// Bytes from the beginning of the file; none where the index gives an impossible offset.
-        /// Nothing is at byte 0.
+        /// Offset from the beginning of the file, bytes; `None` if the index gives an impossible
+        /// offset. No chunk is at byte 0.
         offset: Option<NonZeroU64>,
         /// Noun phrase that completes "expected …".
         expected: String,
         /// Noun phrase that completes "found …".
         found: String,
     },
-    /// A whole frame does not hold what is asked of it.
+    /// A complete frame lacks a required field.
     #[error("{}: frame {frame} has no {what}", path.display())]
     Missing {
         /// File that was read.
@@ -113,7 +113,7 @@ pub enum Error {
         /// The missing field, such as "velocities".
         what: &'static str,
     },
-    /// The file may be whole, but it uses a feature that paceline does not read.
+    /// The file may be complete, but it uses a feature that paceline does not read.
     #[error("{}: {what}", path.display())]
     Unsupported {
         /// File that was opened.
@@ -132,20 +132,20 @@ pub enum Error {
         /// The difference, such as another size.
         what: String,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{}: {action}: {source}", path.display())]
     Io {
-        /// File of the refused call.
+        /// File of the failed call.
         path: PathBuf,
         /// Attempted action, such as "cannot read".
         action: String,
         /// Error of the system.
         source: io::Error,
     },
-    /// The caller asked for something that cannot be.
+    /// An argument of the caller is invalid.
     #[error("{0}")]
     Argument(String),
-    /// The caller asked to stop.
+    /// The caller has requested to stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -157,12 +157,12 @@ fn named((first, last): (i64, i64)) -> String {
     }
 }
 
-/// A result whose error is [`Error`], unless another is named.
+/// Result whose error is [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Place a decoder's fault in its file: `start` is the offset of the frame's first byte and
-    /// `size` the number of bytes that the index gives it.
+    /// Locate a decoder's fault in its file: `start` is the offset of the frame's first byte, and
+    /// `size` the frame's number of bytes in the index.
     pub fn damaged(path: &Path, frame: Option<u64>, start: u64, size: u64, fault: Fault) -> Self {
         let (at, expected, found) = match fault {
             Fault::Short { needed } => (
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// Make an [`Error::Io`] of the system's error.
+    /// Make an [`Error::Io`] from the system's error.
     pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
         Error::Io {
             path: path.to_owned(),

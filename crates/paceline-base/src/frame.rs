@@ -1,8 +1,8 @@
-//! A frame on its way from bytes to numbers and back.
+//! Frames between bytes and numbers.
 
 use crate::cell::{CellRow, UnitCell};
 
-/// The fields that a frame may hold of its atoms.
+/// Fields of atoms that a frame may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
     /// Positions, Å.
@@ -14,7 +14,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Positions alone.
+    /// Only positions.
     pub const POSITIONS: Fields = Fields {
         positions: true,
         velocities: false,
@@ -28,12 +28,12 @@ impl Fields {
         forces: true,
     };
 
-    /// One bit a field: 1 positions, 2 velocities, 4 forces.
+    /// Encode the fields in bits: 1 positions, 2 velocities, 4 forces.
     pub fn bits(self) -> u8 {
         u8::from(self.positions) | u8::from(self.velocities) << 1 | u8::from(self.forces) << 2
     }
 
-    /// The fields of [`Fields::bits`]; higher bits are ignored.
+    /// Decode the bits of [`Fields::bits`]; higher bits are ignored.
     pub fn from_bits(bits: u8) -> Fields {
         Fields {
             positions: bits & 1 != 0,
@@ -42,7 +42,7 @@ impl Fields {
         }
     }
 
-    /// The name of a field that is here and not in `others`.
+    /// Return the name of a field that is in this set and not in `others`.
     pub fn beyond(self, others: Fields) -> Option<&'static str> {
         match self.bits() & !others.bits() {
             0 => None,
@@ -55,51 +55,51 @@ impl Fields {
 
 /// Destination of one decoded frame. Units: Å, Å/ps, kJ/(mol·Å), degrees, ps.
 ///
-/// The slice of a field that is not wanted is empty. A field that is wanted but that the frame does
-/// not hold is left as it is; `fields` reports which are held.
+/// The slice of an unwanted field is empty. If the frame lacks a wanted field, its slice is
+/// unchanged; `fields` reports the fields of the frame.
 #[derive(Debug)]
 pub struct FrameOut<'a> {
-    /// x, y, z of each wanted atom in turn: 3 × atoms wanted, Å.
+    /// x, y, z of each wanted atom in turn, Å: 3 numbers per atom.
     pub positions: &'a mut [f32],
-    /// The same of velocities, Å/ps.
+    /// Velocities in the same order, Å/ps.
     pub velocities: &'a mut [f32],
-    /// The same of forces, kJ/(mol·Å).
+    /// Forces in the same order, kJ/(mol·Å).
     pub forces: &'a mut [f32],
-    /// The cell: a row of [`UnitCell::row`].
+    /// Cell as a row of [`UnitCell::row`].
     pub cell: &'a mut CellRow,
     /// Time, ps.
     pub time: &'a mut f64,
     /// Step number of the simulation.
     pub step: &'a mut i64,
-    /// λ of a free-energy run; left as it is where the format has none.
+    /// λ of a free-energy calculation; unchanged if the format has none.
     pub lambda: &'a mut f32,
     /// Fields that the frame holds, wanted or not.
     pub fields: &'a mut Fields,
 }
 
-/// A frame that owns its numbers.
+/// Frame that owns its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// x, y, z of each atom in turn, Å; empty where not wanted, as the next two.
+    /// x, y, z of each atom in turn, Å; empty if unwanted, like the next two fields.
     pub positions: Vec<f32>,
     /// Velocities, Å/ps.
     pub velocities: Vec<f32>,
     /// Forces, kJ/(mol·Å).
     pub forces: Vec<f32>,
-    /// The cell: a row of [`UnitCell::row`].
+    /// Cell as a row of [`UnitCell::row`].
     pub cell: CellRow,
     /// Time, ps.
     pub time: f64,
     /// Step number of the simulation.
     pub step: i64,
-    /// λ of a free-energy run; 0 where the format has none.
+    /// λ of a free-energy calculation; 0 if the format has none.
     pub lambda: f32,
     /// Fields that the frame holds, wanted or not.
     pub fields: Fields,
 }
 
 impl Frame {
-    /// Allocate the fields wanted of `n_atoms` atoms.
+    /// Allocate a frame with the wanted fields of `n_atoms` atoms.
     pub fn new(n_atoms: usize, wanted: Fields) -> Frame {
         let room = |wanted| vec![0.0; if wanted { 3 * n_atoms } else { 0 }];
         Frame {
@@ -114,7 +114,7 @@ impl Frame {
         }
     }
 
-    /// Return the frame as the destination to decode to.
+    /// Return the frame as the destination of a decoder.
     pub fn out(&mut self) -> FrameOut<'_> {
         FrameOut {
             positions: &mut self.positions,
@@ -133,7 +133,7 @@ impl Frame {
         UnitCell::of_row(&self.cell)
     }
 
-    /// Return the frame as input to encode.
+    /// Return the frame as the input of an encoder.
     pub fn as_input(&self) -> FrameIn<'_> {
         FrameIn {
             positions: &self.positions,
@@ -147,8 +147,8 @@ impl Frame {
     }
 }
 
-/// One frame to be encoded, in the units of [`FrameOut`]. A field that is not to be written is
-/// empty; the others have 3 numbers for each of the same atoms.
+/// Frame to be encoded, in the units of [`FrameOut`]. A field that is not written is empty; the
+/// others have 3 numbers for each atom.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameIn<'a> {
     /// x, y, z of each atom in turn, Å.
@@ -157,28 +157,28 @@ pub struct FrameIn<'a> {
     pub velocities: &'a [f32],
     /// Forces, kJ/(mol·Å).
     pub forces: &'a [f32],
-    /// The cell.
+    /// Unit cell.
     pub cell: UnitCell,
     /// Time, ps.
     pub time: f64,
     /// Step number of the simulation.
     pub step: i64,
-    /// λ of a free-energy run, 0 if it is none.
+    /// λ of a free-energy calculation, else 0.
     pub lambda: f32,
 }
 
-/// Properties that all frames of a file have in common, known when the last one has been encoded.
+/// Properties that all frames of a file share, known after the last frame was encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Series {
     /// Number of frames.
     pub n_frames: u64,
     /// Time of the first frame, ps.
     pub time: f64,
-    /// Time between frames, ps; 0 for a single one.
+    /// Time between frames, ps; 0 for a single frame.
     pub dt: f64,
-    /// Step of the first frame, in the simulation.
+    /// Step number of the first frame.
     pub step: i64,
-    /// Steps between frames; 0 for a single one.
+    /// Steps between frames; 0 for a single frame.
     pub steps: i64,
 }
 

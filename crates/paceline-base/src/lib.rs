@@ -1,4 +1,4 @@
-//! Types that paceline's crates have in common: errors, unit cells and frames.
+//! Types that paceline's crates share: errors, unit cells and frames.
 //!
 //! ```
 //! use paceline_base::UnitCell;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytemuck::cast_slice;
 use paceline_formats::Fields;
 
-/// Three numbers an atom.
+/// Vectors of atoms: three numbers per atom.
 #[derive(Debug, Clone, Copy)]
 pub enum Vectors<'a> {
     /// Single precision: x, y, z of each atom in turn.
@@ -32,18 +32,18 @@ impl Vectors<'_> {
     }
 }
 
-/// The atoms of one rank, in any order. Units: Å, Å/ps, kJ/(mol·Å), u, e.
+/// Atoms of one rank, in any order. Units: Å, Å/ps, kJ/(mol·Å), u, e.
 #[derive(Debug, Clone, Copy)]
 pub struct Atoms<'a> {
-    /// From 1 to the number of atoms of all ranks.
+    /// Ids, from 1 to the number of atoms of all ranks.
     pub ids: &'a [i64],
-    /// Positions, in the unit of the file, as all below.
+    /// Positions, in the unit of the file, as all values below.
     pub positions: Vectors<'a>,
     /// Velocities, if they are written.
     pub velocities: Option<Vectors<'a>>,
     /// Forces, if they are written.
     pub forces: Option<Vectors<'a>>,
-    /// Filled up with blanks.
+    /// Names, padded with blanks.
     pub names: Option<&'a [[u8; 8]]>,
     /// Masses, if they are written.
     pub masses: Option<&'a [f64]>,
@@ -62,12 +62,12 @@ impl<'a> Atoms<'a> {
         self.ids.is_empty()
     }
 
-    /// True if vectors are of f64.
+    /// True if vectors have double precision.
     pub fn is_wide(&self) -> bool {
         matches!(self.positions, Vectors::F64(_))
     }
 
-    /// Return the vectors that are there.
+    /// Return the fields of the vectors that are present.
     pub fn fields(&self) -> Fields {
         Fields {
             positions: true,
@@ -76,7 +76,7 @@ impl<'a> Atoms<'a> {
         }
     }
 
-    /// Vectors by what one is called.
+    /// Return the vectors with the noun for one of them.
     pub fn vectors(&self) -> [(&'static str, Option<Vectors<'a>>); 3] {
         [
             ("position", Some(self.positions)),
@@ -85,7 +85,7 @@ impl<'a> Atoms<'a> {
         ]
     }
 
-    /// Some of them, neighbours.
+    /// Return a contiguous range of atoms.
     pub fn part(&self, atoms: Range<usize>) -> Self {
         let part = |vectors: Vectors<'a>| vectors.part(atoms.clone());
         let numbers = |values: &'a [f64]| &values[atoms.clone()];
@@ -103,7 +103,7 @@ impl<'a> Atoms<'a> {
 
 // Atoms in the order in which they are written.
 
-/// Something of each atom, as bytes: that of the atom in place k begins at `first + k * stride`.
+/// Values of one property as bytes: the value of atom k begins at `first + k * stride`.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
     pub bytes: &'a [u8],
@@ -129,7 +129,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// A column of vectors, of eight or four bytes a number.
+/// Column of vectors, with eight or four bytes per number.
 #[derive(Debug, Clone, Copy)]
 pub struct VectorColumn<'a> {
     pub column: Column<'a>,
@@ -156,14 +156,14 @@ impl VectorColumn<'_> {
     }
 }
 
-/// Atoms in the order in which they are written: a rank's own, or packed ones.
+/// Atoms in the order in which they are written: a rank's own atoms, or packed atoms.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// Place of the first atom in the columns.
+    /// Index of the first atom in the columns.
     pub first: usize,
     /// Number of atoms of the batch.
     pub n_atoms: usize,
-    /// Ids, u64 in the order of this machine's bytes.
+    /// Ids, u64 in native byte order.
     pub ids: Column<'a>,
     /// Positions.
     pub positions: Option<VectorColumn<'a>>,
@@ -206,7 +206,7 @@ impl Batch<'_> {
         self.n_atoms == 0
     }
 
-    /// Some of them, neighbours.
+    /// Return a contiguous range of atoms.
     pub fn part(&self, atoms: Range<usize>) -> Self {
         Batch {
             first: self.first + atoms.start,
@@ -220,33 +220,33 @@ impl Batch<'_> {
         u64::from_ne_bytes(self.ids.get(self.first + k))
     }
 
-    /// Å; zeros where there are none, as for all that follow.
+    /// Position of atom `k`, Å; zeros without positions, and likewise for the following properties.
     pub fn position(&self, k: usize) -> [f64; 3] {
         vector(self.positions, self.first + k)
     }
 
-    /// Å/ps.
+    /// Velocity of atom `k`, Å/ps.
     pub fn velocity(&self, k: usize) -> [f64; 3] {
         vector(self.velocities, self.first + k)
     }
 
-    /// kJ/(mol·Å).
+    /// Force on atom `k`, kJ/(mol·Å).
     pub fn force(&self, k: usize) -> [f64; 3] {
         vector(self.forces, self.first + k)
     }
 
-    /// Name of atom `k` of the batch, filled up with blanks.
+    /// Name of atom `k` of the batch, padded with blanks.
     pub fn name(&self, k: usize) -> [u8; 8] {
         self.names
             .map_or([0; 8], |column| column.get(self.first + k))
     }
 
-    /// u.
+    /// Mass of atom `k`, u.
     pub fn mass(&self, k: usize) -> f64 {
         number(self.masses, self.first + k)
     }
 
-    /// e.
+    /// Charge of atom `k`, e.
     pub fn charge(&self, k: usize) -> f64 {
         number(self.charges, self.first + k)
     }
@@ -260,50 +260,50 @@ fn number(column: Option<Column<'_>>, place: usize) -> f64 {
     column.map_or(0.0, |column| f64::from_ne_bytes(column.get(place)))
 }
 
-// The bytes that a format makes of an atom.
+// Encoding of an atom in each format.
 
-/// Makes the bytes of atoms for one file. Every atom takes the same number of them.
+/// Encodes atoms for one file. Every atom takes the same number of bytes.
 pub trait Records: Sync {
-    /// Bytes of an atom in each section of a frame.
+    /// Number of bytes of an atom in each section of a frame.
     fn sections(&self) -> &[usize];
 
-    /// The vectors that are written.
+    /// Vectors that are written.
     fn fields(&self) -> Fields;
 
-    /// True if names are written, which then must be there.
+    /// True if names are written; they are then required.
     fn has_names(&self) -> bool;
 
-    /// True if masses and charges are written; zeros where there are none.
+    /// True if masses and charges are written; missing ones are zeros.
     fn has_masses(&self) -> bool;
 
-    /// Refuse what this format cannot hold.
+    /// Refuse atoms that this format cannot hold.
     ///
     /// # Errors
-    /// The first such atom's place in `atoms`, and why, in a sentence.
+    /// Index of the first such atom in `atoms`, and the reason, as a sentence.
     fn check(&self, atoms: &Atoms<'_>) -> Result<(), (usize, String)>;
 
-    /// Write all atoms of a batch, in its order, over the bytes that they take in one section.
+    /// Encode all atoms of a batch, in its order, into their bytes of one section.
     fn put(&self, section: usize, batch: &Batch<'_>, bytes: &mut [u8]);
 }
 
-// Atoms as they travel: one after another, each with all that is written of it.
+// Packed atoms in messages: one after another, each with all properties that are written.
 //
 // ```text
 // id            u64
-// position      3 × f32 or f64, as the ranks have them
+// position      3 × f32 or f64, the type on all ranks
 // velocity      the same, where they are written
 // force         the same, where they are written
 // name          8 characters, where they are written
 // mass, charge  2 × f64, where they are written
 // ```
 
-/// Atoms of which one part after another is packed: few enough that they stay in the cache.
+/// Number of atoms that are packed property by property: few enough to stay in the cache.
 const BLOCK: usize = 64;
 
-/// Offsets of the parts of a packed atom, bytes.
+/// Offsets of the properties in a packed atom, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Packing {
-    /// True if vectors are of f64.
+    /// True if vectors have double precision.
     wide: bool,
     /// Positions, velocities, forces.
     vectors: [Option<usize>; 3],
@@ -312,7 +312,7 @@ pub struct Packing {
     size: usize,
 }
 
-/// Part of an atom, and its offset in the packed atom.
+/// Property of an atom, and its offset in the packed atom.
 struct Part<'a> {
     from: Option<Column<'a>>,
     at: usize,
@@ -320,7 +320,8 @@ struct Part<'a> {
 }
 
 impl Packing {
-    /// All that a format writes of atoms whose vectors are of f64, or of f32.
+    /// Make the packing of all properties that a format writes, with vectors in double or single
+    /// precision.
     pub fn new(records: &dyn Records, wide: bool) -> Self {
         let fields = records.fields();
         let mut size = 8;
@@ -341,13 +342,13 @@ impl Packing {
         }
     }
 
-    /// Bytes of an atom.
+    /// Size of a packed atom, bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Pack as many atoms as `bytes` holds, that number k from place `place(k)` of `atoms`. Vectors
-    /// must be of the type that this packing is for.
+    /// Pack as many atoms as `bytes` holds; packed atom k is that at index `place(k)` of `atoms`.
+    /// Vectors must have the precision of this packing.
     pub fn pack(&self, atoms: &Atoms<'_>, place: impl Fn(usize) -> usize, bytes: &mut [u8]) {
         let parts = self.parts(atoms);
         for (number, block) in bytes.chunks_mut(BLOCK * self.size).enumerate() {
@@ -362,7 +363,7 @@ impl Packing {
         }
     }
 
-    /// The ids of packed atoms.
+    /// Ids of packed atoms.
     pub fn ids(&self, packed: &[u8]) -> impl Iterator<Item = u64> {
         let heads = packed
             .chunks_exact(self.size)
@@ -370,11 +371,11 @@ impl Packing {
         heads.map(|&head| u64::from_ne_bytes(head))
     }
 
-    /// Copy packed atoms at some places, one after another.
+    /// Copy packed atoms at some indices, one after another.
     pub fn gather(&self, packed: &[u8], places: &[u32], gathered: &mut [u8]) {
         match self.size {
-            // What CONFIG and HISTORY have, in 64 bits. A size that the compiler knows takes an
-            // eighth off the time of putting a dump in order.
+            // Size for CONFIG and HISTORY in double precision. A size known to the compiler saves
+            // an eighth of the time of sorting a dump.
             88 => gather::<88>(packed, places, gathered),
             104 => gather::<104>(packed, places, gathered),
             size => {
@@ -385,7 +386,7 @@ impl Packing {
         }
     }
 
-    /// Packed atoms, in their order.
+    /// View packed atoms as a batch, in their order.
     pub fn batch<'a>(&self, packed: &'a [u8]) -> Batch<'a> {
         let column = |first| Column {
             bytes: packed,
@@ -413,7 +414,7 @@ impl Packing {
         }
     }
 
-    /// True if it is for vectors of f64.
+    /// True if vectors have double precision.
     pub fn is_wide(&self) -> bool {
         self.wide
     }
@@ -452,7 +453,7 @@ fn gather<const SIZE: usize>(packed: &[u8], places: &[u32], gathered: &mut [u8])
 }
 
 impl Part<'_> {
-    /// Copy this part of all atoms of a block.
+    /// Copy this property of all atoms of a block.
     fn copy<const SIZE: usize>(
         &self,
         place: impl Fn(usize) -> usize,

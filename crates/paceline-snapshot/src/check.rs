@@ -1,10 +1,10 @@
 //! The interface between ranks, and the check of their atoms before anything is written.
 //!
-//! Refuses atoms that do not make a whole frame, before anything is written.
+//! Refuses atoms that do not make a complete frame.
 //!
-//! The ids of all ranks must be each number from 1 to the number of atoms, once. All ranks add up a
-//! mixed number of each of their ids, and take off those of an equal share of the numbers that must
-//! be there: zero is left where the ids are right, and where they are wrong with a chance of 2⁻⁶⁴.
+//! The ids of all ranks must be the numbers from 1 to the number of atoms, each once. Each rank
+//! sums hashes of its ids, and subtracts the hashes of an equal share of the expected ids. The
+//! total is zero for correct ids, and for wrong ids with a probability of 2⁻⁶⁴.
 
 use std::cmp::Ordering;
 use std::fs::OpenOptions;
@@ -16,13 +16,10 @@ use crate::{Atoms, Records};
 use paceline_formats::error::{self, Error};
 use paceline_formats::system::write_all_at;
 
-/// Ids, from one to another.
+/// Range of ids.
 type Range = RangeInclusive<u64>;
 
-/// Refuse what cannot be written, on all ranks together.
-///
-/// # Errors
-/// [`Failure`], the same on every rank.
+/// Refuse, collectively, atoms that cannot be written.
 pub fn check(
     comm: &dyn Communicator,
     records: &dyn Records,
@@ -35,8 +32,7 @@ pub fn check(
     check_ids(comm, n_atoms, atoms.ids)
 }
 
-/// Refuse arguments that are not the same on all ranks. What a rank has of each atom is left open
-/// where it has no atoms.
+/// Refuse arguments that differ between ranks. Ranks without atoms may lack properties.
 fn check_agreement(
     comm: &dyn Communicator,
     records: &dyn Records,
@@ -63,7 +59,7 @@ fn check_agreement(
             of_an_atom(atoms.charges.is_some().into()),
         ),
     ];
-    // The most of each number, and the least, as the most of what is left to the largest number.
+    // The maximum of each number, and the minimum as the maximum of its complement.
     let mut most: Vec<u64> = said
         .iter()
         .flat_map(|(_, number)| number.map_or([0, 0], |number| [number, !number]))
@@ -81,7 +77,7 @@ fn check_agreement(
     Ok(())
 }
 
-/// Refuse what this rank can see by itself.
+/// Refuse errors that this rank can detect alone.
 fn check_own(
     records: &dyn Records,
     n_atoms: u64,
@@ -105,13 +101,11 @@ fn check_own(
         .map_err(|(at, reason)| format!("atom {}: {reason}", atoms.ids[at]))
 }
 
-/// Refuse ids that are not those from 1 to `n_atoms`, each once; none is outside of these.
-///
-/// # Errors
-/// [`Failure`], the same on every rank.
+/// Refuse ids that are not the numbers from 1 to `n_atoms`, each once; all ids must be in this
+/// range.
 pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<()> {
     let found = sum(comm, ids.len() as u64)?;
-    // Only where there are as many ids is it sure that so many numbers can be gone through.
+    // Only if the number of ids is right, the loop over the range has a bounded length.
     if found == n_atoms && sum(comm, surplus(comm, ids, &(1..=n_atoms)))? == 0 {
         return Ok(());
     }
@@ -125,7 +119,8 @@ pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<(
             let wrong = find(1..=n_atoms, |range| {
                 Ok(sum(comm, surplus(comm, ids, range))? != 0)
             })?;
-            // Those before it are right: what it lacks the others have too much, or the reverse.
+            // Ids before `wrong` are right: if it is missing, another one is duplicate, or the
+            // reverse.
             let others = wrong + 1..=n_atoms;
             match count(&(wrong..=wrong))? {
                 0 => (Some(wrong), Some(find(others, more)?)),
@@ -155,13 +150,13 @@ fn size(range: &Range) -> u64 {
     range.end() - range.start() + 1
 }
 
-/// How many of these ids are in a range.
+/// Count the ids in a range.
 fn count(ids: &[i64], range: &Range) -> u64 {
     let inside = ids.iter().filter(|&&id| range.contains(&(id as u64)));
     inside.count() as u64
 }
 
-/// The first id of a range that is wrong, found by halving; `is_wrong` is true of the whole.
+/// Find the first wrong id of a range by bisection; `is_wrong` is true for the whole range.
 fn find(ids: Range, is_wrong: impl Fn(&Range) -> Result<bool>) -> Result<u64> {
     let (mut first, mut last) = ids.into_inner();
     while first < last {
@@ -174,7 +169,7 @@ fn find(ids: Range, is_wrong: impl Fn(&Range) -> Result<bool>) -> Result<u64> {
     Ok(first)
 }
 
-/// The ranks that have an id that is there more than once.
+/// Name the ranks that have a duplicate id.
 fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
     let has_it = ids.contains(&(id as i64));
     let all = comm.all_gather(&[u8::from(has_it)])?;
@@ -185,7 +180,7 @@ fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
     })
 }
 
-/// Return this rank's contribution to the sum over ids of a range that must be zero.
+/// Return this rank's contribution to a sum over the ids of a range that must be zero.
 fn surplus(comm: &dyn Communicator, ids: &[i64], range: &Range) -> u64 {
     let (first, n_ids) = (*range.start(), u128::from(size(range)));
     let cut = |rank: usize| first + (n_ids * rank as u128 / comm.size() as u128) as u64;
@@ -196,20 +191,20 @@ fn surplus(comm: &dyn Communicator, ids: &[i64], range: &Range) -> u64 {
     there.wrapping_sub(wanted)
 }
 
-/// A number that says nothing of its neighbours: the finalizer of SplitMix64 (Steele, Lea & Flood
-/// 2014, doi:10.1145/2660193.2660195).
+/// Hash an id with the finalizer of SplitMix64 (Steele, Lea & Flood 2014,
+/// doi:10.1145/2660193.2660195).
 fn mixed(id: u64) -> u64 {
     let x = (id ^ id >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }
 
-// Errors, and how all ranks come to the same one.
+// Errors, and agreement of all ranks on the same error.
 
-/// Why a snapshot was not written.
+/// Reason why a snapshot was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The atoms cannot be written: which, and why.
+    /// The atoms cannot be written: id and reason.
     #[error("{0}")]
     Unwritable(String),
     /// Any other error.
@@ -217,11 +212,11 @@ pub enum Failure {
     Error(#[from] Error),
 }
 
-/// A result whose error is [`Failure`].
+/// Result whose error is [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Fail on all ranks where one does: with what the first of those says, and with its number. An
-/// error of the file is one of `path`.
+/// Fail on all ranks if one rank fails, with the message and the number of the first failed rank.
+/// An error of the file names `path`.
 ///
 /// # Errors
 /// [`Failure`], the same on every rank.
@@ -250,7 +245,7 @@ const UNWRITABLE: u8 = 1;
 const IO: u8 = 2;
 const OTHER: u8 = 3;
 
-/// A failure as bytes: its kind, the system's number of it, and what there is to say.
+/// Encode a failure as bytes: its kind, the system's error number, and the message.
 fn encode(failure: &Failure) -> Vec<u8> {
     let (kind, errno, text) = match failure {
         Failure::Unwritable(reason) => (UNWRITABLE, 0, reason.clone()),
@@ -279,9 +274,9 @@ fn decode(rank: usize, message: &[u8], path: &Path) -> Failure {
     }
 }
 
-// The interface to what carries bytes between ranks: MPI, or the threads of a test.
+// Interface to the transport between ranks: MPI, or the threads of a test.
 
-/// How values of all ranks become one.
+/// Operation that combines the values of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduce {
     /// The sum, modulo 2⁶⁴.
@@ -292,12 +287,12 @@ pub enum Reduce {
     Min,
 }
 
-/// One rank's end of the wires. All but `send`, `receive` and `write_at` are called by all ranks,
-/// in the same order.
+/// Communicator of one rank. All methods except `send`, `receive` and `write_at` are collective:
+/// all ranks call them in the same order.
 ///
 /// # Errors
-/// Each method fails if the ranks cannot be reached any more. They are not agreed on what was done
-/// then, and the job should end.
+/// Each method fails if ranks are unreachable. The state of the ranks is then undefined, and the
+/// job should end.
 pub trait Communicator {
     /// Number of this rank, from 0.
     fn rank(&self) -> usize;
@@ -305,11 +300,11 @@ pub trait Communicator {
     /// Number of ranks.
     fn size(&self) -> usize;
 
-    /// Give one number to each rank; those that the ranks gave to this one.
+    /// Send one number to each rank; return the numbers that the ranks sent to this rank.
     fn all_to_all(&self, numbers: &[u64]) -> error::Result<Vec<u64>>;
 
-    /// Send bytes to each rank, those for rank 0 first, and receive what each sends to this one,
-    /// rank 0's first. The counts, in bytes, fill `send` and `receive`.
+    /// Send bytes to each rank, and receive bytes from each rank, both in the order of ranks. The
+    /// counts, in bytes, fill `send` and `receive`.
     fn exchange(
         &self,
         send: &[u8],
@@ -318,20 +313,20 @@ pub trait Communicator {
         receive_counts: &[u64],
     ) -> error::Result<()>;
 
-    /// Combine each value with those of all ranks in its place.
+    /// Combine each value with the corresponding values of all ranks.
     fn all_reduce(&self, values: &mut [u64], how: Reduce) -> error::Result<()>;
 
-    /// The bytes of each rank: short ones, which may differ in length.
+    /// Return the bytes of each rank: short messages, which may differ in length.
     fn all_gather(&self, bytes: &[u8]) -> error::Result<Vec<Vec<u8>>>;
 
-    /// Send bytes to a rank that waits for as many.
+    /// Send bytes to a rank that waits for the same number of bytes.
     fn send(&self, to: usize, bytes: &[u8]) -> error::Result<()>;
 
-    /// Wait for bytes that a rank sends, as many as `bytes` holds.
+    /// Wait for bytes from a rank, as many as `bytes` holds.
     fn receive(&self, from: usize, bytes: &mut [u8]) -> error::Result<()>;
 
-    /// Write records of `size` bytes, each by a call of its own, to their places in a file that
-    /// all ranks open together. The only method whose errors are also the file's.
+    /// Write records of `size` bytes, each by a separate call, to their offsets in a file that all
+    /// ranks open together. Only this method returns errors of the file.
     fn write_at(
         &self,
         path: &Path,
@@ -341,7 +336,7 @@ pub trait Communicator {
     ) -> error::Result<()>;
 }
 
-/// The communicator of a program that is its only rank.
+/// Communicator of a program that is the only rank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SingleRank;
 

@@ -1,4 +1,4 @@
-//! The bytes of an atom in each format.
+//! Encoding of an atom in each format.
 
 use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::{self, Atom, FORCE};
@@ -7,23 +7,23 @@ use crate::{Atoms, Batch, Records, Vectors};
 
 // Numbers of an atom in files of arrays: H5MD, NetCDF, DCD.
 
-/// How a number is stored.
+/// Type of a stored number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {
     /// Single precision, 4 bytes.
     F4 {
-        /// True if the highest byte comes first.
+        /// True for big-endian byte order.
         big_endian: bool,
     },
     /// Double precision, 8 bytes.
     F8 {
-        /// True if the highest byte comes first.
+        /// True for big-endian byte order.
         big_endian: bool,
     },
 }
 
 impl Float {
-    /// By NumPy's name for it: `<f4`, `>f4`, `<f8`, `>f8`.
+    /// Parse NumPy's name of the type: `<f4`, `>f4`, `<f8`, `>f8`.
     pub fn from_name(name: &str) -> Option<Self> {
         let big_endian = name.starts_with('>');
         match name {
@@ -40,7 +40,7 @@ impl Float {
         }
     }
 
-    /// True if a finite number stays finite.
+    /// True if a finite number stays finite in this type.
     fn holds(self, value: f64) -> bool {
         match self {
             Float::F4 { .. } => (value as f32).is_finite(),
@@ -60,20 +60,20 @@ impl Float {
     }
 }
 
-/// Vectors as arrays: one section of vectors each, or one of each coordinate.
+/// Vectors as arrays: one section per field, or one section per coordinate.
 #[derive(Debug, Clone)]
 pub struct Arrays {
     fields: Fields,
     float: Float,
     /// Factors by which positions, velocities and forces are multiplied.
     factors: [f64; 3],
-    /// Vector of each section, and one of its coordinates if it is not all three.
+    /// Field of each section, and its coordinate if the section does not hold all three.
     contents: Vec<(usize, Option<usize>)>,
     sizes: Vec<usize>,
 }
 
 impl Arrays {
-    /// One section for each of `fields`.
+    /// Make one section for each of `fields`.
     pub fn new(fields: Fields, float: Float, factors: [f64; 3]) -> Self {
         let vectors = [fields.positions, fields.velocities, fields.forces];
         let written = (0..3).filter(|&vector| vectors[vector]);
@@ -87,7 +87,7 @@ impl Arrays {
         }
     }
 
-    /// All x, all y, all z of positions, as DCD has them.
+    /// Make sections of all x, all y and all z of positions, as in DCD.
     pub fn coordinates(float: Float) -> Self {
         Arrays {
             fields: Fields::POSITIONS,
@@ -98,7 +98,7 @@ impl Arrays {
         }
     }
 
-    /// Refuse a vector of which a number is not finite in the file.
+    /// Refuse a vector with a number that is not finite in the file.
     fn check_vector(&self, found: [f64; 3], vector: usize, one: &str) -> Result<(), String> {
         for value in found {
             if !value.is_finite() {
@@ -115,7 +115,7 @@ impl Arrays {
         Ok(())
     }
 
-    /// True if all numbers surely stay finite.
+    /// True if all numbers certainly stay finite.
     fn fit(&self, vectors: &Vectors<'_>, vector: usize) -> bool {
         let same = matches!(vectors, Vectors::F32(_)) || self.float.size() == 8;
         same && self.factors[vector].abs() <= 1.0 && all_finite(vectors)
@@ -180,10 +180,10 @@ impl Records for Arrays {
     }
 }
 
-// Finds numbers that no file should hold.
+// Check for numbers that files must not hold.
 
-/// True if all numbers are finite. x − x is 0 where x is, and NaN elsewhere; gathered without a
-/// branch for each number.
+/// True if all numbers are finite. x − x is 0 for finite x, and NaN otherwise; the loop has no
+/// branch per number.
 #[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
 pub fn all_finite(vectors: &Vectors<'_>) -> bool {
     match vectors {
@@ -194,10 +194,10 @@ pub fn all_finite(vectors: &Vectors<'_>) -> bool {
 
 // Lines of an atom in DL_POLY's files.
 
-/// Magnitudes below it fit in 12 columns with 6 decimals, with a sign too.
+/// Bound of magnitudes that fit in 12 columns with 6 decimals and a sign.
 const SURE_TO_FIT: f64 = 9999.0;
 
-/// CONFIG or HISTORY: an atom's lines stand together.
+/// CONFIG or HISTORY: the lines of an atom are adjacent.
 #[derive(Debug, Clone)]
 pub struct Text {
     history: bool,
@@ -217,11 +217,11 @@ impl Text {
         })
     }
 
-    /// True if all atoms surely fit, seen without a look at each number by itself.
+    /// True if all atoms certainly fit, checked without examining each number.
     fn fit(&self, atoms: &Atoms<'_>) -> bool {
         let vectors = atoms.vectors();
         let mut written = vectors.iter().take(1 + self.level);
-        // A force in DL_POLY's unit is finite where it had 32 bits before.
+        // A finite force in single precision is finite in DL_POLY's unit.
         let large = |vectors: &Vectors<'_>| match vectors {
             Vectors::F32(_) => false,
             Vectors::F64(values) => values
@@ -253,8 +253,8 @@ impl Text {
     }
 }
 
-/// True if a name has printable characters at first, and only blanks or zeros after them. It looks
-/// at all eight at once, for this is done of every atom of every frame.
+/// True if a name consists of printable characters, followed only by blanks or zeros. All eight
+/// characters are checked at once, because this is done for every atom of every frame.
 fn is_word(name: &[u8; 8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;

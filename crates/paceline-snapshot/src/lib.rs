@@ -1,11 +1,12 @@
-//! Atoms spread over ranks and one ordered file: who sends what to whom, and what is written where.
+//! Transfer of atoms between ranks and one ordered file: messages, and offsets in the file.
 //!
-//! Atoms have ids from 1 to the number of atoms. A frame has sections; in each, every atom has a
-//! place by its id: `start + (id - 1) * size`. What stands between the sections is the caller's.
+//! Atoms have ids from 1 to the number of atoms. A frame has sections; in each section, the id of
+//! an atom determines its offset: `start + (id - 1) * size`. The caller writes the bytes between
+//! the sections.
 //!
-//! - [`write`](fn@write) brings atoms from all ranks to their places, after [`check`](fn@check);
-//! - [`formats`] makes their bytes; [`reading`] is the way back, from a file to the ranks.
-//! - [`Communicator`] is what carries bytes between ranks: MPI, threads, or [`SingleRank`].
+//! - [`write`](fn@write) writes the atoms of all ranks to their offsets, after [`check`](fn@check);
+//! - [`formats`] encodes atoms; [`reading`] distributes the atoms of a file to the ranks.
+//! - [`Communicator`] transports bytes between ranks: MPI, threads, or [`SingleRank`].
 //!
 //! `examples/config.rs` writes a CONFIG of two atoms.
 
@@ -37,21 +38,21 @@ pub use atoms::{Atoms, Vectors};
 pub use check::check;
 pub use check::{Communicator, Reduce, SingleRank};
 
-/// How atoms come to their places: the four ways of Todorov & Bush (HPCxTR0806).
+/// Method of writing atoms: the four methods of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Every rank in turn sends its atoms to rank 0, which writes each in its place.
+    /// Every rank in turn sends its atoms to rank 0, which writes each atom at its offset.
     Serial,
-    /// Every rank writes each of its atoms in its place.
+    /// Every rank writes each of its atoms at its offset.
     Direct,
     /// The same through MPI-IO.
     Mpiio,
-    /// Atoms travel to some writers, are put in order there, and leave in few large writes.
+    /// Atoms are sent to some writers, which sort them and make few large writes.
     Sorted,
 }
 
 impl Method {
-    /// The method of this lowercase name, such as "sorted".
+    /// Return the method of this lowercase name, such as "sorted".
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "serial" => Some(Method::Serial),
@@ -63,30 +64,31 @@ impl Method {
     }
 }
 
-/// The atoms of one frame, and where they go. All but the atoms must be the same on all ranks.
+/// Atoms of one frame, and their destination. All fields except the atoms must be the same on all
+/// ranks.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
-    /// A file that exists.
+    /// Existing file.
     pub path: &'a Path,
     /// Encoder of an atom's bytes in each section.
     pub records: &'a dyn Records,
-    /// First byte of each section.
+    /// Offset of each section.
     pub starts: &'a [u64],
     /// Number of atoms of all ranks.
     pub n_atoms: u64,
-    /// This rank's, which [`check`] found good.
+    /// Atoms of this rank, which have passed [`check`].
     pub atoms: &'a Atoms<'a>,
-    /// How atoms come to their offsets in the file.
+    /// Method of writing atoms.
     pub method: Method,
-    /// Ranks that write, ascending; of use to the sorted method.
+    /// Writing ranks in increasing order, for the sorted method.
     pub writers: &'a [usize],
-    /// Bytes of memory that a rank may take beside its atoms.
+    /// Maximum memory of a rank in addition to its atoms, bytes.
     pub buffer: usize,
-    /// True if to return only when the disk has all.
+    /// True to return only when all data are on the disk.
     pub sync: bool,
 }
 
-/// A job, and what all ranks have agreed on.
+/// Job, with data that all ranks have agreed on.
 struct Plan<'a> {
     comm: &'a dyn Communicator,
     job: &'a Job<'a>,
@@ -94,10 +96,7 @@ struct Plan<'a> {
     budget: MemoryBudget,
 }
 
-/// Write one frame's atoms into their places, on all ranks together.
-///
-/// # Errors
-/// [`Failure`], the same on every rank; some atoms may then be written.
+/// Write one frame's atoms to their offsets, collectively.
 pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
     let plan = agree_on(comm, job)?;
     let mut cost = Cost::default();
@@ -111,7 +110,7 @@ pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
     Ok(cost)
 }
 
-/// Refuse what would make ranks wait for each other forever, or read what is not there.
+/// Refuse arguments that would make ranks wait for each other for ever, or access missing data.
 fn agree_on<'a>(comm: &'a dyn Communicator, job: &'a Job<'a>) -> Result<Plan<'a>> {
     let alike = xxh3_64(
         format!(

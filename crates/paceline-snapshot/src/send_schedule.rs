@@ -1,4 +1,4 @@
-//! Divide the atoms among writers and steps within the memory of a rank, and schedule when it sends.
+//! Divide the atoms among writers and steps within a rank's memory, and schedule their sending.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 use crate::{Failure, Result};
 use paceline_formats::error::Error;
 
-/// Atoms by batch and writer. It knows some batches at a time, so that it stays small.
+/// Atoms by batch and writer; only some batches are in memory at a time.
 pub struct SendSchedule<'a> {
     ids: &'a [i64],
     partition: Partition,
     n_writers: usize,
     /// Batch of each step.
     batch_of: Vec<u32>,
-    /// Own atoms of each batch.
+    /// Number of own atoms of each batch.
     n_own: Vec<u64>,
-    /// The most places, of atoms and of writers' first ones, that it should know.
+    /// Maximum number of stored indices, of atoms and of writers' starts.
     budget: usize,
     known: Range<usize>,
-    /// Starts, in `order`, of the atoms of each known batch and writer, and the end of the last.
+    /// Start in `order` of the atoms of each stored batch and writer, and the end of the last.
     starts: Vec<u32>,
-    /// Places in `ids`.
+    /// Indices in `ids`.
     order: Vec<u32>,
 }
 
 impl<'a> SendSchedule<'a> {
-    /// Atoms of which `own` are in each step.
+    /// Make the schedule from the number of own atoms of each step.
     pub fn new(
         ids: &'a [i64],
         partition: Partition,
@@ -53,7 +53,7 @@ impl<'a> SendSchedule<'a> {
         }
     }
 
-    /// Places of the atoms of a batch, by writer. Batches must be asked for in their order.
+    /// Return the indices of the atoms of a batch, by writer. Batches must be requested in order.
     pub fn batch(&mut self, batch: usize) -> impl Iterator<Item = &[u32]> {
         if !self.known.contains(&batch) {
             self.learn(batch);
@@ -65,16 +65,16 @@ impl<'a> SendSchedule<'a> {
             .map(|pair| &self.order[pair[0] as usize..pair[1] as usize])
     }
 
-    /// Bytes of memory that it takes.
+    /// Size in memory, bytes.
     pub fn n_bytes(&self) -> usize {
         4 * (self.batch_of.capacity() + self.starts.capacity() + self.order.capacity())
             + 8 * self.n_own.capacity()
     }
 
-    /// Find the atoms of as many batches as fit the budget.
+    /// Find the atoms of as many batches as the budget allows.
     fn learn(&mut self, first: usize) {
         let (mut end, mut n_numbers) = (first, 0);
-        // A place for each atom, and for each writer, who may get none.
+        // An index for each atom, and for each writer, which may get no atoms.
         let numbers = |n_atoms: u64| n_atoms + self.n_writers as u64;
         while let Some(&n_atoms) = self.n_own.get(end)
             && (end == first || n_numbers + numbers(n_atoms) <= self.budget as u64)
@@ -89,8 +89,8 @@ impl<'a> SendSchedule<'a> {
             let known = (first..end).contains(&batch);
             known.then(|| (batch - first) * self.n_writers + writer)
         };
-        // Two more than bins: first each counts in the second place after its own, then its atoms
-        // take their places from the one after its own on, which so becomes its end.
+        // Counting sort with two more entries than bins: counts are stored two entries later; then
+        // each bin's start, one entry later, advances to its end.
         self.starts.clear();
         self.starts.resize((end - first) * self.n_writers + 2, 0);
         for bin in self.ids.iter().filter_map(bin) {
@@ -113,22 +113,22 @@ impl<'a> SendSchedule<'a> {
     }
 }
 
-// Assign atoms to the writers that put them in order, and to steps.
+// Assign atoms to writers, which sort them, and to steps.
 //
-// The ids are cut into one range a writer, and each range into the same number of steps, fine
-// enough that one step of all writers fits in any rank's memory, whoever has the atoms. Steps are
-// then taken together, as many as fit, to batches.
+// The ids are divided into one range per writer, and each range into the same number of steps. One
+// step of all writers fits in any rank's memory, for any distribution of the atoms. As many steps
+// as fit are then combined to a batch.
 
-/// Steps of a batch for which there is memory, where atoms are spread evenly.
+/// Number of steps of a batch for which memory suffices if atoms are distributed evenly.
 const FINENESS: usize = 8;
 
 /// Ranges of ids, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     n_atoms: u64,
-    /// Steps of each writer, but for the last ones, which may have fewer.
+    /// Number of steps of each writer; the last writers may have fewer.
     n_steps: u64,
-    /// Atoms of a step of one writer.
+    /// Number of atoms of a step of one writer.
     step: u64,
 }
 
@@ -150,7 +150,7 @@ impl Partition {
         self.n_steps as usize
     }
 
-    /// The writer of an atom, and its step.
+    /// Return the writer and the step of an atom.
     pub fn of(&self, atom: u64) -> (usize, usize) {
         let cell = atom / self.step;
         (
@@ -159,15 +159,15 @@ impl Partition {
         )
     }
 
-    /// The atoms of some steps of a writer.
+    /// Return the atoms of some steps of a writer.
     pub fn atoms(&self, writer: usize, steps: &Range<usize>) -> Range<u64> {
         let first = writer as u64 * self.n_steps;
         let start = |step: usize| ((first + step as u64) * self.step).min(self.n_atoms);
         start(steps.start)..start(steps.end)
     }
 
-    /// Take steps together as long as their atoms fit: those of a writer, and those that any rank
-    /// has of them, at the most, of each step.
+    /// Combine steps as long as their atoms fit: the atoms of a writer, and the maximum number of
+    /// atoms that any rank has in each step.
     pub fn batches(&self, held: &[u64], budget: &MemoryBudget) -> Vec<Range<usize>> {
         let mut batches: Vec<Range<usize>> = Vec::new();
         let mut sent = 0;
@@ -190,43 +190,44 @@ impl Partition {
     }
 }
 
-// Divide the memory of a rank, and keep it from frame to frame.
+// Division of a rank's memory, which is kept from frame to frame.
 
-/// Bytes of text that are made before they are written, at the most: what the cache still has when
-/// the system takes them.
+/// Maximum size of text that is encoded before it is written, bytes: it is still in the cache when
+/// the system copies it.
 const TEXT: usize = 1 << 20;
 
-/// Bytes of atoms that one rank packs, or puts in order, at a time, at the most. With 1 MiB a frame
-/// takes a third more time, since a batch then finds few of a rank's atoms in one place; from 4 to
+/// Maximum size of atoms that one rank packs or sorts at a time, bytes. With 1 MiB a frame takes a
+/// third more time, since the atoms of a batch are then scattered over a rank's memory; from 4 to
 /// 16 MiB there is no difference.
 const ATOMS: usize = 8 << 20;
 
-/// Atoms that are copied into their order at a time, before their bytes are made. The processor
-/// waits for many of them at once, while bytes made from where atoms lie wait for each.
+/// Number of atoms that are copied into their order before they are encoded. The copies overlap
+/// their cache misses, whereas encoding from scattered atoms waits for each one.
 const NEAR: usize = 256;
 
-/// Atoms for which a rank has memory.
+/// Numbers of atoms for which a rank has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// Atoms whose bytes are made at a time.
+    /// Number of atoms that are encoded at a time.
     pub written: usize,
-    /// Put in order at a time.
+    /// Number of atoms that are sorted at a time.
     pub sorted: usize,
-    /// Copied into their order at a time.
+    /// Number of atoms that are copied into their order at a time.
     pub near: usize,
-    /// Packed at a time, for all others.
+    /// Number of atoms that are packed at a time, for all other ranks.
     pub packed: usize,
-    /// Atoms of its own whose turn it knows.
+    /// Number of own atoms in the schedule.
     pub known: usize,
 }
 
 impl MemoryBudget {
-    /// Share out `buffer` bytes for atoms of `packed` bytes that become `text` bytes: a quarter
-    /// for atoms that leave, three eighths for those that come, and an eighth each for who leaves
-    /// when, for what is copied, and for text.
+    /// Divide `buffer` bytes for atoms of `packed` bytes that become `text` bytes: a quarter for
+    /// outgoing atoms, three eighths for incoming atoms, and an eighth each for the schedule, for
+    /// copies in order, and for text.
     ///
     /// # Errors
-    /// [`Error::Argument`] where that is not enough for an atom from each rank to each writer.
+    /// [`Error::Argument`] if the memory does not suffice for one atom from each rank to each
+    /// writer.
     pub fn new(buffer: usize, packed: usize, text: usize, n_writers: usize) -> Result<Self> {
         let budget = MemoryBudget {
             written: TEXT.min(buffer / 8) / text.max(1),
@@ -250,29 +251,30 @@ impl MemoryBudget {
     }
 }
 
-// Memory that a thread keeps for its next frame: the system gives new memory page by page.
+// Memory that a thread keeps for its next frame, because the system provides new memory page by
+// page.
 
 thread_local! {
     static KEPT: RefCell<Memory> = RefCell::default();
 }
 
-/// Buffers of atoms that travel.
+/// Buffers of packed atoms.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Atoms that leave.
+    /// Outgoing atoms.
     pub packed: Vec<u8>,
-    /// Atoms that came.
+    /// Incoming atoms.
     pub received: Vec<u8>,
-    /// Place in `received` of each atom of a batch.
+    /// Index in `received` of each atom of a batch.
     pub order: Vec<u32>,
-    /// Some of them, in order.
+    /// Some of the atoms, in order.
     pub near: Vec<u8>,
-    /// Bytes of the file.
+    /// Encoded bytes of the file.
     pub text: Vec<u8>,
 }
 
 impl Memory {
-    /// That of this thread, unless it is more than may be taken.
+    /// Take the memory of this thread, unless it exceeds the limit.
     pub fn take(most: usize) -> Self {
         let kept = KEPT.take();
         match kept.n_bytes() <= most {
@@ -291,7 +293,7 @@ impl Memory {
     }
 }
 
-/// Make a buffer as long as this, with any bytes in it, and with no more memory than it needs.
+/// Set the length of a buffer, with arbitrary content and without excess capacity.
 pub fn grow(buffer: &mut Vec<u8>, n_bytes: usize) {
     buffer.truncate(n_bytes);
     buffer.reserve_exact(n_bytes - buffer.len());
@@ -300,18 +302,18 @@ pub fn grow(buffer: &mut Vec<u8>, n_bytes: usize) {
 
 // The cost of a frame on one rank.
 
-/// Time, and numbers of things.
+/// Times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// In calls to other ranks, also waiting for them.
+    /// Time of communication with other ranks, including waiting.
     pub communicate: Duration,
-    /// Packing atoms and putting them in order.
+    /// Time of packing and sorting atoms.
     pub sort: Duration,
-    /// Making the bytes of the file.
+    /// Time of encoding.
     pub format: Duration,
-    /// In calls of the system, or of MPI-IO, that write them.
+    /// Time of the write calls of the system, or of MPI-IO.
     pub write: Duration,
-    /// To other ranks, with atoms in them.
+    /// Number of messages with atoms to other ranks.
     pub n_messages: u64,
     /// Bytes sent to other ranks.
     pub bytes_sent: u64,
@@ -321,7 +323,7 @@ pub struct Cost {
     pub bytes_written: u64,
     /// Number of batches of atoms.
     pub n_batches: u64,
-    /// Most bytes of memory that held atoms, their order and their text at one time.
+    /// Maximum memory for atoms, their order and their text, bytes.
     pub peak_buffer: usize,
 }
 
@@ -343,7 +345,7 @@ impl Cost {
     }
 }
 
-/// Call a function and add its time.
+/// Call a function and add its duration to a time.
 pub fn timed<T>(time: &mut Duration, function: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let value = function();

@@ -1,4 +1,4 @@
-//! Write the atoms of a frame: each in its place, or put in order by some writers.
+//! Write the atoms of a frame: each at its offset, or sorted by some writers.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -10,15 +10,15 @@ use crate::{Batch, Cost, Failure, Plan, Reduce, Result};
 use paceline_formats::error::Error;
 use paceline_formats::system::{close, write_all_at};
 
-/// Atoms that are packed for each writer in turn. Those for one lie between those for others, which
-/// are then still in the cache.
+/// Number of atoms that are packed for each writer in turn. Atoms for one writer are between those
+/// for other writers, which are then still in the cache.
 const TURN: usize = 128;
 
-/// No atom.
+/// Mark of an empty entry.
 const EMPTY: u32 = u32::MAX;
 
-/// Write one frame. What goes wrong on this rank alone comes back in the inner result, after this
-/// rank has done its part in what the others do.
+/// Write one frame. The inner result holds an error of this rank alone, after the rank has
+/// completed its part of the collective calls.
 pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let partition = Partition::new(job.n_atoms, job.writers.len(), &plan.budget);
@@ -63,7 +63,7 @@ pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     }))
 }
 
-/// Own atoms of each step.
+/// Count the own atoms of each step.
 fn count(partition: &Partition, ids: &[i64]) -> Vec<u64> {
     let mut own = vec![0; partition.n_steps()];
     for &id in ids {
@@ -84,7 +84,7 @@ struct Mail<'a> {
 }
 
 impl Mail<'_> {
-    /// Send the atoms of a batch to their writers, and receive what others send.
+    /// Send the atoms of a batch to their writers, and receive atoms.
     fn send(&mut self, batch: usize) -> Result<()> {
         let comm = self.plan.comm;
         let size = self.plan.packing.size() as u64;
@@ -112,7 +112,7 @@ impl Mail<'_> {
         Ok(())
     }
 
-    /// Put received atoms in order and write them; they are `atoms`, counted from 0.
+    /// Sort the received atoms `atoms`, counted from 0, and write them.
     fn write(&mut self, target: &Target<'_>, atoms: Range<u64>) -> Result<()> {
         let Mail {
             plan, memory, cost, ..
@@ -142,14 +142,14 @@ impl Mail<'_> {
         Ok(())
     }
 
-    /// Note how much memory this takes.
+    /// Record the memory in use.
     fn weigh(&mut self) {
         self.cost
             .holds(self.memory.n_bytes() + self.outbox.n_bytes());
     }
 }
 
-/// Pack the atoms of a batch for others, and those that this rank itself writes.
+/// Pack the atoms of a batch for other ranks, and those that this rank writes.
 fn pack(
     plan: &Plan<'_>,
     outbox: &mut SendSchedule<'_>,
@@ -179,7 +179,7 @@ fn pack(
     }
 }
 
-/// Find where each atom of a batch is among those received.
+/// Find the index of each atom of a batch among the received atoms.
 fn find_places(plan: &Plan<'_>, memory: &mut Memory, atoms: &Range<u64>) -> Result<()> {
     let wrong = |id: u64, found: &str| {
         let reason = format!("expected each id once, found that atom {id} {found}");
@@ -203,7 +203,7 @@ fn find_places(plan: &Plan<'_>, memory: &mut Memory, atoms: &Range<u64>) -> Resu
     }
 }
 
-// Each atom is written by itself, in its place.
+// Methods that write each atom separately at its offset.
 
 /// Every rank writes its own atoms.
 pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
@@ -216,8 +216,8 @@ pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
     target.close(plan.job.sync, cost)
 }
 
-/// Every rank in turn sends its atoms to rank 0, which writes them. What goes wrong on this rank
-/// alone comes back in the inner result; so for the next.
+/// Every rank in turn sends its atoms to rank 0, which writes them. The inner result holds an error
+/// of this rank alone, also in the next function.
 pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let atoms = plan.job.atoms;
     let mut n_atoms = vec![0; plan.comm.size()];
@@ -239,7 +239,7 @@ pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     Ok(Ok(()))
 }
 
-/// Write the own atoms of rank 0, then those that each other rank sends.
+/// Write the own atoms of rank 0, then the atoms from each other rank.
 fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result<()>> {
     let mut target = Target::open(plan);
     let mut text = Vec::new();
@@ -266,8 +266,8 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
     Ok(target.and_then(|target| target.close(plan.job.sync, cost)))
 }
 
-/// Every rank writes its own atoms through MPI-IO. All open the file together, so those that have
-/// no atoms left go on as long as any has.
+/// Every rank writes its own atoms through MPI-IO. All ranks open the file together, so that ranks
+/// without further atoms continue as long as any rank has atoms.
 pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let at_a_time = plan.budget.written;
@@ -303,16 +303,16 @@ pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     Ok(done.map_err(Into::into))
 }
 
-// The file that a frame goes to.
+// Output file of a frame.
 
-/// A file that exists, open for writing.
+/// Existing file, open for writing.
 pub struct Target<'a> {
     path: &'a Path,
     file: File,
     records: &'a dyn Records,
-    /// First byte of each section.
+    /// Offset of each section.
     starts: &'a [u64],
-    /// Atoms whose bytes are made at a time.
+    /// Number of atoms that are encoded at a time.
     at_a_time: usize,
 }
 
@@ -329,8 +329,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Make the bytes of some atoms, those from `at` on of the `n_atoms` whose bytes are made before
-    /// they are written: in `text`, section after section.
+    /// Encode some atoms into `text`, section after section: those from index `at` on of the
+    /// `n_atoms` atoms that `text` holds.
     pub fn put(
         &self,
         text: &mut Vec<u8>,
@@ -350,7 +350,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Write the bytes of atoms that are neighbours in the file from `first` on, counted from 0.
+    /// Write encoded atoms that are adjacent in the file, from `first` on, counted from 0.
     pub fn write_run(
         &self,
         mut text: &[u8],
@@ -366,7 +366,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Make the bytes of atoms, some at a time, and write each atom by itself.
+    /// Encode atoms, some at a time, and write each atom separately.
     pub fn write_each(&self, text: &mut Vec<u8>, batch: &Batch<'_>, cost: &mut Cost) -> Result<()> {
         for part in parts(batch.len(), self.at_a_time) {
             let batch = batch.part(part);
@@ -383,7 +383,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Close the file: where it is to be on the disk, when it is there.
+    /// Close the file; with `sync`, after all data are on the disk.
     pub fn close(self, sync: bool, cost: &mut Cost) -> Result<()> {
         let done = timed(&mut cost.write, || {
             if sync {
@@ -402,7 +402,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Ranges of up to `most`.
+/// Divide `n_atoms` into ranges of at most `most`.
 pub fn parts(n_atoms: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let starts = (0..n_atoms).step_by(most.max(1));
     starts.map(move |start| start..n_atoms.min(start + most))

@@ -1,4 +1,4 @@
-//! Tables of atoms, a column of fixed width for each property, and the files that fill them.
+//! Tables of atoms with one column of fixed width per property, and the sources that fill them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use paceline_formats::source::Source;
 pub const OWNERS: usize = 0;
 /// Column of the atoms' numbers, from 1 to the number of atoms: i64.
 pub const IDS: usize = 1;
-/// Column of positions: three f32 or f64, as the next two.
+/// Column of positions: three f32 or f64, like the next two columns.
 pub const POSITIONS: usize = 2;
 /// Column of velocities.
 pub const VELOCITIES: usize = 3;
 /// Column of forces.
 pub const FORCES: usize = 4;
-/// Column of names: 8 bytes, zeros at the end.
+/// Column of names: 8 bytes, padded with zeros.
 pub const NAMES: usize = 5;
 /// Column of masses: f64.
 pub const MASSES: usize = 6;
@@ -28,10 +28,10 @@ pub const CHARGES: usize = 7;
 /// Number of columns.
 pub const N_COLUMNS: usize = 8;
 
-/// Bytes of an atom in each column; 0 in those that are not there.
+/// Number of bytes per atom of each column; 0 for missing columns.
 pub type Widths = [usize; N_COLUMNS];
 
-/// Properties that are known of atoms beside their vectors.
+/// Known properties of atoms in addition to their vectors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
     /// Names, 8 bytes each.
@@ -42,7 +42,7 @@ pub struct Known {
     pub charges: bool,
 }
 
-/// Columns of what a frame holds, vectors of 64 bits where they are wide.
+/// Return the columns for a frame's content, with vectors in double precision if `is_wide`.
 pub fn widths(fields: Fields, is_wide: bool, known: Known) -> Widths {
     let there = |there, width| if there { width } else { 0 };
     let vector = if is_wide { 24 } else { 12 };
@@ -57,21 +57,21 @@ pub fn widths(fields: Fields, is_wide: bool, known: Known) -> Widths {
     widths
 }
 
-/// Atoms, column by column.
+/// Table of atoms, column by column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AtomTable {
     widths: Widths,
     columns: [Vec<u8>; N_COLUMNS],
 }
 
-/// Atoms, column by column, that somebody else holds.
+/// Borrowed table of atoms, column by column.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub columns: [&'a [u8]; N_COLUMNS],
 }
 
 impl AtomTable {
-    /// No atoms.
+    /// Make an empty table.
     ///
     /// # Panics
     /// If ids have no column.
@@ -83,7 +83,7 @@ impl AtomTable {
         }
     }
 
-    /// Bytes of an atom in each column; 0 where the column is missing.
+    /// Number of bytes per atom of each column; 0 if the column is missing.
     pub fn widths(&self) -> &Widths {
         &self.widths
     }
@@ -98,7 +98,7 @@ impl AtomTable {
         self.len() == 0
     }
 
-    /// No atoms any more, and room for so many, not more.
+    /// Remove all atoms, and set the capacity for a number of atoms.
     pub fn make_room(&mut self, n_atoms: usize) {
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             column.clear();
@@ -106,7 +106,7 @@ impl AtomTable {
         }
     }
 
-    /// Reserve memory for so many atoms, where there is as much: a file may claim any number.
+    /// Reserve memory for a number of atoms, if available: a file may claim any number.
     pub fn expect(&mut self, n_atoms: usize) {
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             let _ = column.try_reserve_exact(n_atoms.saturating_mul(width));
@@ -118,29 +118,30 @@ impl AtomTable {
         &self.columns[column]
     }
 
-    /// Return a column to append further atoms to: as many to each column that is there.
+    /// Return a column for appending atoms; the same number must be appended to each present
+    /// column.
     pub fn column_mut(&mut self, column: usize) -> &mut Vec<u8> {
         &mut self.columns[column]
     }
 
-    /// The columns, with no more room than they need.
+    /// Return the columns, shrunk to their size.
     pub fn into_columns(mut self) -> [Vec<u8>; N_COLUMNS] {
         self.columns.iter_mut().for_each(Vec::shrink_to_fit);
         self.columns
     }
 
-    /// Bytes that the columns have room for.
+    /// Capacity of the columns, bytes.
     pub fn capacity(&self) -> usize {
         self.columns.iter().map(Vec::capacity).sum()
     }
 
-    /// Numbers of the atoms.
+    /// Ids of the atoms.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = i64> {
         let (ids, _) = self.columns[IDS].as_chunks();
         ids.iter().map(|&id| i64::from_ne_bytes(id))
     }
 
-    /// The same, copied only where they do not lie as numbers do.
+    /// Ids of the atoms, copied only if they are not aligned.
     pub fn id_slice(&self) -> Cow<'_, [i64]> {
         match bytemuck::try_cast_slice(&self.columns[IDS]) {
             Ok(ids) => Cow::Borrowed(ids),
@@ -148,7 +149,7 @@ impl AtomTable {
         }
     }
 
-    /// True if all columns that are there have as many atoms.
+    /// True if all present columns have the same number of atoms.
     pub fn is_even(&self) -> bool {
         let n = self.len();
         let mut columns = self.columns.iter().zip(self.widths);
@@ -167,7 +168,7 @@ impl AtomTable {
         }
     }
 
-    /// Some atoms.
+    /// View some atoms.
     pub fn view(&self, atoms: Range<usize>) -> View<'_> {
         View {
             columns: std::array::from_fn(|column| {
@@ -177,7 +178,7 @@ impl AtomTable {
         }
     }
 
-    /// Append atoms, without columns that this table does not have.
+    /// Append atoms; columns that this table lacks are left out.
     pub fn append(&mut self, atoms: &View<'_>) {
         for (column, bytes) in atoms.columns.iter().enumerate() {
             if self.widths[column] > 0 {
@@ -186,8 +187,7 @@ impl AtomTable {
         }
     }
 
-    /// Put the atoms in the order of their numbers, where they are in another. Beside them it takes
-    /// 8 bytes an atom: each goes to its place by itself.
+    /// Sort the atoms by id, if necessary. This takes 8 additional bytes per atom.
     pub fn sort(&mut self) {
         if self.ids().is_sorted() {
             return;
@@ -211,10 +211,10 @@ fn id_at(ids: &[u8], atom: usize) -> i64 {
     bytemuck::pod_read_unaligned(&ids[8 * atom..][..8])
 }
 
-/// Marks an atom that is where it belongs.
+/// Mark of an atom that is at its index.
 const DONE: usize = 1 << (usize::BITS - 1);
 
-/// Fill each place with the value that `order` names, circle after circle; the order stays.
+/// Permute a column by `order`, cycle after cycle; `order` is unchanged at the end.
 fn arrange<const WIDTH: usize>(column: &mut [u8], order: &mut [usize]) {
     let (values, _) = column.as_chunks_mut::<WIDTH>();
     for first in 0..order.len() {
@@ -249,12 +249,12 @@ impl View<'_> {
     }
 }
 
-// The source of a reader's atoms.
+// Sources of a reader's atoms.
 
-/// Divisor of a buffer: one part in so many is for bytes from which atoms are decoded.
+/// Inverse of the fraction of a buffer for bytes from which atoms are decoded.
 pub const PART: usize = 8;
 
-/// A frame of a file, as messages call it.
+/// Frame of a file, for messages.
 #[derive(Debug, Clone)]
 pub struct Moment {
     /// File of the frame.
@@ -264,7 +264,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Return the error for what cannot be done with the frame.
+    /// Make the error for an unsupported operation on the frame.
     pub fn unsupported(&self, what: impl AsRef<str>) -> Error {
         Error::Unsupported {
             path: self.path.clone(),
@@ -273,28 +273,29 @@ impl Moment {
     }
 }
 
-/// The atoms of one frame, as one reader decodes them.
+/// Atoms of one frame, as decoded by one reader.
 pub trait AtomSource {
-    /// Append the atoms at these places in the file, counted from 0, to an empty table, but for
-    /// their owners: one a place, or none. Each next range lies behind the one before.
+    /// Append the atoms at these indices in the file, counted from 0, to an empty table without
+    /// owners: one or no atom per index. Each range follows the previous one.
     ///
     /// # Errors
     /// Any error of reading and decoding.
     fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()>;
 
-    /// Bytes that it holds beside the table.
+    /// Memory that it holds in addition to the table, bytes.
     fn held(&self) -> usize {
         0
     }
 }
 
-// Atoms of a CONFIG or a HISTORY, as exactly as the text has them.
+// Atoms of a CONFIG or a HISTORY, with the full precision of the text.
 
-/// The most text that is read at a time, which is large for a file system, and the least.
+/// Maximum number of bytes of text that are read at a time, which is large for a file system, and
+/// minimum.
 const PIECE: u64 = 4 << 20;
 const LEAST: u64 = 4 << 10;
 
-/// Enough for what stands before the atoms of most frames.
+/// Number of bytes that contains the header of most frames.
 const HEAD: u64 = 4096;
 
 /// Access of one reader to the atoms of one frame.
@@ -305,19 +306,19 @@ pub struct Text {
     head: FrameHead,
     /// Range of the frame in the file, bytes.
     frame: Range<u64>,
-    /// Offset of the atom at `place` in the frame, bytes.
+    /// Offset in the frame of the atom at index `place`, bytes.
     at: u64,
     place: u64,
-    /// Bytes that are read at a time.
+    /// Number of bytes that are read at a time.
     piece: u64,
     bytes: Vec<u8>,
 }
 
 impl Text {
-    /// Open the frame that lies at these bytes.
+    /// Open the frame at these offsets.
     ///
     /// # Errors
-    /// Any error of the source, and [`Error::Damaged`] if no frame begins so.
+    /// Any error of the source, and [`Error::Damaged`] if no frame begins there.
     pub fn new(
         source: impl Source + 'static,
         layout: Layout,
@@ -338,7 +339,7 @@ impl Text {
         })
     }
 
-    /// The same, which holds no more than its part of a buffer, where atoms are not longer.
+    /// Limit the buffer to its fraction, unless atoms are longer.
     pub fn within(self, buffer: usize) -> Self {
         let part = (buffer / PART) as u64;
         Text {
@@ -347,7 +348,7 @@ impl Text {
         }
     }
 
-    /// Return the head of the frame, which stands before the atoms.
+    /// Return the header of the frame, which precedes the atoms.
     pub fn head(&self) -> &FrameHead {
         &self.head
     }
@@ -357,7 +358,7 @@ impl Text {
         self.layout.has_masses()
     }
 
-    /// Go to an atom that is not behind the one at hand.
+    /// Move to an atom that is not before the present one.
     fn seek(&mut self, place: u64) -> Result<()> {
         match self.layout.bytes_of(place..place) {
             Some(bytes) => (self.place, self.at) = (place, bytes.start),
@@ -366,8 +367,8 @@ impl Text {
         Ok(())
     }
 
-    /// Read on up to the atom at `end`, and call a function with each before it: its place, and
-    /// where it is in what was read.
+    /// Read up to the atom at `end`, and call a function with each earlier atom: its index, and its
+    /// offset in the bytes read.
     fn walk(
         &mut self,
         end: u64,
@@ -395,7 +396,7 @@ impl Text {
                     }
                 }
             }
-            // Where not even one atom is whole, its lines are very long.
+            // If not even one atom is complete, its lines are very long.
             piece = if records.is_empty() {
                 2 * piece
             } else {
@@ -406,7 +407,7 @@ impl Text {
         Ok(())
     }
 
-    /// Bytes to be read before the atom at `end`, at the most.
+    /// Maximum number of bytes to be read before the atom at `end`.
     fn left(&self, end: u64) -> u64 {
         let end = self.layout.bytes_of(end..end).map(|bytes| bytes.start);
         end.unwrap_or(self.frame.end - self.frame.start) - self.at
@@ -445,7 +446,7 @@ impl AtomSource for Text {
     }
 }
 
-/// A name that zeros fill up, as they do NumPy's text.
+/// Pad a name with zeros instead of blanks, as in NumPy's text.
 fn without_blanks(mut name: [u8; 8]) -> [u8; 8] {
     let len = name.trim_ascii_end().len();
     name[len..].fill(0);

@@ -1,4 +1,4 @@
-//! Map atoms to their owner ranks, and carry them there.
+//! Map atoms to their owner ranks, and send them.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use super::atom_table::{AtomTable, View, Widths};
 use crate::Communicator;
 use paceline_formats::error::{Error, Result};
 
-/// Outgoing and incoming atoms, in buffers that are used again.
+/// Outgoing and incoming atoms, in reused buffers.
 pub struct Exchange<'a> {
     pub comm: &'a dyn Communicator,
     pub cost: ReadingCost,
     widths: Widths,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
-    /// Bytes that came from each rank.
+    /// Number of bytes received from each rank.
     received: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Send each of some atoms to a rank, which its owner tells. All ranks call it.
+    /// Send each of some atoms to a rank, determined by its owner. The call is collective.
     pub fn send(&mut self, atoms: &View<'_>, to: impl Fn(u32) -> usize) -> Result<()> {
         let begun = Instant::now();
         let n = self.comm.size();
@@ -40,7 +40,7 @@ impl<'a> Exchange<'a> {
         self.exchange(&counts)
     }
 
-    /// Send on what came: each atom to its owner, and to each owner one message.
+    /// Forward received atoms to their owners, with one message per owner.
     pub fn send_on(&mut self) -> Result<()> {
         let begun = Instant::now();
         let came = parcels(&self.incoming, &self.received, &self.widths)?;
@@ -50,12 +50,12 @@ impl<'a> Exchange<'a> {
         self.exchange(&counts)
     }
 
-    /// Return the atoms that came, by rank.
+    /// Return the received atoms, by rank.
     pub fn received(&self) -> Result<Vec<View<'_>>> {
         parcels(&self.incoming, &self.received, &self.widths)
     }
 
-    /// Bytes that it holds.
+    /// Size of its buffers, bytes.
     pub fn held(&self) -> usize {
         self.outgoing.capacity() + self.incoming.capacity()
     }
@@ -95,20 +95,21 @@ fn parcels<'a>(bytes: &'a [u8], counts: &[u64], widths: &Widths) -> Result<Vec<V
     })
 }
 
-// Atoms sorted into parcels: of each first all of one column, then all of the next.
+// Atoms sorted into parcels: in each parcel column by column.
 
-/// Atoms that are sorted at a time: where they go then stays at hand, column after column.
+/// Number of atoms that are sorted at a time: their destinations then stay in the cache for all
+/// columns.
 const BLOCK: usize = 4096;
 
-/// Destination of an atom: the parcel, and the place in it.
+/// Destination of an atom: the parcel, and the index in it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     parcel: usize,
     place: usize,
 }
 
-/// Sort atoms into `n` parcels, `parcel_of` each atom's owner, in the order in which they come.
-/// The parcels lie at the front of `bytes`, which grows if it must; the bytes of each.
+/// Sort atoms into `n` parcels, stably, by `parcel_of` each atom's owner. The parcels are at the
+/// front of `bytes`, which grows if necessary. Returns the sizes of the parcels in bytes.
 pub fn pack(
     views: &[View<'_>],
     widths: &Widths,
@@ -147,7 +148,7 @@ pub fn pack(
     counts.iter().map(|&count| (count * size) as u64).collect()
 }
 
-/// Make bytes as long as that, if they are shorter, and no room for more.
+/// Extend bytes to a length, if they are shorter, without excess capacity.
 pub fn grow(bytes: &mut Vec<u8>, len: usize) {
     if bytes.len() < len {
         bytes.reserve_exact(len - bytes.len());
@@ -155,7 +156,7 @@ pub fn grow(bytes: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// First byte of each column in each parcel.
+/// Offset of each column in each parcel.
 fn columns_of(counts: &[usize], widths: &Widths) -> Vec<Vec<usize>> {
     let size: usize = widths.iter().sum();
     let mut before = 0;
@@ -199,7 +200,7 @@ fn copy_wide<const WIDTH: usize>(
     }
 }
 
-/// The atoms of a parcel; nothing where these bytes are none.
+/// View the atoms of a parcel; `None` for invalid bytes.
 pub fn unpack<'a>(parcel: &'a [u8], widths: &Widths) -> Option<View<'a>> {
     let size: usize = widths.iter().sum();
     if !parcel.len().is_multiple_of(size) {
@@ -217,16 +218,16 @@ pub fn unpack<'a>(parcel: &'a [u8], widths: &Widths) -> Option<View<'a>> {
 
 // Map atoms to their owner ranks.
 
-/// Tells the rank that owns an atom.
+/// Maps atoms to their owner ranks.
 pub trait Owners {
-    /// The owner of each atom, appended to `ranks`: as many as the table has atoms.
+    /// Append the owner of each atom of the table to `ranks`.
     ///
     /// # Errors
     /// Any error that keeps an atom from having an owner.
     fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()>;
 }
 
-/// Each rank owns an equal range of numbers.
+/// Owners with equal ranges of ids.
 #[derive(Debug, Clone, Copy)]
 pub struct ById {
     /// Number of atoms of the frame.
@@ -236,8 +237,8 @@ pub struct ById {
 }
 
 impl ById {
-    /// Return the rank whose share, of those of [`super::shares::share`], holds this number, from 1
-    /// on.
+    /// Return the rank whose share, as by [`super::shares::share`], contains this id, counted from
+    /// 1.
     fn owner(&self, id: i64) -> u32 {
         let ranks = u128::from(self.n_ranks);
         ((u128::from(id.unsigned_abs()) * ranks - 1) / u128::from(self.n_atoms)) as u32
@@ -251,20 +252,21 @@ impl Owners for ById {
     }
 }
 
-/// Equal domains of a cell, one a rank: rank x + nx (y + ny z) owns domain (x, y, z), as DL_POLY
-/// counts them.
+/// Equal domains of a cell, one per rank: rank x + nx (y + ny z) owns domain (x, y, z), in
+/// DL_POLY's order.
 #[derive(Debug, Clone)]
 pub struct Grid {
     moment: Moment,
     shape: [u32; 3],
-    /// Columns of the inverse of the cell: of a position, they give its parts of each vector.
+    /// Columns of the inverse of the cell, which convert a position to fractional coordinates.
     inverse: [[f64; 3]; 3],
-    /// Start of the cell, in parts of each vector: -1/2 if it is centred on the origin.
+    /// Start of the cell in fractional coordinates: -1/2 if it is centred on the origin.
     start: f64,
 }
 
 impl Grid {
-    /// Domains of the cell of these vectors, Å, which begins at the origin or is centred on it.
+    /// Make the domains of a cell with these vectors, Å, which begins at the origin or is centred
+    /// on it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the vectors span no volume, [`Error::Argument`] where a grid
@@ -296,7 +298,7 @@ impl Grid {
         })
     }
 
-    /// Return the rank whose domain holds the image of a position that is in the cell; none if the
+    /// Return the rank whose domain contains the image of a position in the cell; `None` if the
     /// position is not finite.
     pub fn owner(&self, position: [f64; 3]) -> Option<u32> {
         let mut domain = [0; 3];
@@ -305,7 +307,7 @@ impl Grid {
             if !part.is_finite() {
                 return None;
             }
-            // What is left of a tiny negative number is 1.
+            // A tiny negative number is rounded to 1.
             let n = self.shape[axis];
             *domain = (((part - part.floor()) * f64::from(n)) as u32).min(n - 1);
         }
@@ -331,10 +333,10 @@ impl Owners for Grid {
     }
 }
 
-/// Refuse owners that are no ranks, or are not one for each atom.
+/// Refuse owners that are not ranks, or a wrong number of owners.
 ///
 /// # Errors
-/// [`Error::Unsupported`], with the first atom of which this is so.
+/// [`Error::Unsupported`], which names the first such atom.
 pub fn check_ranks(
     moment: &Moment,
     table: &AtomTable,

@@ -1,8 +1,8 @@
-//! The way back: the atoms of one ordered file to the ranks that own them.
+//! Distribute the atoms of one ordered file to the ranks that own them.
 //!
-//! Some ranks read. Batch by batch they decode, each its part; rearrange the batch, so that all
-//! atoms of an owner are with one of them; and send each owner one long message (Todorov & Bush,
-//! HPCxTR0806, section 5).
+//! Some ranks read, batch by batch. In each batch, a reader decodes its part, the readers exchange
+//! atoms so that all atoms of an owner are on one reader, and each owner gets one long message
+//! (Todorov & Bush, HPCxTR0806, section 5).
 
 mod atom_table;
 mod exchange;
@@ -28,69 +28,69 @@ mod tests;
 
 // Atoms from readers to owners, batch by batch.
 
-/// Ranks that read, and how much they read at a time.
+/// Reading ranks, and limits of the memory that they use.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
     /// File and frame, for messages.
     pub moment: &'a Moment,
     /// Number of atoms of the frame.
     pub n_atoms: u64,
-    /// Places for atoms in the file, of which some may hold none.
+    /// Number of atom slots in the file, some of which may be empty.
     pub n_places: u64,
-    /// Column widths of what is known of each atom, bytes; no owners.
+    /// Column widths of the known properties, bytes; without owners.
     pub widths: Widths,
-    /// The ranks that read, rising.
+    /// Reading ranks in increasing order.
     pub readers: &'a [usize],
-    /// Bytes that a rank may hold beside its own atoms.
+    /// Maximum memory of a rank in addition to its own atoms, bytes.
     pub buffer: usize,
-    /// True if each owner has a range of the file.
+    /// True if each owner has a contiguous range of the file.
     pub ranges: bool,
 }
 
 impl Settings<'_> {
-    /// The readers through which each of `n_ranks` owners gets its atoms: neighbours share one.
+    /// Return the reader through which each of `n_ranks` owners gets its atoms: adjacent owners
+    /// share one.
     fn readers_of(&self, n_ranks: usize) -> Vec<usize> {
         let reader = |owner| self.readers[owner * self.readers.len() / n_ranks];
         (0..n_ranks).map(reader).collect()
     }
 }
 
-/// Cost of one frame to one rank.
+/// Cost of one frame on one rank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadingCost {
-    /// Time in reading and parsing.
+    /// Time of reading and parsing.
     pub read: Duration,
-    /// Finding owners, packing and unpacking.
+    /// Time of finding owners, packing and unpacking.
     pub sort: Duration,
-    /// Time in calls to other ranks, also waiting for them.
+    /// Time of communication with other ranks, including waiting.
     pub communicate: Duration,
-    /// To other ranks.
+    /// Number of messages to other ranks.
     pub n_messages: u64,
     /// Bytes sent to other ranks.
     pub bytes_sent: u64,
-    /// Number of exchanges, in each of which all ranks take part.
+    /// Number of exchanges, in which all ranks take part.
     pub n_batches: u64,
-    /// The most that it held beside its own atoms.
+    /// Maximum memory in addition to its own atoms, bytes.
     pub peak_buffer: usize,
 }
 
-/// How often a reader may hold the atoms that it reads at a time, beside their owners: in its
-/// batch, and, as some owners get more of a batch than others, in two parcels of up to twice as
-/// many.
+/// Maximum number of copies of a batch, without owners, that a reader holds: in its batch, and in
+/// two parcels of up to twice the size, since owners get unequal parts of a batch.
 const TIMES_HELD: usize = 1 + 2 + 2;
 
-/// Bytes for which there is room everywhere.
+/// Amount of memory that is available on any machine, bytes.
 const ROOM: usize = 256 << 20;
 
-/// Read a frame: this rank's atoms, in the order of their numbers; nothing where another rank
-/// failed. All ranks call it, readers with a supply.
+/// Read a frame; return this rank's atoms in the order of their ids, or `None` if another rank
+/// failed. The call is collective; readers give a supply.
 ///
 /// # Errors
 /// Any error of this rank's supply and owners; and, on all ranks, [`Error::Unsupported`] if an atom
-/// is missing or there twice.
+/// is missing or duplicate.
 ///
 /// # Panics
-/// If nobody reads.
+/// If there are no readers.
 pub fn distribute(
     comm: &dyn Communicator,
     settings: Settings<'_>,
@@ -111,7 +111,7 @@ pub fn distribute(
     }
     let Distribution { mut own, post, .. } = distribution;
     let cost = post.cost;
-    // What comes is in order where the file is.
+    // Received atoms are sorted if the file is.
     own.sort();
     match check_ids(comm, settings.n_atoms, &own.id_slice()) {
         Ok(()) => Ok(Some((own, cost))),
@@ -120,17 +120,17 @@ pub fn distribute(
     }
 }
 
-/// One rank's part in the reading of one frame.
+/// State of one rank during the reading of one frame.
 struct Distribution<'a> {
     settings: Settings<'a>,
     partition: Partition,
-    /// Atoms that a reader may receive at a time.
+    /// Maximum number of atoms that a reader may receive at a time.
     room: u64,
-    /// This rank's place among the readers.
+    /// Index of this rank among the readers.
     reader: Option<usize>,
     /// Reader through which each owner gets its atoms.
     reader_of: Vec<usize>,
-    /// The owners of the batch.
+    /// Owners of the batch.
     ranks: Vec<i64>,
     batch: AtomTable,
     own: AtomTable,
@@ -148,10 +148,9 @@ impl<'a> Distribution<'a> {
         let most = (for_atoms / of_an_atom).max(1);
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
-        // Growing with each batch, this rank's atoms were copied again and again, and what they had
-        // lain in stayed taken. Memory that is not used is not taken: room for all of few atoms,
-        // and of many for what an equal share takes, and a little more. Columns of that size grow
-        // without being copied.
+        // Growing with each batch would copy this rank's atoms repeatedly, and fragment memory.
+        // Unused capacity takes no memory: reserve capacity for all atoms if they are few, else for
+        // slightly more than an equal share.
         let mut own = AtomTable::new(settings.widths);
         let share = n_atoms.div_ceil(comm.size() as u64) as usize;
         let few = ROOM / settings.widths.iter().sum::<usize>();
@@ -169,7 +168,7 @@ impl<'a> Distribution<'a> {
         }
     }
 
-    /// Fill the batch.
+    /// Decode the batch.
     fn decode(
         &mut self,
         batch: u64,
@@ -212,7 +211,8 @@ impl<'a> Distribution<'a> {
         Ok(())
     }
 
-    /// Go on where all ranks can: the most atoms that one of them would receive of the batch.
+    /// Agree with all ranks; return the maximum number of atoms of the batch that a reader would
+    /// receive.
     fn agree(&mut self, decoded: Result<()>) -> Result<Option<u64>> {
         let mut counts = vec![0; self.post.comm.size()];
         if decoded.is_ok() && self.reader.is_some() {
@@ -230,8 +230,8 @@ impl<'a> Distribution<'a> {
         Ok((failed == 0).then_some(load))
     }
 
-    /// Carry the batch to its owners: at once, or in steps of which none can be too much for a
-    /// reader, whoever owns the atoms.
+    /// Send the batch to its owners: at once, or in steps that cannot exceed a reader's memory for
+    /// any owners.
     fn deliver(&mut self, batch: u64, load: u64) -> Result<()> {
         let size = |reader| {
             let Range { start, end } = self.partition.part(batch, reader);
@@ -244,7 +244,7 @@ impl<'a> Distribution<'a> {
             false => n_atoms.div_ceil(self.room),
         };
         for step in 0..n_steps {
-            // Counted through the parts of all readers: so owners get their atoms in order.
+            // Counted through the parts of all readers, so that owners get their atoms in order.
             let atoms = share(0..n_atoms, step, n_steps);
             let n = self.batch.len() as u64;
             let own = |atom: u64| atom.saturating_sub(before).min(n) as usize;
@@ -254,7 +254,7 @@ impl<'a> Distribution<'a> {
         Ok(())
     }
 
-    /// Carry atoms of the batch first to the readers that serve their owners, then to the owners.
+    /// Send atoms of the batch first to the readers that serve their owners, then to the owners.
     fn forward(&mut self, atoms: Range<usize>) -> Result<()> {
         let n_readers = self.settings.readers.len();
         let atoms = self.batch.view(atoms);
@@ -275,7 +275,7 @@ impl<'a> Distribution<'a> {
         Ok(())
     }
 
-    /// Note what is held beside this rank's own atoms.
+    /// Record the memory that is held in addition to this rank's own atoms.
     fn note(&mut self, by_supply: usize) {
         let ranks = size_of::<i64>() * self.ranks.capacity();
         let held = self.batch.capacity() + ranks + self.post.held() + by_supply;
@@ -283,9 +283,9 @@ impl<'a> Distribution<'a> {
     }
 }
 
-// Partition the atoms into parts, one a reader and batch.
+// Partition of the atoms into parts, one per reader and batch.
 
-/// A frame's atoms, cut into batches for some readers.
+/// Atoms of a frame, divided into batches for some readers.
 #[derive(Debug, Clone, Copy)]
 pub struct Partition {
     n_atoms: u64,
@@ -295,11 +295,11 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Shares of at most `most` atoms a reader and batch.
+    /// Make shares of at most `most` atoms per reader and batch.
     ///
-    /// Readers that work on one part of the file together give all owners their atoms in the order
-    /// of the file. Where owners have ranges of the file, the readers do so each for its own
-    /// owners, `apart`.
+    /// By default, all readers read one part of the file together, so that owners get their atoms
+    /// in the order of the file. With `apart`, for owners with ranges of the file, each reader
+    /// reads the ranges of its own owners.
     pub fn new(n_atoms: u64, n_readers: usize, most: usize, apart: bool) -> Self {
         let n_readers = n_readers as u64;
         let n_batches = n_atoms.div_ceil(n_readers).div_ceil(most.max(1) as u64);
@@ -316,7 +316,7 @@ impl Partition {
         self.n_batches
     }
 
-    /// Return the places that a reader reads in a batch.
+    /// Return the indices that a reader reads in a batch.
     pub fn part(&self, batch: u64, reader: usize) -> Range<u64> {
         let (all, reader) = (0..self.n_atoms, reader as u64);
         match self.apart {
@@ -332,7 +332,7 @@ impl Partition {
     }
 }
 
-/// One of `n` equal parts of a range.
+/// Return one of `n` equal parts of a range.
 pub fn share(range: Range<u64>, one: u64, n: u64) -> Range<u64> {
     let len = u128::from(range.end - range.start);
     let border = |k: u64| range.start + (len * u128::from(k) / u128::from(n)) as u64;
