@@ -1,15 +1,15 @@
-//! The set of atoms that is wanted of a frame.
+//! Set of atoms that are wanted of a frame.
 
 use crate::error::{Error, Result};
 
 /// A strictly increasing set of atom indices out of `n_total` atoms.
 ///
-/// Order and repetition are the caller's business: it maps columns of the decoded block to the
-/// atoms it asked for. A decoder so walks a frame once, from front to back.
+/// The caller restores order and duplicates by mapping columns of the decoded block to its atoms. A
+/// decoder can therefore read a frame once, from front to back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Atoms {
     n_total: usize,
-    /// Maximal runs of neighbours: first atom, number of atoms.
+    /// Maximal runs of adjacent atoms: first atom, number of atoms.
     runs: Vec<(usize, usize)>,
     len: usize,
 }
@@ -29,7 +29,7 @@ impl Atoms {
     }
 
     /// # Errors
-    /// [`Error::Argument`] where the indices do not increase strictly or reach past `n_total`.
+    /// [`Error::Argument`] if the indices do not increase strictly or reach past `n_total`.
     pub fn new(indices: &[usize], n_total: usize) -> Result<Self> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for &index in indices {
@@ -55,7 +55,7 @@ impl Atoms {
         })
     }
 
-    /// These atoms, or none of them.
+    /// The given atoms, or an empty set.
     #[must_use]
     pub fn only_if(self, wanted: bool) -> Self {
         match wanted {
@@ -68,7 +68,7 @@ impl Atoms {
         }
     }
 
-    /// Number of atoms wanted.
+    /// Number of wanted atoms.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -88,12 +88,12 @@ impl Atoms {
         self.n_total
     }
 
-    /// One past the last atom wanted: a packed format needs nothing behind it.
+    /// End of the wanted atoms: a packed format needs no bytes after it.
     pub fn end(&self) -> usize {
         self.runs.last().map_or(0, |&(first, n)| first + n)
     }
 
-    /// Maximal runs of neighbouring atoms: first atom, number of atoms.
+    /// Maximal runs of adjacent atoms: first atom, number of atoms.
     pub fn runs(&self) -> &[(usize, usize)] {
         &self.runs
     }

@@ -1,9 +1,9 @@
-//! The traits of a decoder and an encoder: the bytes of one frame to numbers and back.
+//! Traits of a decoder and an encoder, which convert the bytes of one frame to numbers and back.
 
 use crate::error::Fault;
 use crate::{FrameIn, FrameOut, Series};
 
-/// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
+/// Byte range of a frame that a decoder wants: offset from the frame's first byte, and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Offset from the frame's first byte.
@@ -13,17 +13,17 @@ pub struct Run {
 }
 
 impl Run {
-    /// One past the last byte.
+    /// End of the range.
     pub fn end(&self) -> u64 {
         self.start + self.len
     }
 }
 
-/// A decoder for one file and one set of atoms. It belongs to one worker and may learn from
-/// each frame how much of the next one to ask for.
+/// Decoder for one file and one set of atoms. It belongs to one worker, and may learn from each
+/// frame how many bytes of the next frame to request.
 pub trait Decoder: Send {
-    /// Offset and size of the first frame, where [`Decoder::learn`] must be given its bytes before
-    /// any other is decoded.
+    /// Offset and size of the first frame, if [`Decoder::learn`] must get its bytes before any
+    /// other frame is decoded.
     fn needs_first(&self) -> Option<(u64, u64)> {
         None
     }
@@ -31,22 +31,22 @@ pub trait Decoder: Send {
     /// Learn what only the first frame holds.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where these are not the bytes of a first frame.
+    /// [`Fault::Bad`] if these are not the bytes of a first frame.
     fn learn(&mut self, _first: &[u8]) -> Result<(), Fault> {
         Ok(())
     }
 
     /// Return the bytes to read of frame number `frame`, which has `size` bytes: ascending,
-    /// disjoint runs. Never more than `size` bytes; the last run may be too short where only
-    /// decoding tells how long it must be.
+    /// disjoint runs within the frame. The last run may be too short if only decoding determines
+    /// its length.
     fn runs(&mut self, frame: u64, size: u64) -> &[Run];
 
-    /// Decode frame number `frame` from `bytes`, the runs asked for one after another.
+    /// Decode frame number `frame` from `bytes`, the concatenated runs.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks to be called again with the first `needed` bytes of the frame, or
-    /// more, in place of the runs'.
-    /// [`Fault::Bad`] says that this frame cannot be trusted; `out` then holds no meaning.
+    /// [`Fault::Short`] requests another call with at least the first `needed` bytes of the frame
+    /// instead of the runs.
+    /// [`Fault::Bad`] means that the frame is damaged; the content of `out` is then undefined.
     fn decode(
         &mut self,
         frame: u64,
@@ -56,27 +56,25 @@ pub trait Decoder: Send {
     ) -> Result<(), Fault>;
 }
 
-/// An encoder for one file. It belongs to one worker; frames are encoded in any order, each by
-/// itself.
+/// Encoder for one file. It belongs to one worker; frames are independent and may be encoded in any
+/// order.
 pub trait Encoder: Send {
-    /// Return the bytes that stand before the first frame. Their number depends on the encoder
-    /// alone.
+    /// Return the bytes before the first frame. Their number depends only on the encoder.
     fn head(&self, series: &Series) -> Vec<u8>;
 
     /// Append one frame to `bytes`.
     ///
     /// # Errors
-    /// Sentence that says what the format cannot hold and names the atom; `bytes` is then as
-    /// before.
+    /// Sentence with the reason and the atom; `bytes` is then unchanged.
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
 }
 
-// Refuses numbers that no reader could use.
+// Checks for numbers that no reader could use.
 
-/// No simulation lasts longer, ps: 1000 s.
+/// Upper bound of the time of a simulation, ps: 1000 s.
 const TIME_MAX: f64 = 1e15;
 
-/// A time, ps, or NaN where it is none that a simulation can have.
+/// Return a time, ps, or NaN if it is impossible in a simulation.
 pub fn possible_time(time: f64) -> f64 {
     if time.abs() < TIME_MAX {
         time
@@ -85,10 +83,10 @@ pub fn possible_time(time: f64) -> f64 {
     }
 }
 
-/// Check a time, ps, that stands at byte `at` of a frame.
+/// Check a time, ps, at byte `at` of a frame.
 ///
 /// # Errors
-/// [`Fault::Bad`] where no simulation can have it.
+/// [`Fault::Bad`] if it is impossible in a simulation.
 pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
     match possible_time(time).is_nan() {
         true => Err(Fault::bad(at, "a time", format!("{time:e} ps"))),
@@ -96,10 +94,10 @@ pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
     }
 }
 
-/// Refuse values that are not all finite; `one` is what each atom has three of.
+/// Refuse values that are not all finite; `one` is the noun for an atom's three values.
 ///
 /// # Errors
-/// The first atom with another number, in a sentence.
+/// Sentence that names the first atom with another value.
 pub fn check_finite(values: &[f32], one: &str) -> Result<(), String> {
     if values.iter().fold(0, |odd, &x| odd | odd_bits(x)) == 0 {
         return Ok(());
@@ -108,25 +106,26 @@ pub fn check_finite(values: &[f32], one: &str) -> Result<(), String> {
     Err(not_finite(at / 3, one, values[at]))
 }
 
-/// Return the message for an atom that has such a number.
+/// Return the message for an atom with a value that is not finite.
 pub fn not_finite(atom: usize, one: &str, found: f32) -> String {
     format!("atom {atom}: expected a finite {one}, found {found}")
 }
 
-/// No bits of a finite number, some of any other: x − x is 0, or NaN. Gathered from all numbers
-/// of a frame, without a branch for each, they take a seventh of the time of a search.
+/// Zero bits for a finite number, other bits for any other number, since x − x is 0 or NaN.
+/// Combined over all numbers of a frame, without a branch per number, this takes a seventh of the
+/// time of a search.
 #[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
 pub fn odd_bits(x: f32) -> u32 {
     (x - x).to_bits()
 }
 
-// Put together the bytes of a frame to read: what is wanted, and what little lies between.
+// Combine the byte ranges to read of a frame: wanted ranges, and short gaps between them.
 
-/// Collects runs from the front of a frame to its back.
+/// Collects runs from the front of a frame to its end.
 #[derive(Debug)]
 pub struct Reading {
     pub runs: Vec<Run>,
-    /// Bytes of all runs.
+    /// Total number of bytes of the runs.
     pub len: u64,
     gap: u64,
     /// True if the last run may grow.
@@ -134,7 +133,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Bytes that are at most `gap` apart are read together.
+    /// Make an empty collection; ranges at most `gap` bytes apart are read together.
     pub fn new(gap: u64) -> Self {
         Reading {
             runs: Vec::new(),
@@ -144,8 +143,8 @@ impl Reading {
         }
     }
 
-    /// Read `len` bytes from `start` on, which lies at or behind the start of what was wanted
-    /// before; where they will stand in the runs' bytes.
+    /// Add `len` bytes from `start` on, which must not be before an earlier range's start; return
+    /// their offset in the bytes of the runs.
     pub fn want(&mut self, start: u64, len: u64) -> usize {
         let end = start + len;
         match self.runs.last_mut() {
@@ -163,12 +162,12 @@ impl Reading {
         (self.len - (self.end() - start)) as usize
     }
 
-    /// Let what is wanted next begin a run of its own.
+    /// Make the next range begin a separate run.
     pub fn close(&mut self) {
         self.open = false;
     }
 
-    /// One past the last byte wanted so far.
+    /// End of the last wanted range.
     pub fn end(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }

@@ -1,4 +1,4 @@
-//! Recognises a file by what it holds, not by its name or its times.
+//! Identifies a file by its content, not by its name or its times.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,14 +12,14 @@ use crate::error::{Error, Result};
 use crate::source::{Source, Traffic};
 
 const SAMPLE: u64 = 4096;
-/// The first bytes, the last bytes, and 16 samples between them.
+/// Number of samples: the first bytes, the last bytes, and 16 samples between them.
 const N_SAMPLES: u64 = 18;
 
-/// Finds the numbers of frames, and what goes with them, in the first bytes of a file.
+/// Function that finds the numbers of frames and related numbers in the first bytes of a file.
 type Counts<'a> = dyn Fn(&[u8]) -> Vec<Range<usize>> + 'a;
 type StaticCounts = dyn Fn(&[u8]) -> Vec<Range<usize>> + Send + Sync;
 
-/// The size of a file, or of its beginning, and a hash of that size and of samples of the bytes.
+/// Size of a file, or of its beginning, and a hash of that size and of samples of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     pub(crate) size: u64,
@@ -27,16 +27,15 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Bytes of the file that the fingerprint stands for.
+    /// Number of bytes that the fingerprint covers.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Make sure that `source` still begins with the bytes that the fingerprint was taken of. It
-    /// may have grown.
+    /// Check that `source` still begins with the bytes of the fingerprint. It may have grown.
     ///
     /// # Errors
-    /// [`Error::Changed`] where it does not.
+    /// [`Error::Changed`] if it does not.
     pub(crate) fn verify(&self, source: &dyn Source, counts: &Counts<'_>) -> Result<()> {
         self.verify_size(source)?;
         match Samples::of(source, self.size, counts)?.fingerprint == *self {
@@ -61,8 +60,8 @@ fn changed(source: &dyn Source, what: String) -> Result<()> {
     })
 }
 
-/// The fingerprint of a file, and a digest of each of the samples: all that a process needs to
-/// recognise the part of the file that it reads.
+/// Fingerprint of a file, and a digest of each sample: all that a process needs to verify the part
+/// of the file that it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Samples {
     /// Fingerprint of the whole file.
@@ -71,15 +70,16 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Those of the first `size` bytes of `source`, but for what `counts` names in them.
+    /// Compute the samples of the first `size` bytes of `source`, without the ranges that `counts`
+    /// returns.
     ///
     /// # Errors
-    /// [`Error::Changed`] where the source has fewer bytes.
+    /// [`Error::Changed`] if the source has fewer bytes.
     pub(crate) fn of(source: &dyn Source, size: u64, counts: &Counts<'_>) -> Result<Self> {
         let mut hasher = Xxh3::new();
         hasher.update(&size.to_le_bytes());
         let places = places(size);
-        // Asked for together, they take a distant file system about as long as one of them.
+        // Requested together, samples of a distant file system take about as long as one of them.
         ask_for(source, &places);
         let mut digests = Vec::new();
         for place in &places {
@@ -102,7 +102,7 @@ impl Samples {
         bytes
     }
 
-    /// Parse what [`Samples::to_bytes`] gave; nothing for bytes that it cannot have given.
+    /// Parse the result of [`Samples::to_bytes`]; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (size, rest) = bytes.split_first_chunk()?;
         let (hash, rest) = rest.split_first_chunk()?;
@@ -121,7 +121,8 @@ impl Samples {
     }
 }
 
-/// Return the places of the samples of a file of `size` bytes, in order: all of a small file is one.
+/// Return the byte ranges of the samples of a file of `size` bytes, in order; a small file is one
+/// sample.
 fn places(size: u64) -> Vec<Range<u64>> {
     if size <= SAMPLE * N_SAMPLES {
         return std::iter::once(0..size).collect();
@@ -139,7 +140,7 @@ fn ask_for<'a>(source: &dyn Source, places: impl IntoIterator<Item = &'a Range<u
     }
 }
 
-/// Read a sample, but for what `counts` names in it.
+/// Read a sample, without the ranges that `counts` returns.
 fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<Vec<u8>> {
     let mut sample = vec![0; (place.end - place.start) as usize];
     source.read_at(place.start, &mut sample)?;
@@ -149,8 +150,8 @@ fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<
     Ok(sample)
 }
 
-/// Take out of the head what a running simulation writes anew with every frame, so that the file
-/// is still the same.
+/// Blank the numbers in a header that a running simulation updates with every frame, so that the
+/// fingerprint stays the same.
 fn mask(head: &mut [u8], counts: &Counts<'_>) {
     for range in counts(head) {
         if let Some(count) = head.get_mut(range) {
@@ -159,23 +160,23 @@ fn mask(head: &mut [u8], counts: &Counts<'_>) {
     }
 }
 
-/// A source that returns no bytes before the samples on either side of them, and those among them,
-/// have been compared with what another process found there. Each is read once.
+/// Source that verifies samples before it returns bytes: the samples within and on both sides of
+/// the requested range are compared with those of another process. Each sample is read once.
 ///
-/// So a process that reads a part of the file reads few samples, and none the less notices any
-/// change there that reaches into a sample, wherever that is.
+/// A process that reads a part of the file therefore reads few samples, but notices any change near
+/// this part that affects a sample.
 pub struct VerifiedSource<S> {
     source: S,
     counts: Box<StaticCounts>,
     samples: Samples,
     places: Vec<Range<u64>>,
-    /// One bit a sample that was the same.
+    /// One bit for each sample that was equal.
     compared: AtomicU32,
 }
 
 impl<S: Source> VerifiedSource<S> {
     /// # Errors
-    /// [`Error::Changed`] where the source has fewer bytes, and what it gives.
+    /// [`Error::Changed`] if the source has fewer bytes, and errors of the source.
     pub(crate) fn new(source: S, samples: Samples, counts: Box<StaticCounts>) -> Result<Self> {
         samples.fingerprint.verify_size(&source)?;
         Ok(VerifiedSource {
@@ -187,7 +188,7 @@ impl<S: Source> VerifiedSource<S> {
         })
     }
 
-    /// Numbers of the samples around some bytes that were not compared yet.
+    /// Indices of the samples around a byte range that were not compared yet.
     fn not_compared(&self, bytes: Range<u64>) -> impl Iterator<Item = usize> + Clone {
         let compared = self.compared.load(Ordering::Relaxed);
         let begun = |place: &Range<u64>| place.start <= bytes.start;
@@ -222,7 +223,7 @@ impl<S: Source> Source for VerifiedSource<S> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let samples = self.not_compared(bytes);
-        // They come while the bytes are read.
+        // They are prefetched while the bytes are read.
         let places = samples.clone().map(|number| &self.places[number]);
         ask_for(&self.source, places);
         self.source.read_at(offset, buffer)?;
@@ -235,7 +236,7 @@ impl<S: Source> Source for VerifiedSource<S> {
         self.source.will_need(offset, len);
     }
 
-    /// Without the samples, which are no part of what was asked for.
+    /// Exclude the samples, which callers have not requested.
     fn traffic(&self) -> Traffic {
         let mut traffic = self.source.traffic();
         let compared = self.compared.load(Ordering::Relaxed);

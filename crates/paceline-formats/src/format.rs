@@ -1,5 +1,4 @@
-//! The interface of a format to the rest of the crate: recognise its files, index, decode and
-//! encode them.
+//! Interface of a format to the rest of the crate: recognise, index, decode and encode its files.
 //!
 //! A new format implements [`Format`] and [`FileLayout`] in its own folder and gets one line in
 //! [`registry`](crate::registry).
@@ -16,93 +15,93 @@ use crate::fingerprint::{Fingerprint, Samples, VerifiedSource};
 use crate::source::Source;
 use crate::{Decoder, Encoder, Fields};
 
-/// A format of trajectories.
+/// Trajectory format.
 pub trait Format: Debug + Sync {
-    /// Its usual name, which messages and encoders use.
+    /// Usual name, which messages and encoders use.
     fn name(&self) -> &'static str;
 
-    /// Its name in MDAnalysis.
+    /// Name in MDAnalysis.
     fn mdanalysis_name(&self) -> &'static str {
         self.name()
     }
 
-    /// Its other names in MDAnalysis, and those of its variants: see [`EncoderSettings::name`].
+    /// Other names in MDAnalysis, and names of variants: see [`EncoderSettings::name`].
     fn aliases(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Endings of its files' names, in small letters.
+    /// File name extensions in lowercase.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// Names of its files that have no ending.
+    /// Names of files without an extension.
     fn file_names(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What files of the format may hold, and which of it is written.
+    /// Possible content of files of the format, and content that the encoder writes.
     fn abilities(&self) -> Abilities;
 
     /// Recognise a file by its first [`HEAD_LEN`] bytes, or fewer.
     fn probe(&self, head: &[u8]) -> bool;
 
-    /// Places in a head that `probe` recognised that a growing file rewrites, such as the number of
-    /// frames.
+    /// Byte ranges in the header of a recognised file that a growing file rewrites, such as the
+    /// number of frames.
     fn counts(&self, _head: &[u8]) -> Vec<Range<usize>> {
         Vec::new()
     }
 
-    /// Find the frames of a file that `probe` recognised, in its first `size` bytes.
+    /// Find the frames of a file recognised by `probe`, in its first `size` bytes.
     ///
     /// # Errors
     /// Errors of [`index::open`](crate::index::open).
     fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened>;
 
-    /// Byte that tells the format in a saved layout. Formats may share one, where their layouts
-    /// tell them apart.
+    /// Byte that identifies the format in a saved layout. Formats may share one if their layouts
+    /// are distinguishable.
     fn code(&self) -> u8;
 
-    /// Parse what [`FileLayout::to_bytes`] gave; nothing for bytes that it cannot have given.
+    /// Parse the result of [`FileLayout::to_bytes`]; `None` for invalid bytes.
     fn layout(&self, bytes: &[u8]) -> Option<Layout>;
 
-    /// Make an encoder. The fields are among those that the format can write.
+    /// Make an encoder. The fields are a subset of those that the format can write.
     ///
     /// # Errors
-    /// Why it cannot write such files, in a sentence.
+    /// Sentence with the reason why such files cannot be written.
     fn encoder(&self, settings: &EncoderSettings<'_>) -> Result<Box<dyn Encoder>, String> {
         Err(format!("paceline does not write {}", settings.name))
     }
 }
 
-/// Bytes that [`Format::probe`] looks at: of text, five lines as long as DL_POLY's longest.
+/// Number of bytes that [`Format::probe`] examines: for text, five of DL_POLY's longest lines.
 pub const HEAD_LEN: usize = 1024;
 
-/// Abilities of a format: what its files can hold, and what can be done with them.
+/// Abilities of a format: possible content of its files, and supported operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Abilities {
-    /// Fields that its frames may hold.
+    /// Fields that frames may hold.
     pub reads: Fields,
-    /// Fields that its encoder writes; none where it has no encoder.
+    /// Fields that the encoder writes; none without an encoder.
     pub writes: Fields,
-    /// Each frame may hold other fields than the one before.
+    /// Frames may hold different fields.
     pub mixed_fields: bool,
-    /// All frames have the same size, and a cell or none: their places are known before they are
-    /// encoded.
+    /// All frames have the same size, and all or none have a cell: their offsets are known before
+    /// they are encoded.
     pub equal_frames: bool,
-    /// The header holds one time between frames for all of them.
+    /// The header holds the time between frames for all frames.
     pub one_time_step: bool,
-    /// Each frame holds λ of a free-energy run.
+    /// Each frame holds λ of a free-energy calculation.
     pub lambda: bool,
-    /// A cell may lie in any way: frames hold its vectors.
+    /// Cells may have any orientation: frames hold their vectors.
     pub turned_cells: bool,
     /// The precision of positions can be chosen.
     pub precision: bool,
     /// Frames can be copied as bytes into another file, or appended to one.
     pub appends: bool,
-    /// Lines of text.
+    /// Files consist of lines of text.
     pub is_text: bool,
-    /// Times are numbers of steps: how long a step is, only the user can tell.
+    /// Times are step numbers: only the user knows the length of a step.
     pub times_are_steps: bool,
-    /// Files may be in one of several units, and may not state which: see [`OpenOptions::units`].
+    /// Files have one of several units, which they may not state: see [`OpenOptions::units`].
     pub has_units: bool,
     /// Files do not state the number of atoms: see [`OpenOptions::n_atoms`].
     pub needs_n_atoms: bool,
@@ -110,19 +109,19 @@ pub struct Abilities {
     pub varying_atoms: bool,
 }
 
-/// What a file knows of the times of its frames.
+/// State of the times of a file's frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Clock {
-    /// They are in ps.
+    /// Times are in ps.
     Known,
-    /// They are in their order, but how long their unit is, is not known: why.
+    /// Times are ordered, but their unit is unknown: reason.
     Unscaled(String),
-    /// It has none, and frames are counted: why.
+    /// The file has no times, and frames are counted: reason.
     Counted(String),
 }
 
 impl Clock {
-    /// Why times are not known, in words; nothing where they are.
+    /// Reason why times are not known; `None` if they are known.
     pub fn doubt(&self) -> Option<&str> {
         match self {
             Clock::Known => None,
@@ -131,16 +130,16 @@ impl Clock {
     }
 }
 
-/// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.
+/// Layout of a file: all that a worker needs in addition to a frame's bytes to decode the frame.
 pub trait FileLayout: Debug + Send + Sync {
     /// The format that the file has.
     fn format(&self) -> &'static dyn Format;
 
-    /// Atoms of a frame; of the first one, where the number varies.
+    /// Number of atoms of a frame; that of the first frame if the number varies.
     fn n_atoms(&self) -> usize;
 
-    /// Layout of a frame of another number of atoms, in `size` bytes; nothing where these cannot
-    /// hold so many, or the number does not vary.
+    /// Layout of a frame with another number of atoms, in `size` bytes; `None` if the bytes cannot
+    /// hold the atoms, or if the number does not vary.
     fn of_frame(&self, _n_atoms: usize, _size: u64) -> Option<Layout> {
         None
     }
@@ -150,21 +149,21 @@ pub trait FileLayout: Debug + Send + Sync {
         self.format().abilities().reads
     }
 
-    /// Offset of the first frame, where frames stand one behind another.
+    /// Offset of the first frame, if frames are consecutive.
     fn start(&self) -> u64 {
         0
     }
 
-    /// Return the traits that files must have in common, beside format and atoms, for the frames of
-    /// one to continue those of the other: name and value.
+    /// Return the traits, besides format and atoms, that files must share to form one trajectory:
+    /// name and value.
     fn traits(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// The layout in few bytes.
+    /// Serialise the layout.
     fn to_bytes(&self) -> Vec<u8>;
 
-    /// A decoder of the fields `wanted` of some atoms.
+    /// Make a decoder of the fields `wanted` of some atoms.
     ///
     /// # Errors
     /// [`Error::Argument`] for atoms of another system.
@@ -173,39 +172,39 @@ pub trait FileLayout: Debug + Send + Sync {
     /// Time and step of each of `frames`, read from the first `size` bytes of `source`.
     ///
     /// # Errors
-    /// [`Error::Changed`] where the frames are at other places now, and what the source gives.
+    /// [`Error::Changed`] if the frames are at other offsets now, and errors of the source.
     fn times(&self, source: &dyn Source, size: u64, frames: &Frames) -> Result<Times>;
 
-    /// Make the bytes that stand before the frames in a file of `n_frames` of them, from number
-    /// `first` on; nothing where frames cannot be copied as bytes.
+    /// Make the header of a file of `n_frames` of the frames, from number `first` on; `None` if
+    /// frames cannot be copied as bytes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where just these cannot be copied, and what the source gives.
+    /// [`Error::Unsupported`] if these frames cannot be copied, and errors of the source.
     fn head(&self, _source: &dyn Source, _first: u64, _n_frames: u64) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
 
-    /// Time between frames as the header has it, ps; none where only frames tell.
+    /// Time between frames in the header, ps; `None` if only frames have times.
     fn dt(&self) -> Option<f64> {
         None
     }
 
-    /// Number that the first frame counts as where times are numbers of frames.
+    /// Number of the first frame, if times are frame numbers.
     fn first(&self) -> f64 {
         0.0
     }
 
-    /// What the file knows of the times of its frames.
+    /// State of the times of the file's frames.
     fn clock(&self) -> Clock {
         Clock::Known
     }
 
-    /// Time (ps) of a frame, of the number that a scan gave for it, which a saved index keeps.
+    /// Time (ps) of a frame, from the number that a scan found and that a saved index holds.
     fn time_of(&self, found: f64) -> f64 {
         found
     }
 
-    /// The layout itself, for its own format to downcast.
+    /// The layout itself, which its own format can downcast.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -216,12 +215,12 @@ pub struct Layout(Arc<dyn FileLayout>);
 impl Layout {
     const VERSION: u8 = 1;
 
-    /// Share a format's own layout.
+    /// Share the layout of a format.
     pub fn new(layout: impl FileLayout + 'static) -> Self {
         Layout(Arc::new(layout))
     }
 
-    /// The format's own layout; nothing where it is another format's.
+    /// Return the layout of this type; `None` for another format.
     pub fn downcast<T: 'static>(&self) -> Option<&T> {
         self.0.as_any().downcast_ref()
     }
@@ -231,8 +230,7 @@ impl Layout {
         self.0.format().name()
     }
 
-    /// Return the traits that files must have in common for the frames of one to continue those of
-    /// the other: name and value.
+    /// Return the traits that files must share to form one trajectory: name and value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let mut traits = vec![
             ("format", self.name().to_owned()),
@@ -242,7 +240,7 @@ impl Layout {
         traits
     }
 
-    /// The layout in few bytes: a version, the format, and what the format needs.
+    /// Serialise the layout: a version, the format, and the format's data.
     pub fn to_bytes(&self) -> Vec<u8> {
         [
             &[Layout::VERSION, self.0.format().code()],
@@ -266,21 +264,21 @@ impl PartialEq for Layout {
     }
 }
 
-/// The number of atoms that a layout of nothing else saved, which formats count in 31 bits.
+/// Number of atoms of a layout that was saved without other data; formats count atoms in 31 bits.
 pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
     let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
     Some(i32::try_from(n_atoms).ok()? as usize)
 }
 
-/// The choices of an encoder. Start from [`EncoderSettings::new`]: there may be more one day.
+/// Settings of an encoder. Start from [`EncoderSettings::new`], since fields may be added.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct EncoderSettings<'a> {
-    /// The format's name, or one of its aliases, which may stand for a variant.
+    /// Name of the format, or an alias, which may denote a variant.
     pub name: &'a str,
     /// Number of atoms in a frame.
     pub n_atoms: usize,
-    /// Precision, for formats where it can be chosen.
+    /// Precision, for formats that support it.
     pub precision: Option<f32>,
     /// True if frames have cells.
     pub has_cell: bool,
@@ -289,7 +287,7 @@ pub struct EncoderSettings<'a> {
 }
 
 impl<'a> EncoderSettings<'a> {
-    /// Positions of `n_atoms` atoms and cells, in the format's usual precision.
+    /// Make settings for positions of `n_atoms` atoms and cells, in the format's usual precision.
     pub fn new(name: &'a str, n_atoms: usize) -> Self {
         EncoderSettings {
             name,
@@ -301,14 +299,14 @@ impl<'a> EncoderSettings<'a> {
     }
 }
 
-/// The formats that can be opened and written.
+/// Formats that can be opened and written.
 #[derive(Debug)]
 pub struct Registry {
     formats: &'static [&'static dyn Format],
 }
 
 impl Registry {
-    /// A registry of these formats, in the order in which messages list them.
+    /// Make a registry of these formats, in the order in which messages list them.
     pub const fn new(formats: &'static [&'static dyn Format]) -> Self {
         Registry { formats }
     }
@@ -324,7 +322,7 @@ impl Registry {
         self.formats().find(|format| format.probe(head))
     }
 
-    /// Parse what [`Layout::to_bytes`] gave; nothing for bytes that it cannot have given.
+    /// Parse the result of [`Layout::to_bytes`]; `None` for invalid bytes.
     pub fn layout(&self, bytes: &[u8]) -> Option<Layout> {
         let &[Layout::VERSION, code, ref payload @ ..] = bytes else {
             return None;
@@ -336,7 +334,7 @@ impl Registry {
     /// Make an encoder of the format that has this name or alias.
     ///
     /// # Errors
-    /// Why such files cannot be written, in a sentence.
+    /// Sentence with the reason why such files cannot be written.
     pub fn encoder(&self, settings: &EncoderSettings<'_>) -> Result<Box<dyn Encoder>, String> {
         let &EncoderSettings { name, fields, .. } = settings;
         let format = self.named(name);
@@ -358,39 +356,39 @@ impl Registry {
         }
     }
 
-    /// The format that has this name or alias.
+    /// Return the format with this name or alias.
     pub fn named(&self, name: &str) -> Option<&'static dyn Format> {
         self.formats()
             .find(|format| format.name() == name || format.aliases().contains(&name))
     }
 
-    /// Names of all formats, of which something holds.
+    /// Names of all formats with an ability.
     pub fn names(&self, holds: impl Fn(Abilities) -> bool) -> Vec<&'static str> {
         let some = self.formats().filter(|format| holds(format.abilities()));
         some.map(Format::name).collect()
     }
 
-    /// The fingerprint of the first `size` bytes of `source`, and its samples.
+    /// Compute the fingerprint of the first `size` bytes of `source`, and its samples.
     ///
     /// # Errors
-    /// [`Error::Changed`] where the source has fewer bytes.
+    /// [`Error::Changed`] if the source has fewer bytes.
     pub fn samples(&self, source: &dyn Source, size: u64) -> Result<Samples> {
         Samples::of(source, size, &|head| self.counts(head))
     }
 
-    /// Make sure that `source` still begins with the bytes that a fingerprint was taken of. It may
-    /// have grown.
+    /// Check that `source` still begins with the bytes of a fingerprint. It may have grown.
     ///
     /// # Errors
-    /// [`Error::Changed`] where it does not.
+    /// [`Error::Changed`] if it does not.
     pub fn verify(&self, source: &dyn Source, fingerprint: &Fingerprint) -> Result<()> {
         fingerprint.verify(source, &|head| self.counts(head))
     }
 
-    /// Compare what is read of `source` with the samples of the file that it should be.
+    /// Make a source that compares the bytes read from `source` with the samples of the expected
+    /// file.
     ///
     /// # Errors
-    /// [`Error::Changed`] where the source has fewer bytes, and what it gives.
+    /// [`Error::Changed`] if the source has fewer bytes, and errors of the source.
     pub fn verified<S: Source>(
         &'static self,
         source: S,
@@ -405,35 +403,36 @@ impl Registry {
     }
 }
 
-/// Called with the bytes done and the bytes in all; [`ControlFlow::Break`] ends the scan.
+/// Called with the number of bytes done and in total; [`ControlFlow::Break`] ends the scan.
 pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
-/// How to open a file. Start from [`OpenOptions::new`]: there may be more one day.
+/// Options for opening a file. Start from [`OpenOptions::new`], since fields may be added.
 #[non_exhaustive]
 pub struct OpenOptions<'a> {
     /// Formats to recognise.
     pub registry: &'static Registry,
-    /// Paths where a saved index may be, or be saved, in order of preference: see
-    /// [`index_files`](crate::index::index_files). With none, nothing is saved.
+    /// Paths at which a saved index may exist, or be saved, in order of preference: see
+    /// [`index_files`](crate::index::index_files). Without paths, the index is not saved.
     pub index_files: Vec<PathBuf>,
-    /// Scan again, whatever is saved.
+    /// True to scan again, even if an index is saved.
     pub refresh: bool,
-    /// Find only frames among about so many bytes in the middle of a long file that would have to
-    /// be scanned, and save nothing.
+    /// Number of bytes in the middle of a long file within which frames are found, instead of a
+    /// scan; the index is then not saved.
     pub sample: Option<u64>,
-    /// Units of the file's numbers, in place of those that it states: for formats whose files may
-    /// state none.
+    /// Units of the file's numbers, which override stated units: for formats whose files may state
+    /// none.
     pub units: Option<&'a str>,
-    /// Atoms of a frame, for formats whose files do not state their number; others ignore it.
+    /// Number of atoms of a frame, for formats whose files do not state it; other formats ignore
+    /// it.
     pub n_atoms: Option<usize>,
     /// Number of threads that scan a long file.
     pub n_threads: usize,
-    /// Called now and then, from the calling thread.
+    /// Called regularly from the calling thread.
     pub progress: &'a Progress<'a>,
 }
 
 impl OpenOptions<'_> {
-    /// Recognise the formats of a registry; scan on one thread, and save nothing.
+    /// Recognise the formats of a registry; scan on one thread, and do not save the index.
     pub fn new(registry: &'static Registry) -> Self {
         OpenOptions {
             registry,
@@ -448,46 +447,46 @@ impl OpenOptions<'_> {
     }
 }
 
-/// How an index came about.
+/// Origin of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// By arithmetic.
     Computed,
     /// From a scan of the whole file.
     Scanned,
-    /// From a saved index and a scan of what the file has grown by.
+    /// From a saved index and a scan of appended bytes.
     Extended,
     /// From a saved index.
     Loaded,
-    /// From some frames in the middle of the file: there are others.
+    /// From some frames in the middle of the file: other frames exist.
     Sampled,
 }
 
-/// A file whose frames have been found.
+/// File whose frames have been found.
 #[derive(Debug)]
 pub struct Opened {
-    /// How its frames are coded.
+    /// Encoding of the frames.
     pub layout: Layout,
-    /// Offsets and sizes of its frames.
+    /// Offsets and sizes of the frames.
     pub frames: Frames,
-    /// Samples by which workers recognise the file.
+    /// Samples by which workers verify the file.
     pub samples: Samples,
-    /// Warnings about the file, a sentence each.
+    /// Warnings about the file, one sentence each.
     pub notes: Vec<String>,
-    /// Numbers of the frames that a scan found to be damaged.
+    /// Numbers of damaged frames that a scan has found.
     pub damaged: Vec<u64>,
-    /// Atoms of each frame, where their number varies; 0 where a damaged frame's is not known.
+    /// Number of atoms of each frame, if it varies; 0 if unknown in a damaged frame.
     pub atom_counts: Option<Vec<u32>>,
-    /// How its frames were found.
+    /// Method by which the frames were found.
     pub origin: Origin,
     /// Path where the index is saved.
     pub file: Option<PathBuf>,
-    /// Times that a scan met; none where they are left in the file or in the saved index.
+    /// Times found by a scan; `None` if they remain in the file or in the saved index.
     pub times: Option<Times>,
 }
 
 impl Opened {
-    /// A file whose frames are found by arithmetic.
+    /// Describe a file whose frames are found by arithmetic.
     ///
     /// # Errors
     /// Errors of the source.
@@ -512,21 +511,21 @@ impl Opened {
     }
 }
 
-/// When the frames of a file are.
+/// Times of the frames of a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Times {
-    /// ps; NaN where a damaged frame's time is not known.
+    /// Times, ps; NaN if unknown in a damaged frame.
     pub times: Vec<f64>,
-    /// Step of the simulation; 0 where it is not known.
+    /// Step numbers of the simulation; 0 if unknown.
     pub steps: Vec<i64>,
 }
 
-/// The places of the frames of a file.
+/// Offsets of the frames of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frames {
-    /// Start of each frame, then the end of the last.
+    /// Offset of each frame, and end of the last one.
     Listed(Vec<u64>),
-    /// The first frame may have another size than all the others.
+    /// Equal sizes, except possibly for the first frame.
     Regular {
         /// Offset of the first frame, bytes.
         first: u64,
@@ -537,11 +536,11 @@ pub enum Frames {
         /// Number of frames.
         n: u64,
     },
-    /// All frames lie in the same bytes: their parts are in different places there.
+    /// One byte range for all frames, whose parts are at different offsets in it.
     Shared {
-        /// Offset of these bytes.
+        /// Offset of the range.
         start: u64,
-        /// Number of these bytes.
+        /// Size of the range, bytes.
         size: u64,
         /// Number of frames.
         n: u64,
@@ -565,7 +564,7 @@ impl Frames {
     /// Offset and size of a frame, in bytes.
     ///
     /// # Panics
-    /// If there is no such frame.
+    /// If the frame does not exist.
     pub fn extent(&self, frame: u64) -> (u64, u64) {
         assert!(frame < self.len(), "frame {frame} of {}", self.len());
         match self {
@@ -587,7 +586,7 @@ impl Frames {
     }
 }
 
-/// The error for a file that a format does not support.
+/// Make the error for a file that a format does not support.
 pub fn unsupported(path: &Path, what: String) -> Error {
     Error::Unsupported {
         path: path.to_owned(),

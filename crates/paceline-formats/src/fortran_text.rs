@@ -163,8 +163,8 @@ fn eight_digits(digits: u64) -> u64 {
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// The exponent at the front of `bytes`, 0 where there is none, and its length; `None` where it
-/// has no digits.
+/// The exponent at the front of `bytes`, 0 where there is none, and its length; `None` if it has no
+/// digits.
 fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
     let letter = match bytes.first() {
         Some(b'E' | b'e' | b'D' | b'd' | b'Q' | b'q') => 1,
@@ -292,7 +292,7 @@ fn front(columns: u64) -> (bool, bool) {
     (positive | negative, negative)
 }
 
-/// The exponent in four columns; 0 where they are blank.
+/// The exponent in four columns; 0 if they are blank.
 fn exponent_columns(columns: [u8; 4]) -> Option<i32> {
     if columns == *b"    " {
         return Some(0);
@@ -435,7 +435,7 @@ fn right<const WIDTH: usize>(text: &str) -> [u8; WIDTH] {
     columns
 }
 
-/// `Fw.d`, such as `F12.6`; `None` where the number needs more columns, and Fortran writes stars.
+/// `Fw.d`, such as `F12.6`; `None` if the number needs more columns, and Fortran writes stars.
 pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; WIDTH]> {
     const { assert!(WIDTH > DECIMALS) };
     let unit = const { 10u64.pow(DECIMALS as u32) };
@@ -453,7 +453,7 @@ pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; W
     Some(columns)
 }
 
-/// `Iw`, such as `I10`; `None` where the number needs more columns, and Fortran writes stars.
+/// `Iw`, such as `I10`; `None` if the number needs more columns, and Fortran writes stars.
 pub fn i<const WIDTH: usize>(value: i64) -> Option<[u8; WIDTH]> {
     let mut columns = [b' '; WIDTH];
     put_integer(&mut columns, value.unsigned_abs(), value < 0)?;
@@ -563,8 +563,7 @@ fn digits_by_library(value: f64) -> (u64, i32) {
     )
 }
 
-/// `value` × 10^`DECIMALS`, as an integer; `None` where it exceeds 64 bits. `value` is not
-/// negative.
+/// `value` × 10^`DECIMALS`, as an integer; `None` if it exceeds 64 bits. `value` is not negative.
 fn scaled<const DECIMALS: usize>(value: f64) -> Option<u64> {
     // With fewer decimals, shifting to the left could be asked for.
     const { assert!(DECIMALS >= 6 && DECIMALS < FIVES.len()) };

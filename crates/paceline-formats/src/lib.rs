@@ -1,4 +1,4 @@
-//! Trajectories of molecular dynamics: bytes to frames and back.
+//! Decode and encode trajectories of molecular dynamics.
 //!
 //! Open a file with [`trajectory::Trajectory`], which recognises its format, finds its frames and
 //! reads blocks of them:
@@ -13,17 +13,18 @@
 //! # }
 //! ```
 //!
-//! Below it are the parts that a program with workers of its own puts together:
+//! A program with its own workers can combine the parts below it:
 //!
 //! - [`source`] reads ranges of bytes;
-//! - [`index`] says where each frame is, and saves what it took a scan to find;
-//! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5 datasets;
+//! - [`index`] finds the offset of each frame, and saves the result of a scan;
+//! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5
+//! datasets;
 //! - [`writer`] encodes blocks, into memory or into a file;
-//! - [`format`](mod@format) says what a format is, and [`registry`] lists all formats.
+//! - [`format`](mod@format) defines the interface of a format, and [`registry`] lists all formats.
 //!
-//! Each format has a folder. A decoder takes the bytes of one frame and opens nothing; an encoder
-//! gives them. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No byte of a file can cause a
-//! panic or take memory beyond what the file could fill.
+//! Each format has a folder. A decoder reads the bytes of one frame and opens no file; an encoder
+//! makes these bytes. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No content of a file can
+//! cause a panic, or an allocation beyond the size of the file's possible data.
 
 #![deny(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Byte ranges of a file: the only place that reads trajectories.
+//! Byte ranges of a file: only this module reads trajectories.
 
 use std::fs::File;
 use std::io;
@@ -8,38 +8,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 use crate::system;
 
-/// Bytes that lie between two wanted ranges and are read along with them: copying them costs
-/// about what a further call would.
+/// Maximum number of bytes between two wanted ranges that are read together: copying them costs
+/// about as much as another call.
 pub const GAP: u64 = 4096;
 
-/// Positional reads. A source is shared between threads and has no cursor.
+/// Source of bytes with positional reads. Threads share it, and it has no cursor.
 pub trait Source: Send + Sync {
-    /// The name to use in messages.
+    /// Path for messages.
     fn path(&self) -> &Path;
 
-    /// Size in bytes, now.
+    /// Present size, bytes.
     fn size(&self) -> Result<u64>;
 
     /// Fill `buffer` from `offset` on.
     ///
     /// # Errors
-    /// [`Error::Changed`] where the source ends before the buffer is full: callers ask only for
-    /// bytes that were there when the source was indexed.
+    /// [`Error::Changed`] if the source ends before the buffer is full: callers ask only for bytes
+    /// that were there when the source was indexed.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Bytes that will soon be asked for; fetching them may begin in the background.
+    /// Announce bytes that will soon be read; fetching them may start in the background.
     fn will_need(&self, offset: u64, len: u64);
 
-    /// Bytes and calls so far.
+    /// Number of bytes and calls so far.
     fn traffic(&self) -> Traffic;
 }
 
-/// Amount that has been read from a source so far.
+/// Amount of data that was read from a source so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Number of bytes read.
     pub bytes: u64,
-    /// Number of calls that read.
+    /// Number of read calls.
     pub calls: u64,
 }
 
@@ -56,7 +56,7 @@ impl FileSource {
     /// Open a file for reads at offsets.
     ///
     /// # Errors
-    /// [`Error::Io`] where the system refuses, or the path is not a file.
+    /// [`Error::Io`] if the system reports an error, or if the path is not a file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = system::open_without_waiting(path)
             .map_err(|source| Error::io(path, "cannot open", source))?;
@@ -97,7 +97,7 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        // Counted one by one rather than with read_exact_at, so that the figures are the kernel's.
+        // Counted individually rather than with read_exact_at, so that the counts are the kernel's.
         let mut done = 0;
         while done < buffer.len() {
             self.calls.fetch_add(1, Ordering::Relaxed);

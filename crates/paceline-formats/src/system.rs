@@ -17,13 +17,13 @@ mod unix {
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// Open a file for reading: a pipe at once, and not only when somebody writes to it.
+    /// Open a file for reading; a pipe is opened without waiting for a writer.
     pub fn open_without_waiting(path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
     }
 
-    /// Open a file for writing, unless its name is a link.
+    /// Open a file for writing, unless the path is a link.
     pub fn open_unless_link(path: &Path) -> io::Result<File> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         OpenOptions::new()
@@ -32,7 +32,7 @@ mod unix {
             .open(path)
     }
 
-    /// Create a file that does not exist, for writing; a `private` one only this user can open.
+    /// Create a new file for writing; only this user can open a `private` one.
     pub fn create_new(path: &Path, private: bool) -> io::Result<File> {
         let mode = if private { 0o600 } else { 0o666 };
         OpenOptions::new()
@@ -42,7 +42,7 @@ mod unix {
             .open(path)
     }
 
-    /// Read once from `offset` on: the number of bytes, 0 behind the end.
+    /// Read once from `offset` on; return the number of bytes, 0 beyond the end.
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(buffer, offset)
     }
@@ -52,7 +52,7 @@ mod unix {
         file.write_all_at(bytes, offset)
     }
 
-    /// Begin to fetch bytes that will soon be read, where the system can; it need not.
+    /// Start to fetch bytes that will soon be read, if the system supports it.
     #[cfg(target_os = "linux")]
     pub fn will_need(file: &File, offset: u64, len: u64) {
         // SAFETY: posix_fadvise takes a descriptor, which `file` keeps open, and three integers;
@@ -67,7 +67,7 @@ mod unix {
         }
     }
 
-    /// Begin to fetch bytes that will soon be read, where the system can; it need not.
+    /// Start to fetch bytes that will soon be read, if the system supports it.
     #[cfg(target_vendor = "apple")]
     pub fn will_need(file: &File, offset: u64, len: u64) {
         let advice = libc::radvisory {
@@ -82,12 +82,12 @@ mod unix {
         }
     }
 
-    /// Begin to fetch bytes that will soon be read, where the system can; it need not.
+    /// Start to fetch bytes that will soon be read, if the system supports it.
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// Close a file and return how that went: where data is kept back, as NFS does, some writes
-    /// fail here.
+    /// Close a file and return the result: with delayed writes, as in NFS, some write errors are
+    /// reported here.
     pub fn close(file: File) -> io::Result<()> {
         let descriptor = file.into_raw_fd();
         // SAFETY: `into_raw_fd` gave the descriptor away, so nobody else uses it or closes it.
@@ -95,15 +95,15 @@ mod unix {
             return Ok(());
         }
         match io::Error::last_os_error() {
-            // It is closed all the same.
+            // The descriptor is closed nevertheless.
             error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             error => Err(error),
         }
     }
 }
 
-/// The same calls on Windows, where any number of programs may have a file open, rename and delete
-/// it, as long as each opens it as the standard library does.
+/// The same calls on Windows. Several programs can open, rename and delete a file if each opens it
+/// as the standard library does.
 #[cfg(windows)]
 mod windows {
     use std::fs::{File, OpenOptions};
@@ -111,9 +111,9 @@ mod windows {
     use std::os::windows::fs::{FileExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// Opens folders too, so that they can be refused by name.
+    /// Opens folders too, so that they can be refused with a clear message.
     const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
-    /// Opens a link, not what it leads to.
+    /// Opens a link itself, not its target.
     const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
 
     pub fn open_without_waiting(path: &Path) -> io::Result<File> {
@@ -134,18 +134,18 @@ mod windows {
         }
     }
 
-    /// The folder says who may open it: there is no mode.
+    /// The folder determines who may open the file: there is no mode.
     pub fn create_new(path: &Path, _private: bool) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).open(path)
     }
 
-    /// It moves the cursor, which nobody uses.
+    /// This moves the cursor, which is not used.
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         check(offset)?;
         file.seek_read(buffer, offset)
     }
 
-    /// It moves the cursor, which nobody uses.
+    /// This moves the cursor, which is not used.
     pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             check(offset)?;
@@ -162,8 +162,8 @@ mod windows {
         Ok(())
     }
 
-    /// Refuse an offset that no file can have, as other systems do: Windows takes the two largest
-    /// for the end of the file and for its cursor.
+    /// Refuse an offset that no file can have, as other systems do: on Windows, the two largest
+    /// offsets mean the end of the file and its cursor.
     fn check(offset: u64) -> io::Result<()> {
         match i64::try_from(offset) {
             Ok(_) => Ok(()),
@@ -173,7 +173,7 @@ mod windows {
 
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// Windows reports no write that fails here.
+    /// Windows reports no write errors here.
     pub fn close(_file: File) -> io::Result<()> {
         Ok(())
     }

@@ -5,28 +5,28 @@ use memchr::memchr;
 use crate::error::Fault;
 use crate::fortran_text::{take_real, three_g20_10};
 
-/// DL_POLY writes lines of up to 200 bytes; people may write longer ones.
+/// Maximum length of a line. DL_POLY writes lines of up to 200 bytes; users may write longer ones.
 pub const MAX_LINE: usize = 1024;
 
-/// The lines of a file or of a frame, one after another. Blank ones are passed over.
+/// Lines of a file or of a frame, one after another, without blank lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<'a> {
     bytes: &'a [u8],
     total: u64,
     at: usize,
-    /// Bytes that a line may have.
+    /// Maximum length of a line, bytes.
     max: usize,
     /// True if the last line may lack its line feed.
     open_end: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// All of `total` bytes, of which `bytes` may be the first ones.
+    /// Make the lines of all `total` bytes, of which `bytes` may be the first ones.
     pub fn new(bytes: &'a [u8], total: u64) -> Self {
         Lines::behind(bytes, total, 0)
     }
 
-    /// Return the lines from `at` on, which is not behind the bytes.
+    /// Return the lines from `at` on, which is within the bytes.
     pub fn behind(bytes: &'a [u8], total: u64, at: usize) -> Self {
         Lines {
             bytes,
@@ -37,8 +37,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The same lines, which may have up to `max` bytes, and of which the last may lack its line
-    /// feed.
+    /// Return the lines with up to `max` bytes each; the last line may lack its line feed.
     pub fn up_to(self, max: usize) -> Self {
         Lines {
             max,
@@ -47,7 +46,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Return the offset of the bytes that no line was taken of yet.
+    /// Return the offset of the bytes that were not taken yet.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -56,23 +55,23 @@ impl<'a> Lines<'a> {
         &self.bytes[self.at..]
     }
 
-    /// The title: the very next line, blank or not.
+    /// Take the title: the next line, blank or not.
     pub fn title(&mut self) -> Result<&'a [u8], Fault> {
         let at = self.at;
         self.line()?.ok_or_else(|| end(at, "a title"))
     }
 
-    /// The next line that is not blank, without its line feed.
+    /// Take the next line that is not blank, without its line feed.
     ///
     /// # Errors
-    /// [`Fault::Short`] where it ends behind the bytes at hand, [`Fault::Bad`] where the lines end
-    /// before it, or in the midst of it.
+    /// [`Fault::Short`] if it ends beyond the available bytes, [`Fault::Bad`] if the lines end
+    /// before or within it.
     pub fn next(&mut self, what: &str) -> Result<&'a [u8], Fault> {
         let at = self.at;
         self.next_if_any()?.ok_or_else(|| end(at, what))
     }
 
-    /// The same; nothing where there is no further line.
+    /// Take the next line that is not blank; `None` if there is none.
     pub fn next_if_any(&mut self) -> Result<Option<&'a [u8]>, Fault> {
         while let Some(line) = self.line()? {
             if !is_blank(line) {
@@ -114,13 +113,13 @@ pub(crate) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// The words of a line.
+/// Words of a line.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
 }
 
-/// The three numbers of a line that has three words.
+/// Parse the three numbers of a line of three words.
 pub(crate) fn vector(line: &[u8]) -> Option<[f64; 3]> {
     three_g20_10(line).or_else(|| three_words(line))
 }
@@ -131,7 +130,7 @@ fn three_words(mut line: &[u8]) -> Option<[f64; 3]> {
     is_blank(line).then_some(vector)
 }
 
-/// The beginning of a line, for messages.
+/// Return the beginning of a line for messages.
 pub(crate) fn quoted(line: &[u8]) -> String {
     const SHOWN: usize = 80;
     let shown = line[..line.len().min(SHOWN)].trim_ascii_end();

@@ -1,4 +1,4 @@
-//! Open a trajectory and read blocks of its frames, for Rust programs that want no more than that.
+//! Simple interface for Rust programs: open a trajectory and read blocks of its frames.
 
 use std::ops::Range;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Trajectory {
         Trajectory::open_with(path, &OpenOptions::new(&STANDARD))
     }
 
-    /// The same, with options.
+    /// Open a file with options.
     ///
     /// # Errors
     /// Errors of [`index::open`].
@@ -65,7 +65,7 @@ impl Trajectory {
         self.index.layout().format()
     }
 
-    /// Atoms of a frame; of the first one, where the number varies.
+    /// Number of atoms of a frame; that of the first frame if the number varies.
     pub fn n_atoms(&self) -> usize {
         self.index.n_atoms()
     }
@@ -75,11 +75,11 @@ impl Trajectory {
         self.index.n_frames()
     }
 
-    /// A reader of some fields of some atoms. Each thread needs its own.
+    /// Make a reader of some fields of some atoms. Each thread needs its own reader.
     ///
     /// # Errors
-    /// [`Error::Argument`] for atoms of another system, [`Error::Unsupported`] where the number of
-    /// atoms varies: see [`Trajectory::frame`]; and what the file gives.
+    /// [`Error::Argument`] for atoms of another system, [`Error::Unsupported`] if the number of
+    /// atoms varies (see [`Trajectory::frame`]), and errors of the file.
     pub fn reader(&self, atoms: Atoms, fields: Fields) -> Result<FrameReader<'_>> {
         if let Some(what) = self.index.varying() {
             return Err(unsupported(self.source.path(), what));
@@ -87,7 +87,7 @@ impl Trajectory {
         self.reader_of(self.index.layout(), atoms, fields)
     }
 
-    /// Read one frame, of as many atoms as it has.
+    /// Read one frame with its own number of atoms.
     ///
     /// # Errors
     /// Errors of [`FrameReader::read`].
@@ -128,31 +128,32 @@ pub struct FrameReader<'a> {
     fields: Fields,
 }
 
-/// Some frames: Å, Å/ps, kJ/(mol·Å), degrees and ps.
+/// Frames in Å, Å/ps, kJ/(mol·Å), degrees and ps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameBlock {
-    /// frames × atoms × 3; empty for a field that was not asked for, as are the next two.
+    /// Positions, Å: frames × atoms × 3; empty for a field that was not requested, like the next
+    /// two fields.
     pub positions: Vec<f32>,
     /// Velocities, Å/ps.
     pub velocities: Vec<f32>,
     /// Forces, kJ/(mol·Å).
     pub forces: Vec<f32>,
-    /// Each frame's cell, see [`UnitCell::of_row`].
+    /// Cell of each frame, see [`UnitCell::of_row`].
     pub cells: Vec<CellRow>,
     /// Times, ps.
     pub times: Vec<f64>,
     /// Step numbers of the simulation.
     pub steps: Vec<i64>,
-    /// λ of free-energy runs; 0 where the format has none.
+    /// λ of free-energy calculations; 0 if the format has none.
     pub lambdas: Vec<f32>,
 }
 
 impl FrameReader<'_> {
-    /// Read some frames. A field that a frame does not hold is NaN there.
+    /// Read some frames. A field that a frame lacks is NaN there.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are no such frames, [`Error::Damaged`] for the first damaged
-    /// one, and what the file gives.
+    /// [`Error::Argument`] if the frames do not exist, [`Error::Damaged`] for the first damaged
+    /// frame, and errors of the file.
     pub fn read(&mut self, frames: Range<u64>) -> Result<FrameBlock> {
         check_frames(frames.end, self.index.n_frames())?;
         let frames: Vec<u64> = frames.collect();

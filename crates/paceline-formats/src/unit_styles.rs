@@ -1,4 +1,4 @@
-//! LAMMPS's styles of units (`units real` in its input), and what converts their numbers.
+//! LAMMPS's unit styles (`units real` in its input), and conversion factors.
 
 /// kJ/(mol·Å) in a newton, and kJ/mol in an electronvolt: CODATA 2010, as MDAnalysis has them.
 const NEWTON: f64 = 6.02214129e10;
@@ -7,14 +7,14 @@ const ELECTRONVOLT: f64 = 6.02214129e20 * 1.602176565e-19;
 const BOHR: f64 = 0.52917721092;
 const HARTREE: f64 = 27.21138505 * ELECTRONVOLT;
 
-/// What a style's numbers are in.
+/// Units of a style.
 struct Style {
     name: &'static str,
-    /// Å of its length, Å/ps of its velocity, kJ/(mol·Å) of its force.
+    /// Length in Å, velocity in Å/ps, and force in kJ/(mol·Å).
     factors: [f64; 3],
-    /// ps of its time.
+    /// Unit of time, ps.
     time: f64,
-    /// Its step, unless the input says another: LAMMPS's own default, in its time.
+    /// LAMMPS's default step, in the unit of time.
     step: f64,
 }
 
@@ -29,8 +29,8 @@ const fn style(name: &'static str, factors: [f64; 3], time: f64, step: f64) -> S
 
 /// All styles (LAMMPS's manual, "units command").
 ///
-/// Velocities of `electron` are those that LAMMPS integrates over its time, fs: bohr/fs. Its manual
-/// names another unit of time, of 1.03275 fs.
+/// Velocities of `electron` are in bohr/fs, as LAMMPS integrates them over its time, fs. Its manual
+/// states another unit of time, 1.03275 fs.
 const STYLES: [Style; 8] = [
     style("lj", [1.0; 3], 1.0, 0.005),
     style("real", [1.0, 1e3, 4.184], 1e-3, 1.0),
@@ -42,7 +42,7 @@ const STYLES: [Style; 8] = [
     style("nano", [10.0, 1e-2, 1e-12 * NEWTON], 1e3, 0.00045),
 ];
 
-/// A style of units.
+/// Unit style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units(u8);
 
@@ -51,7 +51,7 @@ impl Units {
     pub const REDUCED: &str = "numbers have no unit (units lj): they are left as they are, and named \
                                Å, ps, Å/ps and kJ/(mol·Å)";
 
-    /// The style of this name, as LAMMPS's command `units` takes it.
+    /// Return the style of this name of LAMMPS's command `units`.
     pub fn named(name: &[u8]) -> Option<Units> {
         let place = STYLES
             .iter()
@@ -59,13 +59,13 @@ impl Units {
         place.and_then(|place| Units::from_code(place as u8))
     }
 
-    /// The sentence for a name that is none of a style.
+    /// Make the sentence for a name that is not a style.
     pub fn unknown(name: &str) -> String {
         let expected = Units::names();
         format!("units= (--units) must be one of {expected}, not {name:?}")
     }
 
-    /// The style of a number that [`Units::code`] gave.
+    /// Return the style of a number from [`Units::code`].
     pub fn from_code(code: u8) -> Option<Units> {
         STYLES.get(usize::from(code)).map(|_| Units(code))
     }
@@ -79,32 +79,32 @@ impl Units {
         &STYLES[usize::from(self.0)]
     }
 
-    /// Name of the style, as LAMMPS's command `units` takes it.
+    /// Name of the style in LAMMPS's command `units`.
     pub fn name(self) -> &'static str {
         self.style().name
     }
 
-    /// True for numbers without units, which stay as they are.
+    /// True for reduced units, whose numbers are not converted.
     pub fn is_reduced(self) -> bool {
         self.name() == "lj"
     }
 
-    /// Factors of lengths, velocities and forces: to Å, Å/ps and kJ/(mol·Å).
+    /// Factors of lengths, velocities and forces to Å, Å/ps and kJ/(mol·Å).
     pub fn factors(self) -> [f64; 3] {
         self.style().factors
     }
 
-    /// Picoseconds in the unit of time; of reduced units 1.
+    /// Unit of time, ps; 1 for reduced units.
     pub fn time(self) -> f64 {
         self.style().time
     }
 
-    /// The step that LAMMPS takes unless its input says another, in its unit of time.
+    /// LAMMPS's default step, in its unit of time.
     pub fn usual_step(self) -> f64 {
         self.style().step
     }
 
-    /// The unit of time.
+    /// Name of the unit of time.
     pub fn name_of_time(self) -> &'static str {
         match self.name() {
             "lj" => "\u{3c4}",

@@ -1,5 +1,5 @@
-//! XDR, the big-endian coding that XTC and TRR share (RFC 4506), and what else their frames have in
-//! common: a box in nm, and a step of 32 bits.
+//! XDR, the big-endian encoding that XTC and TRR share (RFC 4506), and further common parts: a box
+//! in nm, and a step of 32 bits.
 
 use crate::error::Fault;
 use crate::triclinic_box;
@@ -23,7 +23,8 @@ impl<'a> Xdr<'a> {
     }
 
     /// # Errors
-    /// [`Fault::Short`] where the bytes end before the number does; so for all below.
+    /// [`Fault::Short`] if the bytes end before the number does; likewise for the following
+    /// methods.
     pub fn i32(&mut self) -> Result<i32, Fault> {
         self.take().map(i32::from_be_bytes)
     }
@@ -40,12 +41,12 @@ impl<'a> Xdr<'a> {
         self.take().map(f64::from_be_bytes)
     }
 
-    /// Bytes of a string or an opaque field, whose length and padding are the caller's.
+    /// Take the bytes of a string or an opaque field; the caller handles length and padding.
     pub fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         self.take()
     }
 
-    /// Three numbers in a row: a vector.
+    /// Take three consecutive numbers: a vector.
     pub fn i32x3(&mut self) -> Result<[i32; 3], Fault> {
         Ok([self.i32()?, self.i32()?, self.i32()?])
     }
@@ -66,14 +67,14 @@ impl<'a> Xdr<'a> {
     }
 }
 
-/// Bytes that fill an opaque field of `len` bytes up to a multiple of four.
+/// Number of padding bytes after an opaque field of `len` bytes.
 pub fn padding(len: u64) -> u64 {
     len.wrapping_neg() % 4
 }
 
 pub const NM_PER_ANGSTROM: f32 = 0.1;
 
-/// The cell of a box in nm, its lengths and angles in MDAnalysis's order of operations.
+/// Make the cell of a box in nm; lengths and angles follow MDAnalysis's order of operations.
 pub fn unit_cell(vectors: [[f64; 3]; 3]) -> UnitCell {
     let [x, y, z] = vectors.map(|vector| vector.map(|value| f64::from(value as f32)));
     let [lx, ly, lz, alpha, beta, gamma] = triclinic_box(x, y, z);
@@ -88,10 +89,10 @@ pub fn unit_cell(vectors: [[f64; 3]; 3]) -> UnitCell {
     }
 }
 
-/// The box of a cell, nm. A frame without a cell has one of zeros.
+/// Return the box of a cell, nm; zeros without a cell.
 ///
 /// # Errors
-/// If there is a cell, but none that spans a volume.
+/// If the cell does not span a volume.
 pub fn box_vectors(cell: &UnitCell) -> Result<[[f32; 3]; 3], String> {
     if !cell.is_upright() {
         let nm = |value: f64| (value / 10.0) as f32;
@@ -109,7 +110,7 @@ pub fn box_vectors(cell: &UnitCell) -> Result<[[f32; 3]; 3], String> {
     }
 }
 
-/// Step and time (ps) of a frame, as a file of the format `name` holds them.
+/// Convert step and time (ps) of a frame for a file of the format `name`.
 ///
 /// # Errors
 /// If one of them does not fit.

@@ -47,7 +47,7 @@ impl Cell {
     /// The cell of three lengths (Å) and three angles (degrees).
     ///
     /// # Errors
-    /// [`NoCell`] where all lengths are zero, or no cell of a volume has these.
+    /// [`NoCell`] if all lengths are zero, or no cell of a volume has these.
     pub fn new(dimensions: [f32; 6]) -> Result<Self, NoCell> {
         if dimensions[..3] == [0.0; 3] {
             return Err(NoCell::Missing);
@@ -296,7 +296,7 @@ impl ApplyPbc {
         }
     }
 
-    /// The image of a position within the cell; none where single precision cannot place it there.
+    /// The image of a position within the cell; `None` if single precision cannot place it there.
     pub fn apply(&self, x: [f32; 3]) -> Option<[f32; 3]> {
         let mut near = x;
         if self.step(&mut near) {

@@ -418,7 +418,7 @@ const LANES: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub struct Points {
     axes: [Vec<f32>; 3],
-    /// Two atoms of the same label make no pair; empty where all do.
+    /// Two atoms of the same label make no pair; empty if all do.
     labels: Vec<u32>,
     len: usize,
 }

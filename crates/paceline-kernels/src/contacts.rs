@@ -27,7 +27,7 @@ impl PairDistances {
     /// in frames that have a cell, if they are periodic.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are none, or not two columns each.
+    /// [`Error::Argument`] if there are none, or not two columns each.
     pub fn new(columns: &[usize], periodic: bool) -> Result<Self> {
         let (pairs, rest) = columns.as_chunks();
         if pairs.is_empty() || !rest.is_empty() {
@@ -125,7 +125,7 @@ impl RowKernel for PairDistances {
         self.pairs.len()
     }
 
-    /// Distances, Å; NaN where a position is.
+    /// Distances, Å; NaN if a position is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -159,7 +159,7 @@ impl Contacts {
     /// The pairs of references follow each other, `sizes` of each.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a reference has no pairs, or not one limit a pair.
+    /// [`Error::Argument`] if a reference has no pairs, or not one limit a pair.
     pub fn new(
         distances: PairDistances,
         limits: &[f64],
@@ -198,7 +198,7 @@ impl RowKernel for Contacts {
         self.sizes.len()
     }
 
-    /// Fractions, 0 to 1; NaN where a position that counts is. With [`Switch::Soft`] they come from
+    /// Fractions, 0 to 1; NaN if a position that counts is. With [`Switch::Soft`] they come from
     /// the standard library's `exp`, whose last bit may be another on another system.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.distances.atoms.check(frames.n_atoms())?;
@@ -230,7 +230,7 @@ impl ContactMap {
     /// The groups' atoms follow each other in `columns`, `sizes` of each.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a group has no atoms, or the cutoff (Å) is no length.
+    /// [`Error::Argument`] if a group has no atoms, or the cutoff (Å) is no length.
     pub fn new(columns: &[usize], sizes: &[usize], cutoff: f64, periodic: bool) -> Result<Self> {
         check_len("atoms", columns.len(), sizes.iter().sum())?;
         if sizes.contains(&0) {
@@ -261,7 +261,7 @@ impl ContactMap {
     /// that cannot be counted, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the block has no such atoms, or `counts` another size.
+    /// [`Error::Argument`] if the block has no such atoms, or `counts` another size.
     pub fn count(&self, frames: &Frames<'_>, counts: &mut [u64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         check_len("pairs", counts.len(), self.n_pairs())?;

@@ -62,8 +62,8 @@ impl Correlation {
     /// (ascending) were left out.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no frame or axis, an axis is not below `width`, or gaps
-    /// are not ascending numbers of frames.
+    /// [`Error::Argument`] if there is no frame or axis, an axis is not below `width`, or gaps are
+    /// not ascending numbers of frames.
     pub fn new(
         correlated: Correlated,
         n_frames: usize,
@@ -99,7 +99,7 @@ impl Correlation {
     /// there is no pair of frames are NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not belong together.
+    /// [`Error::Argument`] if the slices do not belong together.
     pub fn fill<T: Copy + Into<f64>>(
         &self,
         series: &[T],
@@ -442,7 +442,7 @@ fn transform_len(least: usize) -> usize {
         .map_or(least, |part| 16 * part)
 }
 
-/// Pairs of frames at each distance without those that have a gap; NaN where there is none.
+/// Pairs of frames at each distance without those that have a gap; NaN if there is none.
 fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
     let mut lost = vec![0usize; n_frames];
     for (k, &gap) in gaps.iter().enumerate() {

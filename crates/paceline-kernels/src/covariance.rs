@@ -24,7 +24,7 @@ type Panel = [f64; WIDTH];
 /// Numbers of the upper triangle of a symmetric matrix, diagonal included.
 ///
 /// # Errors
-/// [`Error::Argument`] where there are more than the machine can count.
+/// [`Error::Argument`] if there are more than the machine can count.
 pub fn triangle_len(n: usize) -> Result<usize> {
     let (even, odd) = if n.is_multiple_of(2) {
         (n / 2, n + 1)
@@ -40,7 +40,7 @@ pub fn triangle_len(n: usize) -> Result<usize> {
 /// these, all zero where `count` is.
 ///
 /// # Errors
-/// [`Error::Argument`] where these do not belong together.
+/// [`Error::Argument`] if these do not belong together.
 pub fn accumulate(
     positions: &[f32],
     n_atoms: usize,
@@ -67,7 +67,7 @@ pub fn accumulate(
 /// remains as it is.
 ///
 /// # Errors
-/// [`Error::Argument`] where the sides differ in length.
+/// [`Error::Argument`] if the sides differ in length.
 pub fn merge(
     mean: &mut [f64],
     products: &mut [f64],

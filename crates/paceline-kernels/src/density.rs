@@ -168,7 +168,7 @@ impl Voxels {
     /// frame with positions that are not finite, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`] where these are not whole frames of so many atoms.
+    /// [`Error::Argument`] if these are not whole frames of so many atoms.
     pub fn find(
         &self,
         positions: &[f32],
@@ -224,8 +224,8 @@ impl Profiles {
     /// each atom), those of each compound.
     ///
     /// # Errors
-    /// [`Error::Argument`] where these do not belong together, there are no bins, or a compound has
-    /// no mass.
+    /// [`Error::Argument`] if these do not belong together, there are no bins, or a compound has no
+    /// mass.
     pub fn new(
         columns: &[usize],
         weights: &[[f64; 2]],

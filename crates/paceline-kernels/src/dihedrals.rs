@@ -23,7 +23,7 @@ impl Dihedrals {
     /// The angles of four atoms each, which follow each other in `columns`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are none, or not four columns each.
+    /// [`Error::Argument`] if there are none, or not four columns each.
     pub fn new(columns: &[usize]) -> Result<Self> {
         let (quadruples, rest) = columns.as_chunks();
         if quadruples.is_empty() || !rest.is_empty() {
@@ -64,9 +64,9 @@ impl RowKernel for Dihedrals {
         self.quadruples.len()
     }
 
-    /// Degrees, from −180 to 180, positive clockwise along the middle bond; NaN where three atoms
-    /// are on a line, or a position is NaN. Bonds are those of the nearest images in a frame that
-    /// has a cell.
+    /// Degrees, from −180 to 180, positive clockwise along the middle bond; NaN if three atoms are
+    /// on a line, or a position is NaN. Bonds are those of the nearest images in a frame that has a
+    /// cell.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let last = self.quadruples.iter().flatten().max();
         if let Some(last) = last.filter(|&&last| last >= frames.n_atoms()) {

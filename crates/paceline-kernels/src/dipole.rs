@@ -23,7 +23,7 @@ impl Dipole {
     /// what needs the volume, for messages.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are no atoms, or not one charge an atom.
+    /// [`Error::Argument`] if there are no atoms, or not one charge an atom.
     pub fn new(
         columns: &[usize],
         charges: &[f64],

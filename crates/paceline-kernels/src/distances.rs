@@ -88,7 +88,7 @@ pub(crate) struct Groups<const N: usize> {
 
 impl<const N: usize> Groups<N> {
     /// # Errors
-    /// [`Error::Argument`] where a group has no atoms.
+    /// [`Error::Argument`] if a group has no atoms.
     pub(crate) fn new(columns: [&[usize]; N], periodic: bool) -> Result<Self> {
         if columns.iter().any(|columns| columns.is_empty()) {
             return Err(Error::Argument("a group has no atoms".to_string()));
@@ -139,7 +139,7 @@ pub struct AtomicDistances(Groups<2>);
 
 impl AtomicDistances {
     /// # Errors
-    /// [`Error::Argument`] where the groups have no atoms, or one more than the other.
+    /// [`Error::Argument`] if the groups have no atoms, or one more than the other.
     pub fn new(first: &[usize], second: &[usize], periodic: bool) -> Result<Self> {
         check_len("atoms of the second group", second.len(), first.len())?;
         Groups::new([first, second], periodic).map(AtomicDistances)
@@ -151,7 +151,7 @@ impl RowKernel for AtomicDistances {
         self.0.columns[0].len()
     }
 
-    /// Distances, Å; NaN where a position is.
+    /// Distances, Å; NaN if a position is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.0).fill_rows(frames, out, n_columns, |[first, second], images, row| {
@@ -173,7 +173,7 @@ pub struct DistanceMatrix {
 
 impl DistanceMatrix {
     /// # Errors
-    /// [`Error::Argument`] where a group has no atoms.
+    /// [`Error::Argument`] if a group has no atoms.
     pub fn new(first: &[usize], second: Option<&[usize]>, periodic: bool) -> Result<Self> {
         Ok(DistanceMatrix {
             groups: Groups::new([first, second.unwrap_or(first)], periodic)?,
@@ -192,7 +192,7 @@ impl RowKernel for DistanceMatrix {
         }
     }
 
-    /// Distances, Å; NaN where a position is.
+    /// Distances, Å; NaN if a position is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.groups).fill_rows(frames, out, n_columns, |[first, second], images, row| {
@@ -220,8 +220,8 @@ impl CenterDistance {
     /// Each group has its columns, and weights if they are not all the same.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a group has no atoms, or weights that are not finite, negative,
-    /// all 0, or not one an atom.
+    /// [`Error::Argument`] if a group has no atoms, or weights that are not finite, negative, all
+    /// 0, or not one an atom.
     pub fn new(groups: [(&[usize], Option<&[f64]>); 2], periodic: bool) -> Result<Self> {
         let [first, second] = groups;
         let weights = |(columns, weights): (&[usize], Option<&[f64]>)| {
@@ -243,7 +243,7 @@ impl RowKernel for CenterDistance {
         1
     }
 
-    /// Distance, Å; NaN where a position is.
+    /// Distance, Å; NaN if a position is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.groups
             .fill_rows(frames, out, 1, |points, images, row| {
@@ -260,7 +260,7 @@ pub struct MinimumDistance(Groups<2>);
 
 impl MinimumDistance {
     /// # Errors
-    /// [`Error::Argument`] where a group has no atoms.
+    /// [`Error::Argument`] if a group has no atoms.
     pub fn new(first: &[usize], second: &[usize], periodic: bool) -> Result<Self> {
         Groups::new([first, second], periodic).map(MinimumDistance)
     }
@@ -271,7 +271,7 @@ impl RowKernel for MinimumDistance {
         3
     }
 
-    /// Distance (Å), and the places of its atoms in their groups; NaN where any position is not
+    /// Distance (Å), and the places of its atoms in their groups; NaN if any position is not
     /// finite.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let mut squares = [0.0; PIECE];
@@ -319,7 +319,7 @@ pub struct Angles(Groups<3>);
 
 impl Angles {
     /// # Errors
-    /// [`Error::Argument`] where the groups have no atoms, or one more than another.
+    /// [`Error::Argument`] if the groups have no atoms, or one more than another.
     pub fn new(first: &[usize], second: &[usize], third: &[usize], periodic: bool) -> Result<Self> {
         check_len("atoms of the second group", second.len(), first.len())?;
         check_len("atoms of the third group", third.len(), first.len())?;
@@ -332,7 +332,7 @@ impl RowKernel for Angles {
         self.0.columns[0].len()
     }
 
-    /// Angles, degrees; NaN where a position is.
+    /// Angles, degrees; NaN if a position is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         self.0

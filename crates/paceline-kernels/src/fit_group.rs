@@ -30,7 +30,7 @@ impl Fit {
     /// `reference` are the positions (Å) of `atoms`, x, y, z of each.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where there are no reference atoms,
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if there are no reference atoms,
     /// a position is not finite in single precision, or weights are not one an atom, finite, at
     /// least 0 and not all 0; and where an atom is out of range or without a position.
     pub fn new(

@@ -39,7 +39,7 @@ impl Gyration {
     /// of atoms. All weights are the same where there are none.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not belong together, weights are not finite or
+    /// [`Error::Argument`] if the slices do not belong together, weights are not finite or
     /// negative, or a compound has not two atoms that weigh anything.
     pub fn new(columns: &[usize], sizes: &[usize], weights: Option<&[f64]>) -> Result<Self> {
         let equal;
@@ -97,7 +97,7 @@ impl RowKernel for Gyration {
         N_NUMBERS * self.compounds.len()
     }
 
-    /// [`N_NUMBERS`] of each compound; NaN where a position of it is.
+    /// [`N_NUMBERS`] of each compound; NaN if a position of it is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();

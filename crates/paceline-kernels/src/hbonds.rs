@@ -121,7 +121,7 @@ struct Probes {
 
 impl HydrogenBonds {
     /// # Errors
-    /// [`Error::Argument`] where lists do not belong together, or distances are none.
+    /// [`Error::Argument`] if lists do not belong together, or distances are none.
     pub fn new(
         donors: Donors,
         acceptors: Vec<u32>,
@@ -175,7 +175,7 @@ impl HydrogenBonds {
     /// first frame that cannot be searched, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a block has no such atoms.
+    /// [`Error::Argument`] if a block has no such atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,

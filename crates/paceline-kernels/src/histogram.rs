@@ -54,7 +54,7 @@ pub struct Rough {
 
 impl Bins {
     /// # Errors
-    /// [`Error::Argument`] where there are not two finite edges, or they do not increase.
+    /// [`Error::Argument`] if there are not two finite edges, or they do not increase.
     pub fn new(edges: &[f64]) -> Result<Self> {
         let finite = edges.iter().all(|edge| edge.is_finite());
         let increasing = edges.windows(2).all(|pair| pair[0] < pair[1]);
@@ -153,7 +153,7 @@ impl Histogram {
         }
     }
 
-    /// Assign bins to distances that are known to `error` Å; none where too few bins are certain.
+    /// Assign bins to distances that are known to `error` Å; `None` if too few bins are certain.
     pub fn rough(&self, error: f64) -> Option<Rough> {
         let n_bins = self.n_bins() as f64;
         // Half a last digit of each of six operations, on numbers up to three times that of the bins.
@@ -243,7 +243,7 @@ impl Rough {
 /// Add 1 to the count at each of some indices.
 ///
 /// # Errors
-/// [`Error::Argument`] where there is no such count.
+/// [`Error::Argument`] if there is no such count.
 pub fn count_indices(indices: &[u32], counts: &mut [u64]) -> Result<()> {
     for &index in indices {
         let Some(count) = counts.get_mut(index as usize) else {

@@ -117,7 +117,7 @@ impl Columns {
     }
 
     /// # Errors
-    /// [`Error::Argument`] where an index reaches past `n_atoms`.
+    /// [`Error::Argument`] if an index reaches past `n_atoms`.
     fn check(&self, n_atoms: usize) -> Result<()> {
         let end = match self {
             Columns::Run(run) => run.end,
@@ -153,7 +153,7 @@ impl Columns {
 /// The frames of a block.
 ///
 /// # Errors
-/// [`Error::Argument`] where `positions` is not a whole number of frames of at least one atom.
+/// [`Error::Argument`] if `positions` is not a whole number of frames of at least one atom.
 fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
     Ok(positions.chunks_exact(frame_len(positions.len(), n_atoms)?))
 }
@@ -172,7 +172,7 @@ fn frame_len(n_coordinates: usize, n_atoms: usize) -> Result<usize> {
 }
 
 /// # Errors
-/// [`Error::Argument`] where a slice has another length than it must.
+/// [`Error::Argument`] if a slice has another length than it must.
 fn check_len(what: &str, found: usize, expected: usize) -> Result<()> {
     if found == expected {
         return Ok(());

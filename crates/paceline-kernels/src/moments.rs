@@ -13,7 +13,7 @@ use paceline_base::error::Result;
 /// (Å) and `m2` (Å²) have 3 numbers an atom of `atoms`, all zero where `count` is.
 ///
 /// # Errors
-/// [`Error::Argument`](paceline_base::error::Error::Argument) where these do not belong together.
+/// [`Error::Argument`](paceline_base::error::Error::Argument) if these do not belong together.
 pub fn accumulate(
     positions: &[f32],
     n_atoms: usize,
@@ -61,7 +61,7 @@ fn add<T: Copy + Into<f64>>(xs: &[T], mean: &mut [f64], m2: &mut [f64], count: &
 /// remains as it is.
 ///
 /// # Errors
-/// [`Error::Argument`](paceline_base::error::Error::Argument) where the sides differ in length.
+/// [`Error::Argument`](paceline_base::error::Error::Argument) if the sides differ in length.
 pub fn merge(
     mean: &mut [f64],
     m2: &mut [f64],

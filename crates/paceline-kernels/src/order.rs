@@ -20,7 +20,7 @@ impl Order {
     /// vectors, which follow each other. The axis may have any length.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a mean is of no vectors, there are not two atoms each, or the axis
+    /// [`Error::Argument`] if a mean is of no vectors, there are not two atoms each, or the axis
     /// has no direction.
     pub fn new(
         ends: [&[usize]; 2],
@@ -50,7 +50,7 @@ impl RowKernel for Order {
         self.sizes.len()
     }
 
-    /// Means, from -0.5 to 1; NaN where a position is. Vectors without length are refused.
+    /// Means, from -0.5 to 1; NaN if a position is. Vectors without length are refused.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.ends).fill_each_row(frames, out, n_columns, |number, [from, to], images, row| {

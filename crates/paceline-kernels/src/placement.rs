@@ -49,7 +49,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// How to turn a frame; none where its cell is as kernels expect, missing or impossible.
+    /// How to turn a frame; `None` if its cell is as kernels expect, missing or impossible.
     pub fn of(cell: &UnitCell, basis: Basis, frame: &[f32]) -> Option<Placement> {
         let is_cell = cell.vectors != [[0.0; 3]; 3] && cell.dimensions != [0.0; 6];
         let is_finite = cell.vectors.as_flattened().iter().all(|x| x.is_finite());
@@ -142,14 +142,14 @@ pub struct PlacedFrames<'a> {
     pub positions: Cow<'a, [f32]>,
     /// Lengths (Å) and angles (degrees) of each frame's cell.
     pub dimensions: Vec<f32>,
-    /// How each frame was turned; empty where none was.
+    /// How each frame was turned; empty if none was.
     pub placements: Vec<Option<Placement>>,
 }
 
 impl<'a> PlacedFrames<'a> {
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where the slices do not hold
-    /// the same number of whole frames.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the slices do not hold the
+    /// same number of whole frames.
     pub fn new(positions: &'a [f32], n_atoms: usize, cells: &[f64], basis: Basis) -> Result<Self> {
         let (frame_len, cells) = rows_of(positions, n_atoms, cells)?;
         let mut placements = placements(positions, frame_len, cells, basis);

@@ -23,8 +23,7 @@ impl Projection {
     /// `mean` (Å) has 3 numbers an atom of `atoms`, and each of the directions as many.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where these do not belong
-    /// together.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if these do not belong together.
     pub fn new(atoms: Superposed, mean: &[f64], directions: &[f64]) -> Result<Self> {
         let n = atoms.n_coordinates();
         check_len("means", mean.len(), n)?;
@@ -47,7 +46,7 @@ impl RowKernel for Projection {
         self.directions.len() / self.mean.len().max(1)
     }
 
-    /// Displacements along the directions, Å; NaN where a position that counts is.
+    /// Displacements along the directions, Å; NaN if a position that counts is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -102,7 +101,7 @@ impl Superposed {
     /// its atoms on their reference.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where there are no reference atoms,
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if there are no reference atoms,
     /// a position is not finite in single precision, or weights are not one an atom, finite, at
     /// least 0 and not all 0; and where columns and reference do not belong together.
     pub fn new(atoms: &[usize], fit: Option<Fit<'_>>) -> Result<Self> {
@@ -127,8 +126,8 @@ impl Superposed {
     }
 
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where a block of so many atoms
-    /// lacks one.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if a block of so many atoms lacks
+    /// one.
     pub fn check(&self, n_atoms: usize) -> Result<()> {
         self.atoms.check(n_atoms)?;
         match &self.fit {

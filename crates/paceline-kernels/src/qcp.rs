@@ -105,9 +105,9 @@ fn key_matrix(m: &Matrix3) -> Matrix4 {
     ]
 }
 
-/// The largest root of K's quartic λ⁴ + c₂λ² + c₁λ + c₀ by Newton's iteration; `None` where the
-/// root is not a simple one. The quartic is convex above its largest root, so the iteration comes
-/// down to it from any bound.
+/// The largest root of K's quartic λ⁴ + c₂λ² + c₁λ + c₀ by Newton's iteration; `None` if the root
+/// is not a simple one. The quartic is convex above its largest root, so the iteration comes down
+/// to it from any bound.
 fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
     let c2 = -2.0 * m.iter().flatten().map(|m| m * m).sum::<f64>();
     let c1 = -8.0 * determinant3(m);

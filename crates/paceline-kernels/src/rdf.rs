@@ -53,7 +53,7 @@ impl Group {
     /// A group that changes from frame to frame may have no atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is not one label an atom.
+    /// [`Error::Argument`] if there is not one label an atom.
     pub fn new(columns: &[usize], labels: Option<&[u32]>) -> error::Result<Self> {
         if let Some(labels) = labels {
             check_len("labels", labels.len(), columns.len())?;
@@ -103,7 +103,7 @@ impl Rdf {
     /// (Å³), or the first frame that cannot be counted, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or no such
+    /// [`Error::Argument`] if the slices do not hold the same number of whole frames, or no such
     /// atoms or bins.
     pub fn count(
         &self,

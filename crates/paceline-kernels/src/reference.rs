@@ -49,7 +49,7 @@ impl Reference {
     /// `positions` are x, y, z of each atom, Å; weights count relative to their mean.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are no atoms, a position is not finite in single precision,
+    /// [`Error::Argument`] if there are no atoms, a position is not finite in single precision,
     /// there is not one weight an atom, or the weights are not finite, at least 0, and not all 0.
     pub fn new(positions: &[f64], weights: Option<&[f64]>) -> Result<Self> {
         let reference = Self::about([0.0; 3], positions, weights)?;
@@ -218,7 +218,7 @@ impl Fit {
         }
     }
 
-    /// √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` where too few digits would be left.
+    /// √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` if too few digits would be left.
     fn rmsd(&self) -> Option<f64> {
         let half_square = self.half_norm - self.optimum.eigenvalue();
         (half_square > CANCELLED * self.half_norm)

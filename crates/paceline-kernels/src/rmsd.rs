@@ -30,8 +30,8 @@ impl Rmsd {
     /// positions are compared as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no group, a group has no atoms, or its columns,
-    /// reference and weights do not belong together.
+    /// [`Error::Argument`] if there is no group, a group has no atoms, or its columns, reference
+    /// and weights do not belong together.
     pub fn new(groups: &[Group<'_>], superposition: bool) -> Result<Self> {
         let Some(first) = groups.first() else {
             return Err(Error::Argument("an RMSD needs at least one group".into()));
@@ -83,7 +83,7 @@ impl RowKernel for Rmsd {
         self.groups.len()
     }
 
-    /// RMSDs, Å; NaN where a position that counts is.
+    /// RMSDs, Å; NaN if a position that counts is.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         for (columns, _) in &self.groups {
             columns.check(frames.n_atoms())?;

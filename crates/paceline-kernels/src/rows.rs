@@ -15,7 +15,7 @@ pub struct Frames<'a> {
     cells: &'a [[f32; 6]],
     /// The positions before frames were placed.
     stored: &'a [f32],
-    /// How each frame was placed; empty where none was.
+    /// How each frame was placed; empty if none was.
     placements: &'a [Option<Placement>],
 }
 
@@ -23,8 +23,8 @@ impl<'a> Frames<'a> {
     /// `positions` has the shape (frames, `n_atoms`, 3), `dimensions` (frames, 6).
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where the slices do not hold
-    /// the same number of whole frames.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the slices do not hold the
+    /// same number of whole frames.
     pub fn new(positions: &'a [f32], n_atoms: usize, dimensions: &'a [f32]) -> Result<Self> {
         let frame_len = frame_len(positions.len(), n_atoms)?;
         let expected = positions.len() / frame_len * 6;
@@ -94,7 +94,7 @@ impl<'a> Frames<'a> {
     /// compute, and why. Rows of frames that were left out, of nothing but NaN, are NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where `out` has another size.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if `out` has another size.
     pub fn fill_rows(
         &self,
         out: &mut [f64],
@@ -154,8 +154,8 @@ pub trait RowKernel: Send + Sync {
     /// Fill one row a frame; the first frame that cannot be computed, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) where the block, the kernel
-    /// and `out` do not belong together.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the block, the kernel and
+    /// `out` do not belong together.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>>;
 }
 
@@ -196,7 +196,7 @@ pub fn compute_in_cells(
 const MOVED: &str = "a density along x, y and z needs a cell that stays where it is along axes that \
                      are not periodic, and the frame's has moved since the first one";
 
-/// The cell of a frame; none where it has none, and distances are not periodic.
+/// The cell of a frame; `None` if it has none, and distances are not periodic.
 ///
 /// # Errors
 /// One sentence where lengths and angles make no cell.

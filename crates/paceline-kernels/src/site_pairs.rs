@@ -34,7 +34,7 @@ pub struct Bins {
 
 impl Bins {
     /// # Errors
-    /// [`Error::Argument`] where there are no bins, or they do not end above 0 and their beginning.
+    /// [`Error::Argument`] if there are no bins, or they do not end above 0 and their beginning.
     pub fn new((begin, end): (f64, f64), number: usize) -> error::Result<Self> {
         if number == 0 || !begin.is_finite() || !end.is_finite() || end <= begin.max(0.0) {
             return Err(Error::Argument(format!(
@@ -90,8 +90,8 @@ impl SitePairs {
     /// groups each. Frames without a cell are refused if it `needs_cell`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a group has no atoms, a pair names no group, or there are 2³² bins
-    /// or more of all pairs of atoms.
+    /// [`Error::Argument`] if a group has no atoms, a pair names no group, or there are 2³² bins or
+    /// more of all pairs of atoms.
     pub fn new(
         columns: &[usize],
         sizes: &[usize],
@@ -142,7 +142,7 @@ impl SitePairs {
     /// before.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the frames have no such atoms.
+    /// [`Error::Argument`] if the frames have no such atoms.
     pub fn find(&self, frames: &Frames<'_>) -> error::Result<Result<(Vec<u32>, f64), Refused>> {
         for columns in &self.groups {
             columns.check(frames.n_atoms())?;

@@ -45,7 +45,7 @@ impl Turn {
 /// Input of a transformation beside positions and cells, and what it reports.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// How frames were placed; empty where none was.
+    /// How frames were placed; empty if none was.
     pub placements: Vec<Option<Placement>>,
     /// Bonds that look wrong, where the transformation knows of any.
     pub long: Vec<LongBonds>,
@@ -74,7 +74,7 @@ pub trait Transform: Send + Sync {
     /// Change positions (Å), given each frame's cell: three lengths (Å) and three angles (degrees).
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
 
     /// The same, noting what it finds.
@@ -203,7 +203,7 @@ pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f6
 /// group, and have one weight each.
 ///
 /// # Errors
-/// [`Error::Argument`] where these do not belong together, or an atom is out of range.
+/// [`Error::Argument`] if these do not belong together, or an atom is out of range.
 pub fn centres(
     positions: &[f32],
     n_atoms: usize,
@@ -246,8 +246,8 @@ pub fn translate(frame: &mut [f32], by: [f64; 3]) {
 /// Weights of some atoms: those given, or all equal.
 ///
 /// # Errors
-/// [`Error::Argument`] where there are no atoms, one is out of range, there is not one weight an
-/// atom, or the weights are not finite, at least 0, and not all 0.
+/// [`Error::Argument`] if there are no atoms, one is out of range, there is not one weight an atom,
+/// or the weights are not finite, at least 0, and not all 0.
 pub fn weights(
     n_atoms: usize,
     atoms: &[usize],

@@ -46,7 +46,7 @@ impl Unwrap {
     /// `bonds` are pairs of a block's atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a bond names an atom past `n_atoms`, or there are more than 2³².
+    /// [`Error::Argument`] if a bond names an atom past `n_atoms`, or there are more than 2³².
     pub fn new(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Self> {
         if u32::try_from(n_atoms).is_err() {
             return Err(Error::Argument(format!("{n_atoms} atoms are too many")));
@@ -225,7 +225,7 @@ impl Closing {
     }
 }
 
-/// The number of steps between two atoms of a fragment; nothing where they are more than `SMALL`.
+/// The number of steps between two atoms of a fragment; `None` if they are more than `SMALL`.
 fn around(reached: &[(usize, usize)], [mut a, mut b]: [usize; 2]) -> Option<usize> {
     let mut n_steps = 0;
     while a != b {
@@ -263,7 +263,7 @@ impl Step {
 /// Return the first atom of each atom's fragment: of the atoms that bonds connect it with.
 ///
 /// # Errors
-/// [`Error::Argument`] where a bond names an atom past `n_atoms`.
+/// [`Error::Argument`] if a bond names an atom past `n_atoms`.
 pub fn fragments(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Vec<usize>> {
     check(n_atoms, bonds)?;
     // An atom's entry leads to a lower one of the same fragment, or to itself.

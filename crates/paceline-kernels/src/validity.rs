@@ -15,7 +15,7 @@ type Lanes = [f32; LANES];
 /// at hand then.
 const STRETCH: usize = 256 * LANES;
 
-/// Check the positions, velocities and forces that a frame holds; empty where they are not wanted.
+/// Check the positions, velocities and forces that a frame holds; empty if they are not wanted.
 ///
 /// It is quick while the processor still has a frame that was just decoded: for a whole block at
 /// once it took 3 times as long. So call it from a visitor of `paceline-formats`.

@@ -33,7 +33,7 @@ impl Links {
     /// Each other atom is a part of the nearest wanted one, and a bond between two parts makes a link.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an atom is past `n_atoms`, or no bond may be part of a path.
+    /// [`Error::Argument`] if an atom is past `n_atoms`, or no bond may be part of a path.
     pub fn new(
         n_atoms: usize,
         bonds: &[[usize; 2]],
@@ -225,8 +225,8 @@ pub struct Whole {
     contacts: Vec<[usize; 2]>,
 }
 
-/// A range of atoms, and for each coordinate 1, or 0 where the next atom need not be near; nothing
-/// where all are.
+/// A range of atoms, and for each coordinate 1, or 0 where the next atom need not be near; `None`
+/// if all are.
 #[derive(Debug, Clone, Default)]
 struct Neighbouring {
     first: usize,
@@ -239,7 +239,7 @@ impl Whole {
     /// `longest` bonds apart are nearer than half the cell.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an atom is past `n_atoms`, or a link has no length.
+    /// [`Error::Argument`] if an atom is past `n_atoms`, or a link has no length.
     pub fn new(
         n_atoms: usize,
         links: (&[[usize; 2]], &[usize]),
@@ -305,7 +305,7 @@ impl Whole {
     /// one in others. Frames without a cell have no images.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
     pub fn look(
         &self,
         positions: &[f32],
@@ -466,7 +466,7 @@ impl Neighbouring {
     }
 }
 
-/// Bonds between two atoms of a molecule along steps; nothing where they are more than `most`.
+/// Bonds between two atoms of a molecule along steps; `None` if they are more than `most`.
 fn bonds_between(reached: &[[usize; 3]], mut a: usize, mut b: usize, most: usize) -> Option<usize> {
     let mut n_bonds = 0;
     while a != b {

@@ -24,7 +24,7 @@ impl Wrap {
     /// `sizes` are the numbers of atoms of the compounds, which follow one another in `atoms`.
     ///
     /// # Errors
-    /// [`paceline_base::error::Error::Argument`] where the sizes do not add up to the atoms, and as
+    /// [`paceline_base::error::Error::Argument`] if the sizes do not add up to the atoms, and as
     /// [`transform::weights`] for each compound.
     pub fn new(
         n_atoms: usize,

@@ -207,7 +207,7 @@ pub struct Text {
 
 impl Text {
     /// # Errors
-    /// Fields that these files do not hold together, in a sentence.
+    /// Fields that these files do not hold together, as a sentence.
     pub fn new(history: bool, fields: Fields) -> Result<Self, String> {
         let level = encode::level(fields)?;
         Ok(Text {

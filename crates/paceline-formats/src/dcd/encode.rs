@@ -6,7 +6,7 @@ use super::layout::{AKMA, CELL_LEN};
 use crate::codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
-/// Version that CHARMM's readers take for a file of theirs.
+/// CHARMM version for which readers expect CHARMM's format.
 const CHARMM_VERSION: i32 = 24;
 
 const TITLE: &str = "CREATED BY PACELINE";
@@ -20,12 +20,13 @@ pub struct DcdEncoder {
 }
 
 impl DcdEncoder {
-    /// With `has_cell`, every frame holds a cell, of zeros where it has none.
+    /// Make an encoder. With `has_cell`, every frame holds a cell, which is zeros for a frame
+    /// without a cell.
     ///
     /// # Errors
-    /// Sentence that says what no DCD file can have.
+    /// Sentence with the limit of DCD files.
     pub fn new(n_atoms: usize, has_cell: bool) -> Result<Self, String> {
-        // Readers take the markers for signed.
+        // Readers treat the markers as signed numbers.
         let most = i32::MAX / 4;
         match i32::try_from(n_atoms) {
             Ok(n_atoms) if (1..=most).contains(&n_atoms) => Ok(DcdEncoder { n_atoms, has_cell }),
@@ -101,7 +102,7 @@ impl Encoder for DcdEncoder {
             });
         }
         let (positions, _) = frame.positions.as_chunks::<3>();
-        // Seen on the way, where it costs nothing: a pass of its own took a third of the whole.
+        // Checked during the conversion: a separate pass took a third of the whole time.
         let mut odd = 0;
         for axis in 0..3 {
             put_record(bytes, 4 * positions.len(), |bytes| {
@@ -119,7 +120,7 @@ impl Encoder for DcdEncoder {
     }
 }
 
-/// A Fortran record of `len` bytes.
+/// Append a Fortran record of `len` bytes.
 fn put_record(bytes: &mut Vec<u8>, len: usize, put: impl FnOnce(&mut Vec<u8>)) {
     let marker = (len as u32).to_le_bytes();
     bytes.extend(marker);
@@ -131,8 +132,8 @@ fn put_all<T: Copy, const N: usize>(bytes: &mut Vec<u8>, numbers: &[T], put: fn(
     bytes.extend(numbers.iter().flat_map(|&number| put(number)));
 }
 
-/// The cell record: A, cos γ, B, cos β, cos α, C. Cosines are what NAMD and VMD write, what all
-/// readers tell from degrees, and, in double precision, what gives back the same angles.
+/// Make the cell record: A, cos γ, B, cos β, cos α, C. NAMD and VMD write cosines, all readers
+/// distinguish them from degrees, and in double precision they give back the same angles.
 fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
     if dimensions[..3] == [0.0; 3] {
         return [0.0; 6];
@@ -143,19 +144,19 @@ fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
     [a, cosine(gamma), b, cosine(beta), cosine(alpha), c]
 }
 
-// How the head of a DCD file tells the times of its frames.
+// Encoding of the times of frames in the header of a DCD file.
 
-/// Frame k has the time (istart + k × nsavc) × delta, and the bracket is its step.
+/// Time axis: frame k has the time (istart + k × nsavc) × delta, where the bracket is its step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Clock {
     istart: i32,
     nsavc: i32,
-    /// AKMA. Its 24 bits limit how exact times are.
+    /// Length of a step, AKMA units. Its 24 bits limit the precision of times.
     delta: f32,
 }
 
-/// Part of a time, or of the time between frames, that may be lost: little beside what `delta`
-/// loses.
+/// Maximum relative error of a time, or of the time between frames: small compared with the
+/// rounding error of `delta`.
 const TOLERANCE: f64 = 1e-9;
 
 impl Clock {
@@ -171,7 +172,7 @@ impl Clock {
         })
     }
 
-    /// `step_length` in ps.
+    /// Make the time axis from `step_length` in ps.
     fn with(istart: i32, nsavc: i32, step_length: f64) -> Self {
         let delta = (step_length / AKMA) as f32;
         Clock {
@@ -189,7 +190,7 @@ impl Clock {
         }
     }
 
-    /// The simulation's own steps, where the time of the first frame is theirs.
+    /// Use the simulation's own steps, if they give the time of the first frame.
     fn of_steps(series: &Series) -> Option<Self> {
         let istart = i32::try_from(series.step).ok()?;
         let nsavc = i32::try_from(series.steps)
@@ -197,14 +198,14 @@ impl Clock {
             .filter(|&steps| steps > 0)?;
         let step_length = series.dt / f64::from(nsavc);
         let off = (f64::from(istart) * step_length - series.time).abs();
-        // Files that count time in float32 are off by as much.
+        // Files with float32 times have this rounding error.
         let most = f64::from(f32::EPSILON) * series.time.abs().max(series.dt.abs());
         (off <= most).then(|| Clock::with(istart, nsavc, step_length))
     }
 }
 
-/// The convergents of the continued fraction of `value` are the best fractions for their size: the
-/// first of them that is near enough, or the last that fits.
+/// Find the best small fraction for `value` among the convergents of its continued fraction: the
+/// first one that is precise enough, or the last one that fits.
 fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
     let most = f64::from(i32::MAX);
     let mut rest = value;
@@ -221,7 +222,7 @@ fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
         }
         rest = 1.0 / (rest - whole);
     }
-    // Where not even the whole part fits, the times begin as late as they can.
+    // If the integer part does not fit, the times begin at the largest possible value.
     if best.1 == 0.0 {
         best = (most.copysign(value), 1.0);
     }

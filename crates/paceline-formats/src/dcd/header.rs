@@ -1,4 +1,4 @@
-//! DCD as a format of the registry, and the head of a file:
+//! DCD as a format of the registry, and the header of a file:
 //!
 //! ```text
 //! 84 bytes   "CORD", then 20 integers:
@@ -28,16 +28,16 @@ use crate::{Decoder, Encoder, Fields, Frame, format};
 
 /// Length of the first record.
 pub(super) const FIRST_LEN: u64 = 84;
-/// CHARMM allows 32 title lines; a record of this length is not a title.
+/// Maximum length of a title, bytes; CHARMM allows 32 lines.
 pub(super) const MAX_TITLE: u64 = 1 << 20;
 
 impl Layout {
-    /// Parse the head of a file of `file_size` bytes.
+    /// Parse the header of a file of `file_size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, never for more than the file has.
-    /// [`Fault::Bad`] where this is no DCD file of coordinates, where its head contradicts itself,
-    /// or where the bytes behind the head are too few for one frame.
+    /// [`Fault::Short`] asks for a longer slice, within the file. [`Fault::Bad`] if this is not a
+    /// DCD file of coordinates, if its header is inconsistent, or if the bytes after the header are
+    /// too few for one frame.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Layout, Fault> {
         let mut records = open(head, file_size)?;
         let first = records.next(FIRST_LEN)?;
@@ -72,7 +72,7 @@ impl Layout {
     }
 }
 
-/// Find byte order and width of the markers.
+/// Find byte order and size of the markers.
 fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
     let mut records = Records::new(head, file_size);
     let start = records.bytes(0, 12)?;
@@ -86,12 +86,12 @@ fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
             found,
         ));
     }
-    // The first marker holds 84, in its last byte if the greatest part comes first.
+    // The first marker holds 84, in its last byte for big-endian order.
     records.big_endian = start[0] == 0;
     Ok(records)
 }
 
-/// The record of the title.
+/// Take the record of the title.
 fn title<'a>(records: &mut Records<'a>) -> Result<&'a [u8], Fault> {
     let at = records.at;
     let marked = records.next_len()?;
@@ -102,7 +102,7 @@ fn title<'a>(records: &mut Records<'a>) -> Result<&'a [u8], Fault> {
     let start = records.bytes(at + usize::from(records.marker), 4)?;
     let counted = 4 + 80 * i64::from(records.integer(start, 0));
     match records.next(marked) {
-        // Old versions of MDAnalysis wrote three lines between markers that tell of two.
+        // Old versions of MDAnalysis wrote three lines between markers for two.
         Err(Fault::Bad { .. }) if (4..=MAX_TITLE as i64).contains(&counted) => {
             records.next_marked(marked, counted as u64)
         }
@@ -120,7 +120,7 @@ fn n_atoms(records: &mut Records<'_>) -> Result<u32, Fault> {
     }
 }
 
-/// The length of a step, AKMA.
+/// Return the length of a step, AKMA units.
 fn delta(records: &Records<'_>, first: &[u8], charmm: bool) -> f64 {
     const AT: usize = 40;
     match (charmm, records.big_endian) {
@@ -131,7 +131,8 @@ fn delta(records: &Records<'_>, first: &[u8], charmm: bool) -> f64 {
     }
 }
 
-/// The free atoms, from 0. Their record is found whole before anything is allocated.
+/// Take the indices of the free atoms, from 0. Their whole record must exist before memory is
+/// allocated.
 fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<Vec<u32>, Fault> {
     let width = usize::from(records.marker);
     let n_free = match u32::try_from(n_fixed) {
@@ -158,8 +159,9 @@ fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<V
     Ok(free)
 }
 
-/// A head without a frame behind it is an empty trajectory. Part of one frame is a wrong number
-/// of atoms or a run that was killed at once; in neither is there anything to read.
+/// Check the first frame. A header without frames is an empty trajectory. A part of one frame
+/// indicates a wrong number of atoms, or a run that was killed at its start; no frame can be read
+/// in either case.
 fn check_first_frame(layout: &Layout, file_size: u64) -> Result<(), Fault> {
     let (start, size) = (layout.header_size(), layout.first_frame_size());
     let present = file_size.saturating_sub(start);
@@ -173,9 +175,9 @@ fn check_first_frame(layout: &Layout, file_size: u64) -> Result<(), Fault> {
     ))
 }
 
-// Fortran records: each stands between two equal markers of 4 or 8 bytes that hold its length.
+// Fortran records: each is between two equal markers of 4 or 8 bytes that hold its length.
 
-/// `N` bytes from `at` on; the caller knows that they are there.
+/// Return `N` bytes from `at` on; the caller has checked that they exist.
 pub(super) fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
@@ -191,7 +193,7 @@ fn marker_value(marker: &[u8], big_endian: bool) -> u64 {
     }
 }
 
-/// Compare the marker that stands at `at` with the length that it must hold.
+/// Compare the marker at offset `at` with the expected length.
 pub(super) fn check_marker(
     at: usize,
     marker: &[u8],
@@ -206,7 +208,7 @@ pub(super) fn check_marker(
     Err(Fault::bad(at, format!("a record marker of {len}"), found))
 }
 
-/// The records at the front of a file, one after another.
+/// Consecutive records at the front of a file.
 pub(super) struct Records<'a> {
     head: &'a [u8],
     file_size: u64,
@@ -229,7 +231,7 @@ impl<'a> Records<'a> {
     }
 
     /// # Errors
-    /// [`Fault::Short`] where the file holds these bytes, but the slice does not yet.
+    /// [`Fault::Short`] if the file holds these bytes, but the slice does not yet.
     pub fn bytes(&self, at: usize, len: u64) -> Result<&'a [u8], Fault> {
         let end = at as u64 + len;
         if end > self.file_size {
@@ -243,18 +245,18 @@ impl<'a> Records<'a> {
         self.head.get(at..needed).ok_or(Fault::Short { needed })
     }
 
-    /// The length that the next record's marker holds.
+    /// Return the length in the next record's marker.
     pub fn next_len(&self) -> Result<u64, Fault> {
         let marker = self.bytes(self.at, u64::from(self.marker))?;
         Ok(marker_value(marker, self.big_endian))
     }
 
-    /// The next record, which must have `len` bytes.
+    /// Take the next record, which must have `len` bytes.
     pub fn next(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         self.next_marked(len, len)
     }
 
-    /// The next record, which has `len` bytes between markers that hold `marked`.
+    /// Take the next record, which has `len` bytes between markers that hold `marked`.
     pub fn next_marked(&mut self, marked: u64, len: u64) -> Result<&'a [u8], Fault> {
         let width = usize::from(self.marker);
         let leading = self.bytes(self.at, width as u64)?;
@@ -268,7 +270,7 @@ impl<'a> Records<'a> {
         Ok(record)
     }
 
-    /// The integer at `at` in a record.
+    /// Return the integer at offset `at` in a record.
     pub fn integer(&self, record: &[u8], at: usize) -> i32 {
         let bytes = bytes_at(record, at);
         if self.big_endian {
@@ -318,7 +320,7 @@ impl Format for Dcd {
         .any(|start| head.starts_with(start))
     }
 
-    /// The numbers of frames and of steps.
+    /// Offsets of the numbers of frames and of steps.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         match head {
             [_, _, _, _, b'C', b'O', b'R', b'D', ..] => vec![8..12, 20..24],
@@ -373,8 +375,8 @@ impl Format for Dcd {
     }
 }
 
-/// Check that the record markers of a frame are where the layout has them: the proof that the
-/// arithmetic is right for this file. Return the warning about its cell, if any.
+/// Check that the record markers of a frame are at the offsets of the layout, which verifies the
+/// arithmetic for this file. Return the warning about its cell, if any.
 fn check_frame(
     source: &dyn Source,
     layout: &Layout,
@@ -421,7 +423,7 @@ impl FileLayout for Layout {
         Ok(Box::new(DcdDecoder::new(self.clone(), atoms)))
     }
 
-    /// The head tells them.
+    /// Compute times from the header.
     fn times(&self, _source: &dyn Source, _size: u64, frames: &Frames) -> Result<Times> {
         Ok(Times {
             times: (0..frames.len()).map(|frame| self.time(frame)).collect(),
@@ -439,7 +441,7 @@ impl FileLayout for Layout {
                 self.n_atoms()
             ));
         }
-        // The file was long enough for it when it was parsed.
+        // The file contained the whole header when it was parsed.
         let mut head = vec![0; self.header_size() as usize];
         source.read_at(0, &mut head)?;
         match self.rewrite_head(&mut head, first, n_frames) {

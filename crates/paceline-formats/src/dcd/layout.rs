@@ -1,4 +1,4 @@
-//! The layout of a DCD file: what its head says about every frame behind it.
+//! Layout of a DCD file: the properties of all frames, from the header.
 
 use super::header::{FIRST_LEN, MAX_TITLE};
 use crate::codec::possible_time;
@@ -6,52 +6,52 @@ use crate::format::Clock;
 use crate::unit_styles::Units;
 use crate::{UnitCell, triclinic_box, triclinic_vectors};
 
-/// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
+/// CHARMM's unit of time in ps, divided as in MDAnalysis to give the same bits.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
 pub(super) const CELL_LEN: u64 = 48;
 
-/// How one DCD file is laid out: everything a worker needs to find and decode any frame.
+/// Layout of one DCD file: all that a worker needs to find and decode any frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     pub(super) big_endian: bool,
     /// Bytes of a record marker: 4 or 8.
     pub(super) marker: u8,
     pub(super) n_atoms: u32,
-    /// The atoms that later frames hold, from 0 and ascending; `None` where no atom is fixed.
+    /// Free atoms, which later frames hold, from 0 and ascending; `None` if no atom is fixed.
     pub(super) free: Option<Vec<u32>>,
     pub(super) has_cell: bool,
-    /// CHARMM's, as the header has it: 0 for X-PLOR.
+    /// CHARMM's version in the header: 0 for X-PLOR.
     pub(super) version: i32,
     pub(super) four_dims: bool,
     pub(super) title_len: u32,
     pub(super) istart: i32,
-    /// Steps from one frame to the next: at least 1, also where the header says otherwise.
+    /// Steps between frames: at least 1, even if the header has another number.
     pub(super) nsavc: i32,
-    /// Length of a step, in the unit of `writer`; `None` where the header holds no finite number.
+    /// Length of a step, in the unit of `writer`; `None` if the header holds no finite number.
     pub(super) delta: Option<f64>,
     pub(super) writer: Writer,
     pub(super) n_frames_claimed: i32,
 }
 
-/// Who wrote a file, as its title tells: the unit of the length of a step is one's own.
+/// Program that wrote a file, from its title; it determines the unit of the length of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
-    /// CHARMM, NAMD and those who write as they do: AKMA.
+    /// CHARMM, NAMD and compatible programs: AKMA units.
     Charmm,
-    /// One that knows no times, and writes a step of 1.
+    /// A program that knows no times, and writes a step of 1.
     Timeless,
-    /// LAMMPS, in the units that it ran with, which only the user can tell.
+    /// LAMMPS, in the units of the simulation, which only the user knows.
     Lammps(Option<Units>),
 }
 
 impl Writer {
-    /// The writer by the title of a file and the numbers of its header.
+    /// Determine the writer from the title of a file and the numbers of its header.
     pub fn of(title: &[u8], istart: i32, nsavc: i32, delta: Option<f64>) -> Writer {
         let has = |words: &[u8]| {
             let mut windows = title.windows(words.len());
             windows.any(|window| window.eq_ignore_ascii_case(words))
         };
-        // No simulation has steps of 1 AKMA, 48.9 fs.
+        // No simulation has steps of 1 AKMA unit, 48.9 fs.
         let is_placeholder =
             delta == Some(1.0) && (has(b"DCD plugin") || (istart, nsavc) == (0, 1));
         match has(b"written by LAMMPS") {
@@ -86,7 +86,7 @@ impl Layout {
         self.n_atoms as usize
     }
 
-    /// True if numbers are stored with the highest byte first.
+    /// True for big-endian byte order.
     pub fn is_big_endian(&self) -> bool {
         self.big_endian
     }
@@ -96,7 +96,7 @@ impl Layout {
         self.marker
     }
 
-    /// The 20 integers behind "CORD" in the head that this layout was parsed from.
+    /// Return the 20 integers after "CORD" in the header from which this layout was parsed.
     pub fn integers(&self, head: &[u8]) -> Vec<i32> {
         let at = usize::from(self.marker) + b"CORD".len();
         let integers = head.get(at..at + 80).unwrap_or_default();
@@ -144,24 +144,24 @@ impl Layout {
         }
     }
 
-    /// The header's count of frames. It can be 0 or wrong: a killed run leaves it so.
+    /// Number of frames in the header. It can be 0 or wrong after a killed run.
     pub fn n_frames_claimed(&self) -> i64 {
         i64::from(self.n_frames_claimed)
     }
 
-    /// Time of the first frame, in times between frames.
+    /// Time of the first frame, in units of the time between frames.
     pub fn first(&self) -> f64 {
         f64::from(self.istart) / f64::from(self.nsavc)
     }
 
-    /// Time of a frame, ps. NaN where the header's step length is not a finite number, or leads to
-    /// a time that is none.
+    /// Time of a frame, ps. NaN if the header's step length is not a finite number, or gives an
+    /// impossible time.
     pub fn time(&self, frame: u64) -> f64 {
         possible_time((frame as f64 + self.first()) * self.dt())
     }
 
-    /// Number of a frame's step in the simulation. A header that saves every 0 or -n steps is
-    /// taken to save every step.
+    /// Step number of a frame in the simulation. A header with a step of 0 or less counts as one
+    /// with a step of 1.
     pub fn step(&self, frame: u64) -> i64 {
         let frame = i64::try_from(frame).unwrap_or(i64::MAX);
         frame
@@ -169,7 +169,7 @@ impl Layout {
             .saturating_add(i64::from(self.istart))
     }
 
-    /// Time from one frame to the next, ps. NaN where the step length is not a finite number.
+    /// Time between frames, ps. NaN if the step length is not a finite number.
     pub fn dt(&self) -> f64 {
         self.step_ps().unwrap_or(f64::NAN) * f64::from(self.nsavc)
     }
@@ -178,18 +178,18 @@ impl Layout {
     fn step_ps(&self) -> Option<f64> {
         let unit = match self.writer {
             Writer::Lammps(Some(units)) => units.time(),
-            // As MDAnalysis does, where it is not known.
+            // As in MDAnalysis, if the unit is unknown.
             _ => AKMA,
         };
         self.delta.map(|delta| delta * unit)
     }
 
-    /// True for numbers of LAMMPS's that have no units.
+    /// True for LAMMPS's reduced units.
     pub(super) fn is_reduced(&self) -> bool {
         matches!(self.writer, Writer::Lammps(Some(units)) if units.is_reduced())
     }
 
-    /// Å in the file's unit of length.
+    /// Length of the file's unit of length in Å.
     pub(super) fn length(&self) -> f64 {
         match self.writer {
             Writer::Lammps(Some(units)) => units.factors()[0],
@@ -197,7 +197,7 @@ impl Layout {
         }
     }
 
-    /// Return what the header tells of times.
+    /// Return the state of the times in the header.
     pub fn clock(&self) -> Clock {
         match (self.writer, self.delta) {
             (_, None) => Clock::Counted("the length of a step in its header is no number".into()),
@@ -214,10 +214,10 @@ impl Layout {
         }
     }
 
-    /// The same layout, of a file that LAMMPS wrote in these units.
+    /// Return the layout with LAMMPS's units of this name.
     ///
     /// # Errors
-    /// Why that cannot be, in a sentence.
+    /// Sentence with the reason why the units are impossible.
     pub fn in_units(mut self, name: &str) -> Result<Layout, String> {
         let Writer::Lammps(_) = self.writer else {
             let what = "units= (--units) is for DCD files that LAMMPS wrote, and the title of this \
@@ -229,7 +229,7 @@ impl Layout {
         Ok(self)
     }
 
-    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
     pub fn to_bytes(&self) -> Vec<u8> {
         let flags = u8::from(self.big_endian)
             | u8::from(self.has_cell) << 1
@@ -251,7 +251,7 @@ impl Layout {
         bytes
     }
 
-    /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    /// Parse the result of [`Layout::to_bytes`]; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [flags, marker] = take(&mut rest)?;
@@ -278,7 +278,7 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// Check what holds for every layout that was parsed.
+    /// Check the invariants of a parsed layout.
     fn is_sound(&self) -> bool {
         let free_is_sound = self.free.as_ref().is_none_or(|free| {
             free.is_sorted_by(|a, b| a < b)
@@ -295,7 +295,7 @@ impl Layout {
     }
 }
 
-/// The next bytes of a slice, taken off its front.
+/// Take the next bytes off the front of a slice.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -305,8 +305,9 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 // Copy whole frames into another DCD file.
 
 impl Layout {
-    /// Make `head`, the head of this file, that of a file of `n_frames` of its frames from number
-    /// `first` on. Nothing, and `head` as it was, where a head has no room for such numbers.
+    /// Change `head`, the header of this file, to that of a file of `n_frames` of its frames from
+    /// number `first` on. Returns `None`, with `head` unchanged, if the header cannot hold these
+    /// numbers.
     pub fn rewrite_head(&self, head: &mut [u8], first: u64, n_frames: u64) -> Option<()> {
         let n_frames = i32::try_from(n_frames).ok()?;
         let first_step = i32::try_from(self.step(first)).ok()?;
@@ -321,13 +322,13 @@ impl Layout {
         Some(())
     }
 
-    /// Atoms that only the first frame holds.
+    /// Number of fixed atoms, which only the first frame holds.
     pub fn n_fixed(&self) -> usize {
         let free = self.free.as_ref();
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
-    /// True if frames have cells, and what these mean that only the head tells.
+    /// Presence of cells, and their interpretation if only the header determines it.
     fn cells(&self) -> &'static str {
         match (self.has_cell, is_charmms_own(self.version)) {
             (false, _) => "missing",
@@ -336,8 +337,8 @@ impl Layout {
         }
     }
 
-    /// Return the traits that files must have in common, beside their atoms, for the frames of one
-    /// to continue those of the other: name and value.
+    /// Return the traits, besides the atoms, that files must share to form one trajectory: name and
+    /// value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let order = if self.big_endian { "big" } else { "little" };
         let presence = |present| String::from(if present { "there" } else { "missing" });
@@ -357,29 +358,30 @@ impl Layout {
     }
 }
 
-// The cell record of a frame: six numbers that programs mean in three ways.
+// The cell record of a frame: six numbers, which programs interpret in three ways.
 //
 // ```text
 // A, gamma, B, beta, alpha, C   angles in degrees (X-PLOR, NAMD before 2.5) or as cosines
 // xx, xy, yy, xz, yz, zz        CHARMM's symmetric shape matrix
 // ```
 
-/// Other programs pretend to be a CHARMM of this version at the most.
+/// Maximum CHARMM version that other programs claim.
 const LAST_PRETENDED: i32 = 25;
-/// NAMD, VMD, LAMMPS, OpenMM and MDAnalysis pretend to be of this version, and mean cosines.
+/// Version that NAMD, VMD, LAMMPS, OpenMM and MDAnalysis claim; they write cosines.
 const USUALLY_PRETENDED: i32 = 24;
-/// Degrees: cells of simulations have no sharper angles.
+/// Minimum angle of a cell in simulations, degrees.
 const SHARPEST: f32 = 20.0;
 
-/// True if no other program than CHARMM, which writes shape matrices, gives itself this version.
+/// True if only CHARMM itself, which writes shape matrices, uses this version.
 pub(super) fn is_charmms_own(version: i32) -> bool {
     version > LAST_PRETENDED
 }
 
-/// The cell of a record, as MDAnalysis reads it where `version`, the header's, may be pretended:
-/// three angles from -1 to 1 are cosines, a negative number or an angle above 180 tells a shape
-/// matrix, and all else are lengths and degrees. Later versions write a shape matrix. Numbers that
-/// make no cell one way are read the other way. The vectors of a shape matrix are its rows.
+/// Convert a cell record as MDAnalysis does if another program may have claimed the header's
+/// `version`: three numbers from -1 to 1 are cosines, a negative number or an angle above 180
+/// indicates a shape matrix, and all other numbers are lengths and degrees. Later versions write a
+/// shape matrix. Numbers that are not a cell in one interpretation are read in the other. The
+/// vectors of a shape matrix are its rows.
 pub(super) fn unit_cell(version: i32, record: [f64; 6]) -> UnitCell {
     if is_read_as_shape(version, record) {
         UnitCell::of_vectors(shape(record))
@@ -395,7 +397,7 @@ fn is_read_as_shape(version: i32, record: [f64; 6]) -> bool {
     certain || likely && is_shape(record)
 }
 
-/// Return the warning where neither the version nor the numbers say how to read a
+/// Return the warning if neither the version nor the numbers determine the interpretation of a
 /// record.
 pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
     let (shape, lengths) = (from_shape(record), from_lengths(record));
@@ -403,7 +405,7 @@ pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
         return None;
     }
     let certain = match (is_charmms_own(version), are_cosines(record)) {
-        // Nobody else is known to write cosines under such a version.
+        // No other program is known to write cosines with such a version.
         (true, true) => is_shape(record),
         (true, false) => false,
         (false, true) => version == USUALLY_PRETENDED || !is_shape(record),
@@ -452,11 +454,11 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
     let [a, _, b, _, _, c] = record;
     let mut angles = angles(record);
     if are_cosines(record) {
-        // The arc sine gives a right angle exactly where the arc cosine does not.
+        // The arc sine gives exact right angles, unlike the arc cosine.
         angles = angles.map(|cosine| 90.0 - cosine.asin() * 90.0 / std::f64::consts::FRAC_PI_2);
     }
     let [alpha, beta, gamma] = angles;
-    // Angles without lengths are no cell, nor is what is not finite.
+    // Angles without lengths, and infinite numbers, are not a cell.
     match [a, b, c, alpha, beta, gamma].map(|value| value as f32) {
         [0.0, 0.0, 0.0, ..] => [0.0; 6],
         dimensions if !dimensions.iter().all(|value| value.is_finite()) => [0.0; 6],
@@ -464,7 +466,8 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
     }
 }
 
-/// True if a record is a positive definite matrix, and so can be a shape, of a likely cell.
+/// True if a record is a positive definite matrix, so that it can be a shape matrix, of a plausible
+/// cell.
 fn is_shape(record: [f64; 6]) -> bool {
     let [xx, xy, yy, xz, yz, zz] = record;
     let minor = xx * yy - xy * xy;
@@ -473,7 +476,7 @@ fn is_shape(record: [f64; 6]) -> bool {
     xx > 0.0 && minor > 0.0 && determinant > 0.0 && is_likely(&from_shape(record))
 }
 
-/// True if simulations have such cells.
+/// True for a cell that is plausible in simulations.
 fn is_likely(dimensions: &[f32; 6]) -> bool {
     let blunt = |angle: &f32| (SHARPEST..=180.0 - SHARPEST).contains(angle);
     dimensions[3..].iter().all(blunt) && triclinic_vectors(dimensions).is_some()

@@ -1,6 +1,6 @@
 //! DCD, the trajectories of CHARMM, NAMD, X-PLOR, LAMMPS and OpenMM.
 //!
-//! Behind the head (see [`Layout`]) every frame is a few Fortran records:
+//! After the header (see [`Layout`]), every frame consists of Fortran records:
 //!
 //! ```text
 //! 48 bytes   cell, 6 f64 (optional): see `cell`
@@ -10,7 +10,7 @@
 //! 4 × atoms  the 4th dimension (optional)
 //! ```
 //!
-//! With fixed atoms the first frame holds all atoms and later ones only the free ones.
+//! With fixed atoms, the first frame holds all atoms, and later frames hold only the free atoms.
 
 mod encode;
 mod header;
@@ -37,7 +37,7 @@ pub struct DcdDecoder {
     layout: Layout,
     n_wanted: usize,
     first: Plan,
-    /// For the frames after the first, where some atoms are fixed.
+    /// Plan for the frames after the first one, if some atoms are fixed.
     later: Option<Plan>,
     fixed: Fixed,
 }
@@ -47,7 +47,7 @@ pub struct DcdDecoder {
 enum Fixed {
     /// No wanted atom is fixed.
     None,
-    /// Some are; their positions are not known yet.
+    /// Some wanted atoms are fixed; their positions are not known yet.
     Unknown,
     /// Positions of all wanted atoms in the first frame.
     Known(Vec<f32>),
@@ -55,7 +55,7 @@ enum Fixed {
 
 impl DcdDecoder {
     /// # Panics
-    /// If `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` is not a selection of `layout.n_atoms()` atoms.
     pub fn new(layout: Layout, atoms: Atoms) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let free = layout.free.as_deref();
@@ -73,17 +73,17 @@ impl DcdDecoder {
         }
     }
 
-    /// True if [`DcdDecoder::set_first_frame`] must be called before any frame but the first is
-    /// decoded: some wanted atoms are fixed, and only the first frame holds them.
+    /// True if [`DcdDecoder::set_first_frame`] must be called before any later frame is decoded:
+    /// some wanted atoms are fixed, and only the first frame holds them.
     pub fn needs_first_frame(&self) -> bool {
         matches!(self.fixed, Fixed::Unknown)
     }
 
-    /// Learn the fixed atoms' positions from all [`Layout::first_frame_size`] bytes of the first
+    /// Read the fixed atoms' positions from all [`Layout::first_frame_size`] bytes of the first
     /// frame.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where these are not the bytes of a first frame.
+    /// [`Fault::Bad`] if these are not the bytes of a first frame.
     pub fn set_first_frame(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.check_size(&self.first, bytes.len() as u64)?;
         let mut wanted = Vec::new();
@@ -111,8 +111,8 @@ impl DcdDecoder {
         Err(Fault::bad(0, expected, format!("{size} bytes")))
     }
 
-    /// Check the markers among the bytes of a plan's runs, take the wanted positions, and return
-    /// the cell.
+    /// Check the markers in the bytes of a plan's runs, read the wanted positions, and return the
+    /// cell.
     fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<UnitCell, Fault> {
         if bytes.len() as u64 != plan.len {
             let expected = format!("{} bytes of the frame's runs", plan.len);
@@ -146,7 +146,7 @@ impl DcdDecoder {
         vectors.iter_mut().for_each(|number| *number *= factor);
     }
 
-    /// The numbers of the cell record among the bytes of a plan's runs.
+    /// Read the numbers of the cell record in the bytes of a plan's runs.
     fn cell(&self, plan: &Plan, bytes: &[u8]) -> Option<[f64; 6]> {
         let number = match self.layout.big_endian {
             true => f64::from_be_bytes,
@@ -156,7 +156,7 @@ impl DcdDecoder {
         Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
     }
 
-    /// Return the warning about the cell, if any, among the bytes of a frame's runs, which
+    /// Return the warning about the cell, if any, for the bytes of a frame's runs, which
     /// [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
@@ -211,15 +211,15 @@ impl Decoder for DcdDecoder {
     }
 }
 
-// Plan which bytes of a frame to read, and where each of its numbers goes.
+// Plan the bytes to read of a frame, and the destination of each of its numbers.
 
-/// Plan of what to read of a frame, and how to decode that.
+/// Plan for reading and decoding a frame.
 #[derive(Debug)]
 struct Plan {
-    /// Bytes of the whole frame.
+    /// Size of the whole frame, bytes.
     pub size: u64,
     pub runs: Vec<Run>,
-    /// Bytes of all runs.
+    /// Total number of bytes of the runs.
     pub len: u64,
     /// The record markers among the runs' bytes.
     pub markers: Vec<Marker>,
@@ -227,9 +227,9 @@ struct Plan {
     pub cell: Option<usize>,
     /// Offsets of the first wanted x, y and z in the runs' bytes.
     axes: [usize; 3],
-    /// Bytes from the first wanted x to the end of the last one.
+    /// Number of bytes from the first wanted x to the end of the last one.
     span: usize,
-    /// One axis's wanted numbers, whose places are the same for all three.
+    /// Wanted numbers of one axis, at the same offsets for all three axes.
     pieces: Vec<Piece>,
 }
 
@@ -243,16 +243,16 @@ struct Marker {
     pub value: u64,
 }
 
-/// Atoms that are neighbours in a frame's records and among the wanted ones.
+/// Atoms that are adjacent both in a frame's records and among the wanted atoms.
 struct Neighbours {
-    /// Place of the first one in each record.
+    /// Index of the first atom in each record.
     place: usize,
-    /// Place of the first one among the wanted atoms.
+    /// Index of the first atom among the wanted atoms.
     target: usize,
     n: usize,
 }
 
-/// The numbers of [`Neighbours`], found in the bytes that were read.
+/// Numbers of [`Neighbours`] in the bytes that were read.
 #[derive(Debug)]
 struct Piece {
     /// Offset from the first wanted number of the same axis.
@@ -262,7 +262,7 @@ struct Piece {
 }
 
 impl Plan {
-    /// The plan for a frame that holds all atoms.
+    /// Make the plan for a frame that holds all atoms.
     pub fn whole(layout: &Layout, atoms: &Atoms) -> Plan {
         let mut target = 0;
         let wanted = atoms.runs().iter().map(|&(place, n)| {
@@ -276,7 +276,7 @@ impl Plan {
         Plan::new(layout, layout.n_atoms(), &wanted.collect::<Vec<_>>())
     }
 
-    /// The plan for a frame that holds the `free` atoms only.
+    /// Make the plan for a frame that holds only the `free` atoms.
     pub fn partial(layout: &Layout, free: &[u32], atoms: &Atoms) -> Plan {
         let mut wanted: Vec<Neighbours> = Vec::new();
         let mut before = 0;
@@ -303,7 +303,7 @@ impl Plan {
         Plan::new(layout, free.len(), &wanted)
     }
 
-    /// The plan for a frame whose coordinate records hold `stored` atoms each.
+    /// Make the plan for a frame whose coordinate records hold `stored` atoms each.
     fn new(layout: &Layout, stored: usize, wanted: &[Neighbours]) -> Plan {
         let width = u64::from(layout.marker);
         let numbers = 4 * stored as u64;
@@ -343,7 +343,7 @@ impl Plan {
                 frame.mark(size - width, numbers);
             }
         }
-        // The wanted numbers have the same distances on every axis.
+        // The wanted numbers have the same relative offsets on every axis.
         let pieces: Vec<Piece> = wanted
             .iter()
             .zip(&places)
@@ -376,7 +376,7 @@ impl Plan {
         for &Piece { source, target, n } in &self.pieces {
             let atoms = &mut positions[3 * target..3 * (target + n)];
             if n == 1 {
-                // 0.7 of the time that the loop below takes for lone atoms.
+                // Takes 0.7 of the time of the loop below for single atoms.
                 atoms[0] = number::<BIG_ENDIAN>(&x[source..source + 4]);
                 atoms[1] = number::<BIG_ENDIAN>(&y[source..source + 4]);
                 atoms[2] = number::<BIG_ENDIAN>(&z[source..source + 4]);
@@ -399,7 +399,7 @@ fn number<const BIG_ENDIAN: bool>(bytes: &[u8]) -> f32 {
     }
 }
 
-/// Collects what to read of a frame, and the markers in it.
+/// Collects the ranges to read of a frame, and the markers in them.
 struct Marked {
     reading: Reading,
     markers: Vec<Marker>,
@@ -408,7 +408,7 @@ struct Marked {
 }
 
 impl Marked {
-    /// Read a record marker, which must hold `value`.
+    /// Add a record marker, which must hold `value`.
     fn mark(&mut self, at: u64, value: u64) {
         self.markers.push(Marker {
             at: at as usize,

@@ -4,8 +4,8 @@
 //! HISTORY     name, id, mass (Da), charge (e), displacement   a8,i10,3f12.6
 //! CONFIG      name, often an id, seldom more                  a8,i10
 //! then        position (Å)                                    3g20.10, DL_POLY Classic 3e12.4
-//!             velocity (Å/ps), where the level is 1 or 2
-//!             force (Da·Å/ps²), where it is 2
+//!             velocity (Å/ps), if the level is 1 or 2
+//!             force (Da·Å/ps²), if the level is 2
 //! compressed  name, position, displacement                    a6,4f7.1
 //! ```
 
@@ -43,20 +43,21 @@ pub(super) struct AtomLines<'a> {
 /// Content of an atom's first line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Label {
-    /// Filled up with blanks.
+    /// Padded with blanks.
     pub name: [u8; NAME],
     pub id: Option<u64>,
-    /// Da; NaN where the line does not say.
+    /// Mass, Da; NaN if the line has none.
     pub mass: f64,
-    /// e; NaN where the line does not say.
+    /// Charge, e; NaN if the line has none.
     pub charge: f64,
 }
 
 impl<'a> AtomLines<'a> {
-    /// The lines from `at` on, which have these lengths; the caller knows that they are there.
+    /// Take the lines from `at` on, which have these lengths; the caller has checked that they
+    /// exist.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where a line does not end where it should.
+    /// [`Fault::Bad`] if a line does not end at its length.
     pub fn of_equal(bytes: &'a [u8], at: usize, level: u8, widths: Widths) -> Result<Self, Fault> {
         let (name, width) = (widths.name as usize, widths.vector as usize);
         let first = at + name;
@@ -67,7 +68,8 @@ impl<'a> AtomLines<'a> {
             vectors: [&[]; 3],
             at: [first, first + width, first + 2 * width],
         };
-        // Two lines of the first atom that damage made one would be taken for one of all atoms.
+        // Two lines of the first atom that damage has joined could be mistaken for one line of all
+        // atoms.
         if name > RECORD as usize && memchr(b'\n', lines.label).is_some() {
             let expected = format!("a line of {name} bytes");
             return Err(Fault::bad(at, expected, quoted(lines.label)));
@@ -78,7 +80,7 @@ impl<'a> AtomLines<'a> {
         Ok(lines)
     }
 
-    /// The next lines.
+    /// Take the lines of the next atom.
     ///
     /// # Errors
     /// As those of [`Lines::next`].
@@ -97,7 +99,7 @@ impl<'a> AtomLines<'a> {
         Ok(taken)
     }
 
-    /// The atom's id, which the line may not say.
+    /// Return the atom's id, if the line holds one.
     pub fn id(&self) -> Option<u64> {
         match self.level {
             COMPRESSED => None,
@@ -105,7 +107,7 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// Read the first line, with mass and charge or without.
+    /// Parse the first line, with or without mass and charge.
     pub fn read_label(&self, has_masses: bool) -> Label {
         let (name, id, mut rest) = match self.level {
             COMPRESSED => (compressed(self.label).0, None, &[][..]),
@@ -126,11 +128,11 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// Position, velocity and force, as far as they are wanted and there: Å, Å/ps and DL_POLY's
-    /// unit of force. `place` is the atom's in the frame, from 0.
+    /// Parse position, velocity and force, as far as wanted and present: Å, Å/ps and DL_POLY's unit
+    /// of force. `place` is the index of the atom in the frame, from 0.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where they are no three numbers.
+    /// [`Fault::Bad`] if a line does not hold three numbers.
     pub fn read_vectors(&self, wanted: Fields, place: usize) -> Result<[[f64; 3]; 3], Fault> {
         let mut vectors = [[0.0; 3]; 3];
         let bad = |what: usize, at: usize, line| {
@@ -154,7 +156,7 @@ impl<'a> AtomLines<'a> {
     }
 }
 
-/// The line of `len` bytes, its line feed among them, that begins at `at`.
+/// Return the line of `len` bytes, line feed included, that begins at `at`.
 fn line(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], Fault> {
     match &bytes[at..at + len] {
         [line @ .., b'\n'] => Ok(line),
@@ -165,9 +167,9 @@ fn line(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], Fault> {
     }
 }
 
-/// Name, id and the rest of an atom's first line.
+/// Split an atom's first line into name, id and the rest.
 fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
-    /// A name of eight characters, and an id of ten digits, which touch.
+    /// Length of a name of eight characters and an id of ten digits without a blank between them.
     const TOUCHING: usize = NAME + 10;
     let label = label.trim_ascii_start();
     let word = label.iter().take_while(|byte| !byte.is_ascii_whitespace());
@@ -176,11 +178,11 @@ fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
         len => label.split_at(len),
     };
     let id = take_integer(&mut rest).and_then(|id| u64::try_from(id).ok());
-    // DL_POLY takes 0 for no id.
+    // DL_POLY treats 0 as no id.
     (name, id.filter(|&id| id > 0), rest)
 }
 
-/// Name and position in a compressed HISTORY, whose columns may touch.
+/// Parse name and position in a compressed HISTORY, whose columns may touch.
 fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     const LEN: usize = 34;
     if label.len() == LEN {
@@ -198,35 +200,35 @@ fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     (name, position.map(|((x, y), z)| [x, y, z]))
 }
 
-/// The number that a field holds and nothing else.
+/// Parse a field that holds only a number.
 fn take_all(mut field: &[u8]) -> Option<f64> {
     let number = take_real(&mut field)?;
     field.trim_ascii().is_empty().then_some(number)
 }
 
-// All that a file says of some atoms, in double precision.
+// All data of some atoms in a file, in double precision.
 
-/// Everything that a file says of an atom.
+/// All data of an atom in a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Record {
-    /// Filled up with blanks.
+    /// Padded with blanks.
     pub name: [u8; NAME],
-    /// From 1; nothing where the file does not say.
+    /// Id, from 1; `None` if the file has none.
     pub id: Option<u64>,
-    /// Da; NaN where the file does not say.
+    /// Mass, Da; NaN if the file has none.
     pub mass: f64,
-    /// e; NaN where the file does not say.
+    /// Charge, e; NaN if the file has none.
     pub charge: f64,
-    /// Position (Å), velocity (Å/ps) and force (kJ/(mol·Å)); zeros for what the frame lacks.
+    /// Position (Å), velocity (Å/ps) and force (kJ/(mol·Å)); zeros for missing fields.
     pub vectors: [[f64; 3]; 3],
 }
 
-/// Reads the atoms of a frame, one after another as they stand in the file.
+/// Reads the atoms of a frame, one after another in the order of the file.
 #[derive(Debug)]
 pub struct Records<'a> {
     walk: Walk<'a>,
     kind: Kind,
-    /// Place of the next atom.
+    /// Index of the next atom.
     place: usize,
 }
 
@@ -236,7 +238,7 @@ impl Layout {
         self.kind == Kind::History && self.level != super::header::COMPRESSED
     }
 
-    /// The number of the atom whose lines `bytes` begin with, where they say it.
+    /// Return the id of the atom whose lines are at the start of `bytes`, if the lines hold one.
     ///
     /// # Errors
     /// As for [`Records::next_atom`].
@@ -245,8 +247,8 @@ impl Layout {
         lines.map(|lines| lines.id())
     }
 
-    /// Bytes of a frame that hold the atoms at these places; nothing where only a walk from the
-    /// frame's beginning finds them.
+    /// Byte range of the atoms at these indices in a frame; `None` if they can only be found by
+    /// reading the frame from its beginning.
     pub fn bytes_of(&self, places: Range<u64>) -> Option<Range<u64>> {
         match self.lines {
             LineLengths::Varying => None,
@@ -259,8 +261,8 @@ impl Layout {
 }
 
 impl<'a> Records<'a> {
-    /// The atoms whose lines `bytes` begin with, from the one at `place` on. Of the frame, whose
-    /// head is `head`, `size` bytes are left from there on.
+    /// Read the atoms at the start of `bytes`, from index `place` on. `head` is the header of the
+    /// frame, of which `size` bytes remain from there on.
     pub fn new(
         layout: &Layout,
         head: &FrameHead,
@@ -275,7 +277,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Bytes of the atoms that were read.
+    /// Number of bytes of the atoms that were read.
     pub fn len(&self) -> usize {
         self.walk.at
     }
@@ -285,15 +287,15 @@ impl<'a> Records<'a> {
         self.len() == 0
     }
 
-    /// The next atom.
+    /// Read the next atom.
     ///
     /// # Errors
-    /// [`Fault::Bad`], counted from the first of the bytes, where there is none; [`Fault::Short`]
-    /// where its lines go on behind them.
+    /// [`Fault::Bad`], with an offset in the bytes, if there is no atom; [`Fault::Short`] if its
+    /// lines continue beyond them.
     pub fn next_atom(&mut self) -> Result<Record, Fault> {
         let lines = self.walk.next()?;
         let [position, velocity, force] = lines.read_vectors(Fields::ALL, self.place)?;
-        // Behind the name and number of an atom of a CONFIG other programs write atomic numbers.
+        // In a CONFIG, other programs write atomic numbers after name and id.
         let has_masses = self.kind == Kind::History;
         let label = lines.read_label(has_masses);
         self.place += 1;
@@ -307,28 +309,29 @@ impl<'a> Records<'a> {
     }
 }
 
-// A walk over the atoms of a frame.
+// Iteration over the atoms of a frame.
 
-/// Goes from atom to atom, whether their lines have equal lengths or not.
+/// Iterates over atoms with lines of equal or varying lengths.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     layout: Layout,
-    /// Level that tells what the atoms hold.
+    /// Level, which determines the fields of the atoms.
     level: u8,
     bytes: &'a [u8],
-    /// Bytes of the frame, of which `bytes` may be the first ones.
+    /// Size of the frame, of which `bytes` may be only the beginning.
     size: u64,
     /// Offset of the next atom.
     pub at: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// Over a frame that has `size` bytes, from its first atom on.
+    /// Make the iteration over a frame of `size` bytes, from its first atom on.
     pub fn new(layout: Layout, head: &FrameHead, bytes: &'a [u8], size: u64) -> Self {
         Walk::over(layout, head.level, bytes, size).from(head.len)
     }
 
-    /// Over the rest of a frame, which has `size` bytes and begins with an atom.
+    /// Make the iteration over the remainder of a frame, which has `size` bytes and begins with an
+    /// atom.
     pub fn over(layout: Layout, level: u8, bytes: &'a [u8], size: u64) -> Self {
         Walk {
             layout,
@@ -339,21 +342,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same from an atom on that begins at `at`.
+    /// Return the iteration from an atom at offset `at` on.
     pub fn from(self, at: usize) -> Self {
         Walk { at, ..self }
     }
 
-    /// True if all bytes of the frame are at hand.
+    /// True if all bytes of the frame are available.
     pub fn is_whole(&self) -> bool {
         self.bytes.len() as u64 == self.size
     }
 
-    /// The next atom's lines.
+    /// Take the next atom's lines.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where they are none, [`Fault::Short`] where they end behind the bytes at
-    /// hand.
+    /// [`Fault::Bad`] if they are invalid, [`Fault::Short`] if they end beyond the available bytes.
     pub fn next(&mut self) -> Result<AtomLines<'a>, Fault> {
         match self.layout.lines {
             LineLengths::Equal(widths) => {
@@ -374,10 +376,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Make sure that nothing follows.
+    /// Check that no line follows.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where there are more lines.
+    /// [`Fault::Bad`] if there are more lines.
     pub fn end(&self) -> Result<(), Fault> {
         let mut lines = Lines::behind(self.bytes, self.size, self.at);
         match lines.next_if_any()? {

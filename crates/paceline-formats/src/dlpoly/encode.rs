@@ -29,7 +29,7 @@ pub const RECORD: usize = 73;
 /// Characters of a record, before the line feed.
 const LINE: usize = RECORD - 1;
 
-/// DL_POLY's units of force in a kJ/(mol·Å): it writes Da·Å/ps², which are 0.01 of these.
+/// DL_POLY's units of force in 1 kJ/(mol·Å): its unit Da·Å/ps² is 0.01 kJ/(mol·Å).
 pub const FORCE: f64 = 100.0;
 
 /// Three vectors of a cell, Å.
@@ -39,7 +39,7 @@ pub type Cell = [[f64; 3]; 3];
 /// too.
 ///
 /// # Errors
-/// Fields that no level has, in a sentence.
+/// Sentence about fields that no level has.
 pub fn level(fields: Fields) -> Result<usize, String> {
     match (fields.positions, fields.velocities, fields.forces) {
         (true, false, false) => Ok(0),
@@ -53,7 +53,7 @@ pub fn level(fields: Fields) -> Result<usize, String> {
 /// DL_POLY's periodic boundary of a cell: 0 none, 1 cubic, 2 orthorhombic, 3 any parallelepiped.
 ///
 /// # Errors
-/// Vectors that span no volume or are not finite, in a sentence.
+/// Sentence about vectors that span no volume or are not finite.
 pub fn imcon(cell: Option<&Cell>) -> Result<i64, String> {
     let Some(cell @ &[[ax, ay, az], [bx, by, bz], [cx, cy, cz]]) = cell else {
         return Ok(0);
@@ -74,7 +74,7 @@ pub fn imcon(cell: Option<&Cell>) -> Result<i64, String> {
 
 // The records of one atom.
 
-/// Bytes of an atom.
+/// Size of an atom, bytes.
 pub fn atom_size(level: usize) -> usize {
     (2 + level) * RECORD
 }
@@ -82,23 +82,23 @@ pub fn atom_size(level: usize) -> usize {
 /// Content of the records of one atom.
 #[derive(Debug, Clone, Copy)]
 pub struct Atom<'a> {
-    /// From 1.
+    /// Id, from 1.
     pub id: u64,
-    /// Filled up with blanks or zeros.
+    /// Name, padded with blanks or zeros.
     pub name: [u8; 8],
-    /// Da.
+    /// Mass, Da.
     pub mass: f64,
-    /// e.
+    /// Charge, e.
     pub charge: f64,
-    /// Position (Å) and, as the level has them, velocity (Å/ps) and force (DL_POLY's unit).
+    /// Position (Å) and, depending on the level, velocity (Å/ps) and force (DL_POLY's unit).
     pub vectors: &'a [[f64; 3]],
 }
 
 impl Atom<'_> {
-    /// Refuse what a CONFIG cannot say of an atom.
+    /// Refuse values that a CONFIG cannot hold.
     ///
     /// # Errors
-    /// Sentence that says what was expected and what was found, and leaves out the atom.
+    /// Sentence with the expected and the found value, without the atom.
     pub fn check_config(&self) -> Result<(), String> {
         check_name(&self.name)?;
         if id(self.id).is_none() {
@@ -113,7 +113,7 @@ impl Atom<'_> {
         Ok(())
     }
 
-    /// Refuse what a HISTORY cannot say of an atom.
+    /// Refuse values that a HISTORY cannot hold.
     ///
     /// # Errors
     /// As [`Atom::check_config`].
@@ -129,17 +129,17 @@ impl Atom<'_> {
         Ok(())
     }
 
-    /// Write the atom's records of a CONFIG over `bytes`, of which there are [`atom_size`].
+    /// Write the atom's records of a CONFIG over `bytes`, which has [`atom_size`] bytes.
     pub fn put_config(&self, bytes: &mut [u8]) {
         self.put(bytes, |_| {});
     }
 
-    /// Write the atom's records of a HISTORY over `bytes`, of which there are [`atom_size`]. The
-    /// displacement, since a start that only DL_POLY knows, is 0.
+    /// Write the atom's records of a HISTORY over `bytes`, which has [`atom_size`] bytes. The
+    /// displacement from a start that only DL_POLY knows is 0.
     pub fn put_history(&self, bytes: &mut [u8]) {
         self.put(bytes, |record| {
             for (column, value) in [(18, self.mass), (30, self.charge), (42, 0.0)] {
-                // Stars, as Fortran's, stand for what was not checked before.
+                // Unchecked values become stars, as in Fortran.
                 let text = f::<12, 6>(value).unwrap_or([b'*'; 12]);
                 record[column..column + 12].copy_from_slice(&text);
             }
@@ -163,7 +163,7 @@ impl Atom<'_> {
     }
 }
 
-/// A record of blanks.
+/// Record of blanks.
 const BLANK: [u8; RECORD] = {
     let mut record = [b' '; RECORD];
     record[LINE] = b'\n';
@@ -178,7 +178,7 @@ fn put_vector(record: &mut [u8; RECORD], vector: &[f64; 3]) {
     }
 }
 
-/// Refuse names that are not one word, which readers would take for something else.
+/// Refuse names that are not a single word, which readers would misinterpret.
 fn check_name(name: &[u8; 8]) -> Result<(), String> {
     let ends = |&&character: &&u8| character == b' ' || character == 0;
     let len = 8 - name.iter().rev().take_while(ends).count();
@@ -195,25 +195,25 @@ fn id(id: u64) -> Option<[u8; 10]> {
     i::<10>(id.try_into().ok()?)
 }
 
-// The heads of files and of frames.
+// Headers of files and of frames.
 
-/// When a frame was, and what all of its atoms have in common.
+/// Time of a frame, and properties that all of its atoms share.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
     /// Step of the simulation.
     pub step: i64,
     /// Time between steps, ps.
     pub dt: f64,
-    /// ps.
+    /// Time, ps.
     pub time: f64,
-    /// None where the system is not periodic.
+    /// Cell; `None` if the system is not periodic.
     pub cell: Option<&'a Cell>,
 }
 
-/// The head of a CONFIG: all before the first atom.
+/// Make the header of a CONFIG: all records before the first atom.
 ///
 /// # Errors
-/// Sentence that says what does not fit in its columns; so for all below.
+/// Sentence about a number that does not fit in its columns; likewise for the following functions.
 pub fn config_head(
     title: &str,
     level: usize,
@@ -239,7 +239,8 @@ pub fn config_head(
     Ok(bytes)
 }
 
-/// The head of a HISTORY: all before the first frame; `imcon` is that of the first frame.
+/// Make the header of a HISTORY: all records before the first frame; `imcon` is that of the first
+/// frame.
 pub fn history_head(
     title: &str,
     level: usize,
@@ -260,13 +261,13 @@ pub fn history_head(
     Ok(bytes)
 }
 
-/// Return the number of records of a HISTORY, its head included.
+/// Return the number of records of a HISTORY, including its header.
 fn n_records(level: usize, n_atoms: u64, n_frames: u64) -> Option<u64> {
     let atoms = n_atoms.checked_mul(2 + level as u64)?;
     atoms.checked_add(4)?.checked_mul(n_frames)?.checked_add(2)
 }
 
-/// The head of a frame of a HISTORY: all before the first atom.
+/// Make the header of a frame of a HISTORY: all records before the first atom.
 pub fn frame_head(level: usize, n_atoms: u64, moment: &Moment<'_>) -> Result<Vec<u8>, String> {
     let mut line = Line::default();
     line.text(b"timestep");
@@ -305,7 +306,7 @@ fn cell_records(cell: &Cell) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// A record from its front.
+/// Record that is filled from its front.
 #[derive(Default)]
 struct Line(Vec<u8>);
 
@@ -341,7 +342,7 @@ impl Line {
         Ok(())
     }
 
-    /// Filled up with blanks.
+    /// Return the record, padded with blanks.
     fn record(mut self) -> Vec<u8> {
         self.0.resize(LINE, b' ');
         self.0.push(b'\n');

@@ -1,4 +1,4 @@
-//! HISTORY and CONFIG as formats of the registry: frames are found by arithmetic where lines have
+//! HISTORY and CONFIG as formats of the registry: frames are found by arithmetic if lines have
 //! equal lengths, else by a scan.
 
 use std::any::Any;
@@ -30,7 +30,7 @@ pub struct History;
 #[derive(Debug)]
 pub struct Config;
 
-/// Byte that tells both in a saved layout.
+/// Byte that identifies both formats in a saved layout.
 const CODE: u8 = 5;
 
 impl Format for History {
@@ -59,7 +59,7 @@ impl Format for History {
         detect(head) == Some(Kind::History)
     }
 
-    /// The numbers of frames and of records.
+    /// Offsets of the numbers of frames and of records.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         let ends = counts(head);
         ends.map(|[before, _, end]| before..end)
@@ -178,10 +178,10 @@ impl FileLayout for Layout {
     }
 }
 
-/// Places that are looked at before arithmetic is believed.
+/// Number of samples that must confirm the arithmetic.
 const N_SAMPLES: u64 = 18;
 
-/// Blank bytes that may follow the last frame without a word about them.
+/// Maximum number of blank bytes after the last frame that are not reported.
 const BLANK: u64 = 4096;
 
 /// Find the frames of a HISTORY.
@@ -194,7 +194,7 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         return Opened::computed(source, size, options, found);
     }
     let layout = head.layout.varying();
-    // As if its lines were no longer than DL_POLY's.
+    // Size estimate for lines of DL_POLY's length.
     let n_lines = (layout.n_atoms() as u64).saturating_mul(layout.lines_of_atom());
     let scanner = LineScanner::<FrameLines> {
         source,
@@ -210,12 +210,13 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
     Ok(opened)
 }
 
-/// The note on frames that do not have as many bytes as their lines make, where most frames do.
+/// Make the note on frames whose size differs from that of their lines, if most frames have that
+/// size.
 fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
     let n = opened.frames.len();
     let is_odd = |&frame: &u64| {
         let (_, size) = opened.frames.extent(frame);
-        // Blank lines may stand behind the last frame.
+        // Blank lines may follow the last frame.
         let blank = frame + 1 == n && layout.frame_size().is_none_or(|usual| size > usual);
         !blank && !layout.is_usual_size(size) && opened.damaged.binary_search(&frame).is_err()
     };
@@ -232,7 +233,7 @@ fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
     ))
 }
 
-/// The frames of a HISTORY, if all are as long as the first one.
+/// Find the frames of a HISTORY, if all have the size of the first one.
 fn by_arithmetic(
     source: &dyn Source,
     size: u64,
@@ -256,7 +257,7 @@ fn by_arithmetic(
             return Ok(None);
         }
     }
-    // The first frame may be damaged in a way that keeps its length.
+    // The first frame may be damaged without a change of its size.
     let has_lines = |frame: u64| has_lines(source, &head.layout, start + frame * stride);
     if n > 1 && !(has_lines(n - 1)? || has_lines(n / 2)?) {
         return Ok(None);
@@ -296,8 +297,8 @@ fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
     Ok(n_lines == layout.lines_of_atom() && layout.id_of(&bytes).is_ok())
 }
 
-/// The layout of a file that has a frame at `start`, knowing whether its atoms stand in the order of
-/// their numbers, as far as is looked at.
+/// Return the layout of a file with a frame at `start`, with the information whether sampled atoms
+/// are in the order of their ids.
 fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     let last = layout.n_atoms() as u64 - 1;
     let mut bytes = Vec::new();
@@ -308,7 +309,7 @@ fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
         };
         bytes.resize((range.end - range.start) as usize, 0);
         source.read_at(start + range.start, &mut bytes)?;
-        // Of lines that are none, the decoder will tell.
+        // The decoder reports invalid lines.
         if !matches!(layout.id_of(&bytes), Ok(id) if id.is_none_or(|id| id == place + 1)) {
             return Ok(layout);
         }
@@ -316,7 +317,7 @@ fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     Ok(layout.ordered())
 }
 
-/// Return what to say of a periodic boundary that three vectors do not tell.
+/// Return the warning about a periodic boundary that three vectors do not describe.
 fn odd_cell(layout: &Layout) -> Option<String> {
     let shape = match layout.imcon() {
         4 => "a truncated octahedron",
@@ -331,14 +332,14 @@ fn odd_cell(layout: &Layout) -> Option<String> {
     ))
 }
 
-/// Content found where a frame of a HISTORY should begin.
+/// Content at an offset where a frame of a HISTORY should begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
-    /// A frame, or as much of its first line as the file has.
+    /// A frame, or the part of its first line that the file has.
     Frame,
-    /// Zeros: what a file holds where several wrote to it, and one did not come to it.
+    /// Zeros: bytes that one of several writers has not written.
     Hole,
-    /// No more than blanks.
+    /// Only blanks.
     End,
     Other,
 }
@@ -374,8 +375,8 @@ fn is_blank_behind(source: &dyn Source, at: u64, size: u64) -> Result<bool> {
 /// Open a CONFIG: one frame, which is the file.
 ///
 /// # Errors
-/// Errors of [`index::open`](crate::index::open); [`Error::Damaged`] also where the file has fewer
-/// atoms than its head says.
+/// Errors of [`index::open`](crate::index::open); [`Error::Damaged`] also if the file has fewer
+/// atoms than its header states.
 fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
     let head = read_head(source, size, Head::parse_config)?;
     let layout = match atoms_are_regular(source, &head.layout, size)? {
@@ -412,7 +413,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
     )
 }
 
-/// True if atoms follow each other at equal distances, as far as is looked at.
+/// True if sampled atoms are at equal distances.
 fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let n_atoms = layout.n_atoms() as u64;
     for sample in 1..=N_SAMPLES {
@@ -429,7 +430,8 @@ fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<
     Ok(true)
 }
 
-/// The layout of a CONFIG whose lines have any length, with as many atoms as there are lines.
+/// Return the layout of a CONFIG with lines of any length, whose number of atoms follows from the
+/// number of lines.
 fn counted(
     source: &dyn Source,
     head: Head,
@@ -463,7 +465,7 @@ fn counted(
     }
 }
 
-/// Times and steps of a file's frames that were found by arithmetic, read one by one.
+/// Read times and steps of frames that were found by arithmetic, one by one.
 ///
 /// # Errors
 /// Errors of the source.

@@ -1,4 +1,4 @@
-//! The head of a frame, which has its time and its cell.
+//! The header of a frame, with its time and its cell.
 //!
 //! ```text
 //! HISTORY     "timestep", step, atoms, keytrj, imcon, step's length (ps), time (ps)
@@ -20,20 +20,19 @@ use crate::fortran_text::{take_integer, take_real};
 use crate::index::line_scan::LineFrame;
 use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector, words};
 
-/// Word that every frame of a HISTORY begins with.
+/// Word at the beginning of every frame of a HISTORY.
 pub const TIMESTEP: &[u8] = b"timestep";
 
-/// The head of a frame, and what its atoms hold.
+/// Header of a frame, and fields of its atoms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHead {
     /// Step of the simulation.
     pub step: i64,
-    /// ps.
+    /// Time, ps.
     pub time: f64,
-    /// The cell's three vectors, Å; nothing where there is no periodic boundary.
+    /// Three vectors of the cell, Å; `None` without a periodic boundary.
     pub cell: Option<[[f64; 3]; 3]>,
-    /// Fields that the atoms hold, whatever keytrj and levcfg say: restarts and editors change
-    /// them.
+    /// Fields that the atoms hold; keytrj and levcfg may be wrong after restarts and edits.
     pub fields: Fields,
     /// Bytes before the first atom.
     pub len: usize,
@@ -50,10 +49,11 @@ pub(super) struct ConfigLine {
 }
 
 impl FrameHead {
-    /// Parse the head of the frame that `bytes` begin with, which has `size` bytes.
+    /// Parse the header of the frame at the start of `bytes`, which has `size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
+    /// [`Fault::Bad`] if this is not the beginning of a frame, [`Fault::Short`] if more bytes are
+    /// needed.
     pub fn parse(layout: &Layout, bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
         match layout.lines {
             LineLengths::Varying => {
@@ -64,14 +64,14 @@ impl FrameHead {
                     _ => head.with_level(level(lines)?),
                 })
             }
-            // What follows may be bytes of another atom than the first.
+            // The following bytes may belong to another atom than the first one.
             LineLengths::Equal(widths) => {
                 let len = widths.head as usize;
                 let bytes = bytes.get(..len).ok_or(Fault::Short { needed: len })?;
                 let mut lines = Lines::new(bytes, len as u64);
                 let head = Self::take(layout, &mut lines)?;
                 match lines.next_if_any()? {
-                    // Blank lines may stand before the first atom.
+                    // Blank lines may precede the first atom.
                     None => Ok(FrameHead { len, ..head }),
                     Some(line) => {
                         let expected = format!("the first atom at byte {len} of the frame");
@@ -121,7 +121,7 @@ impl FrameHead {
     }
 }
 
-/// The level that the first atom's lines show.
+/// Determine the level from the first atom's lines.
 fn level(mut lines: Lines<'_>) -> Result<u8, Fault> {
     lines.next("the name of the first atom")?;
     let mut n_vectors = 0;
@@ -140,19 +140,19 @@ fn level(mut lines: Lines<'_>) -> Result<u8, Fault> {
     const WHAT: &str = "the position of the first atom, three numbers";
 }
 
-/// A frame's first line in a HISTORY.
+/// First line of a frame in a HISTORY.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
     /// Step of the simulation.
     pub step: i64,
-    /// ps.
+    /// Time, ps.
     pub time: f64,
     imcon: u8,
 }
 
 impl Header {
     /// # Errors
-    /// Description of what was expected.
+    /// Description of the expected content.
     pub fn parse(layout: &Layout, line: &[u8]) -> Result<Header, String> {
         let Some(rest) = line.strip_prefix(TIMESTEP) else {
             return Err("a line that begins with \"timestep\"".into());
@@ -189,7 +189,8 @@ impl Header {
         })
     }
 
-    /// Columns touch here, and a step of more than six digits becomes stars.
+    /// Parse a compressed line, whose columns may touch; a step of more than six digits becomes
+    /// stars.
     fn compressed(layout: &Layout, line: &[u8], rest: &[u8]) -> Result<Header, String> {
         const LEN: usize = 34;
         let line = line.trim_ascii_end();
@@ -219,7 +220,7 @@ impl Header {
     }
 }
 
-/// True for a time (ps) that a simulation can have.
+/// True for a time (ps) that is possible in a simulation.
 fn is_possible(time: &f64) -> bool {
     !possible_time(*time).is_nan()
 }
@@ -238,7 +239,7 @@ impl ConfigLine {
             return Err(bad("numbers alone"));
         };
         let (n_atoms, step, time) = match (others, &reals[..]) {
-            // DL_POLY Classic counts no atoms here.
+            // DL_POLY Classic omits the number of atoms here.
             (&[step], &[dt]) => (None, step, step as f64 * dt),
             (&[], &[_]) => (None, 0, 0.0),
             (others, reals) => {
@@ -266,7 +267,7 @@ impl ConfigLine {
     }
 }
 
-/// The whole numbers that a line begins with, and what follows.
+/// Take the integers at the beginning of a line; return also the rest.
 pub(super) fn integers(mut line: &[u8]) -> (Vec<i64>, &[u8]) {
     let integers = std::iter::from_fn(|| take_integer(&mut line)).collect();
     (integers, line)
@@ -283,7 +284,7 @@ fn row(lines: &mut Lines<'_>) -> Result<[f64; 3], Fault> {
     vector(line).ok_or_else(|| Fault::bad(at, WHAT, quoted(line)))
 }
 
-/// The cell, if the next line is three numbers: no name of an atom is.
+/// Take the cell, if the next line holds three numbers: an atom's name never does.
 fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
     match lines.clone().next_if_any()?.and_then(vector) {
         Some(_) => cell(lines).map(Some),
@@ -291,19 +292,19 @@ fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
     }
 }
 
-// Counts the lines of a frame as they are met.
+// Counts the lines of a frame during a scan.
 
-/// Lines behind a frame's first within which the cell and the first atom end.
+/// Maximum number of lines after a frame's first line up to the end of the first atom.
 const LOOK: usize = 7;
 
-/// The lines of one frame of a HISTORY, from its first on, without blank ones.
+/// Lines of one frame of a HISTORY from its first line on, without blank lines.
 #[derive(Debug, Clone)]
 pub struct FrameLines {
     n_atoms: u64,
     compressed: bool,
-    /// Nothing where the first line is no frame's of this file.
+    /// Header; `None` if the first line is not that of a frame of this file.
     header: Option<Header>,
-    /// True for each line behind the first that is three numbers: as many as are looked at.
+    /// True for each line after the first that holds three numbers, as far as lines are examined.
     vectors: Vec<bool>,
     n_lines: u64,
 }

@@ -1,4 +1,5 @@
-//! Recognises and reads the head of a file, and finds in its first frame how long its lines are.
+//! Recognises and reads the header of a file, and determines the lengths of lines in its first
+//! frame.
 //!
 //! ```text
 //! HISTORY  title
@@ -6,7 +7,7 @@
 //!          the first frame, which begins with "timestep"
 //! CONFIG   title
 //!          levcfg, imcon and others
-//!          the cell, where imcon is not 0
+//!          the cell, if imcon is not 0
 //!          the first atom's name
 //! ```
 
@@ -15,19 +16,19 @@ use crate::Fields;
 use crate::error::Fault;
 use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 
-/// The head of a file.
+/// Header of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// Layout of the frames.
     pub layout: Layout,
-    /// Frames of a HISTORY as its head counts them, where it does: wrong where a run was killed.
-    /// Atoms of a CONFIG, where it counts them.
+    /// Number of frames of a HISTORY in its header, if present; it is wrong after a killed run.
+    /// Number of atoms of a CONFIG, if present.
     pub claimed: Option<u64>,
-    /// Bytes before the first atom of a CONFIG, before the first frame of a HISTORY.
+    /// Number of bytes before the first atom of a CONFIG, or before the first frame of a HISTORY.
     pub len: u64,
 }
 
-/// Recognise a file by its first bytes: as many lines of them as are whole.
+/// Recognise a file by the complete lines among its first bytes.
 pub fn detect(head: &[u8]) -> Option<Kind> {
     let is_text = |byte: &u8| !byte.is_ascii_control() || byte.is_ascii_whitespace();
     let mut lines = Lines::new(head, head.len() as u64);
@@ -41,7 +42,7 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     let (0..=3, 0..=7) = (*numbers.first()?, *numbers.get(1)?) else {
         return None;
     };
-    // A run that has only begun.
+    // A run that has just started.
     if is_blank(lines.rest()) {
         return (numbers.len() == 5 && is_blank(rest)).then_some(Kind::History);
     }
@@ -54,8 +55,8 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     is_config.then_some(Kind::Config)
 }
 
-/// Find where the head of a HISTORY counts its frames and its records: where the third, the fourth
-/// and the fifth number of its second line end.
+/// Find the numbers of frames and of records in the header of a HISTORY: the ends of the third,
+/// fourth and fifth number of its second line.
 pub fn counts(head: &[u8]) -> Option<[usize; 3]> {
     if detect(head) != Some(Kind::History) {
         return None;
@@ -70,18 +71,17 @@ pub fn counts(head: &[u8]) -> Option<[usize; 3]> {
 }
 
 impl Head {
-    /// Parse the head of a HISTORY of `file_size` bytes, and its first frame as far as needed.
+    /// Parse the header of a HISTORY of `file_size` bytes, and its first frame as far as necessary.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, never for more than the file has.
-    /// [`Fault::Bad`] where the head or the first frame's beginning contradict the format.
+    /// [`Fault::Short`] asks for a longer slice, within the file. [`Fault::Bad`] if the header or
+    /// the first frame's beginning contradicts the format.
     pub fn parse_history(head: &[u8], file_size: u64) -> Result<Head, Fault> {
         history(head, file_size).map_err(bounded)
     }
 
-    /// Parse the head of a CONFIG of `file_size` bytes. The number of atoms follows
-    /// from the size of their lines. Where that varies, the caller has to count them, and the layout
-    /// says 1.
+    /// Parse the header of a CONFIG of `file_size` bytes. The number of atoms follows from the size
+    /// of their lines. If that varies, the layout has 1 atom, and the caller must count the atoms.
     ///
     /// # Errors
     /// As [`Head::parse_history`].
@@ -90,7 +90,7 @@ impl Head {
     }
 }
 
-/// Refuse to look for the first atom through a whole file.
+/// Limit the search for the first atom to the beginning of the file.
 fn bounded(fault: Fault) -> Fault {
     match fault {
         Fault::Short { needed } if needed > HEAD_MAX => {
@@ -165,8 +165,8 @@ fn config(head: &[u8], file_size: u64) -> Result<Head, Fault> {
 }
 
 impl Layout {
-    /// See in the first frame what atoms hold, and how long lines are. Returns the bytes before its
-    /// first atom.
+    /// Determine fields of atoms and lengths of lines from the first frame. Returns the number of
+    /// bytes before its first atom.
     fn look(&mut self, frame: &[u8], size: u64) -> Result<u64, Fault> {
         let head = FrameHead::parse(self, frame, size)?;
         self.level = head.level;
@@ -190,7 +190,7 @@ impl Layout {
             lines: LineLengths::Equal(widths),
             ..*self
         };
-        // Longer lines than any are several, blank ones among them.
+        // Lines longer than any valid one are several lines, including blank ones.
         if vectors.iter().all(|&length| length == vector) && equal.is_sound() {
             *self = equal;
         }
@@ -198,7 +198,7 @@ impl Layout {
     }
 }
 
-/// The number of atoms, if a file of so many bytes can hold them.
+/// Return the number of atoms, if a file of this size can hold them.
 fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault> {
     let room = file_size / (NAME_MIN + VECTOR_MIN);
     match u64::try_from(n_atoms) {
@@ -210,18 +210,18 @@ fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault
     }
 }
 
-// How one of DL_POLY's files is laid out.
+// Layout of a DL_POLY file.
 
 /// Kind of DL_POLY file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A trajectory.
     History,
-    /// CONFIG or REVCON: one frame, which the head of the file belongs to.
+    /// CONFIG or REVCON: one frame, whose header is that of the file.
     Config,
 }
 
-/// How one file is laid out: everything a worker needs to find and decode any frame.
+/// Layout of one file: all that a worker needs to find and decode any frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub(super) kind: Kind,
@@ -229,41 +229,41 @@ pub struct Layout {
     /// keytrj of a HISTORY, levcfg of a CONFIG: 0 with positions, 1 with velocities too, 2 with
     /// forces too; 3 in a compressed HISTORY.
     pub(super) level: u8,
-    /// The periodic boundary, where frames do not say.
+    /// Periodic boundary, if frames do not state it.
     pub(super) imcon: u8,
     /// Offset of the first frame.
     pub(super) start: u64,
     pub(super) lines: LineLengths,
-    /// True if atoms stand in the order of their numbers, where lines have equal lengths.
+    /// True if atoms are in the order of their ids, for lines of equal lengths.
     pub(super) ordered: bool,
 }
 
-/// Bytes of a frame's lines, with their line feeds.
+/// Lengths of a frame's lines including line feeds, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineLengths {
-    /// Lines that say the same have one length in all frames, for all atoms.
+    /// Lines with the same content have one length in all frames, for all atoms.
     Equal(Widths),
-    /// Frames must be searched for, and atoms in them.
+    /// Frames and their atoms must be searched.
     Varying,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Widths {
-    /// All lines of a frame before those of its atoms.
+    /// All lines of a frame before its atoms.
     pub head: u32,
-    /// An atom's first line: its name.
+    /// First line of an atom, with its name.
     pub name: u32,
     /// Each line of three numbers.
     pub vector: u32,
 }
 
-/// Bytes before the atoms of a first frame: more are not searched.
+/// Maximum number of bytes before the atoms of a first frame.
 const HEAD_MAX: usize = 64 << 10;
 
 /// Level of a compressed HISTORY.
 pub(super) const COMPRESSED: u8 = 3;
 
-/// Bytes that an atom's lines have at least: that of a name, and those of three numbers.
+/// Minimum size of an atom's lines, bytes: that of a name, and that of three numbers.
 const NAME_MIN: u64 = 2;
 const VECTOR_MIN: u64 = 6;
 
@@ -288,17 +288,17 @@ impl Layout {
         self.start
     }
 
-    /// The periodic boundary that the head of the file names.
+    /// Periodic boundary in the header of the file.
     pub fn imcon(&self) -> u8 {
         self.imcon
     }
 
-    /// The vectors of the cell that lead to periodic images: with imcon 6 there is a slab.
+    /// Vectors of the cell that lead to periodic images; imcon 6 is a slab.
     pub fn periodic(&self) -> [bool; 3] {
         [true, true, self.imcon != 6]
     }
 
-    /// The same file, its lines taken to have any length.
+    /// Return the layout with lines of any length.
     pub fn varying(self) -> Layout {
         let lines = LineLengths::Varying;
         Layout {
@@ -308,7 +308,7 @@ impl Layout {
         }
     }
 
-    /// The same file, whose atoms have been seen to stand in the order of their numbers.
+    /// Return the layout with atoms in the order of their ids.
     pub fn ordered(self) -> Layout {
         Layout {
             ordered: self.lines != LineLengths::Varying,
@@ -316,7 +316,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of a frame, where all have as many.
+    /// Size of a frame, bytes, if it is the same for all frames.
     pub fn frame_size(&self) -> Option<u64> {
         match self.lines {
             LineLengths::Equal(widths) => {
@@ -326,31 +326,31 @@ impl Layout {
         }
     }
 
-    /// True for a frame that has as many bytes as its lines make in such a file, with or without
-    /// velocities and forces.
+    /// True if a frame has the size of its lines in such a file, with or without velocities and
+    /// forces.
     pub(super) fn is_usual_size(&self, size: u64) -> bool {
         let mut levels = [self.level, 0, 1, 2].into_iter();
         let of_level = |level| Layout { level, ..*self }.frame_size();
         levels.any(|level| of_level(level).is_none_or(|usual| usual == size))
     }
 
-    /// The same file with another number of atoms.
+    /// Return the layout with another number of atoms.
     pub fn with_n_atoms(self, n_atoms: u64) -> Layout {
         Layout { n_atoms, ..self }
     }
 
-    /// Lines of an atom.
+    /// Number of lines per atom.
     pub fn lines_of_atom(&self) -> u64 {
         1 + n_vectors(self.level)
     }
 
-    /// Bytes of an atom in a frame.
+    /// Size of an atom in a frame, bytes.
     pub(super) fn atom_size(&self, widths: Widths) -> u64 {
         u64::from(widths.name) + n_vectors(self.level) * u64::from(widths.vector)
     }
 
-    /// Return the fields that frames may hold. Restarts can go on with another key where lines
-    /// vary.
+    /// Return the fields that frames may hold. If lines vary, restarts can continue with another
+    /// key.
     pub fn fields(&self) -> Fields {
         match (self.kind, self.lines) {
             (Kind::History, LineLengths::Varying) if self.level != COMPRESSED => Fields::ALL,
@@ -358,8 +358,8 @@ impl Layout {
         }
     }
 
-    /// Return the traits that files must have in common, beside their atoms, for the frames of one
-    /// to continue those of the other: name and value.
+    /// Return the traits, besides the atoms, that files must share to form one trajectory: name and
+    /// value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let lines = match self.lines {
             LineLengths::Equal(widths) => format!(
@@ -374,7 +374,7 @@ impl Layout {
         ]
     }
 
-    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
     pub fn to_bytes(&self) -> Vec<u8> {
         let kind = match self.kind {
             Kind::History => 0,
@@ -391,7 +391,7 @@ impl Layout {
         bytes
     }
 
-    /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    /// Parse the result of [`Layout::to_bytes`]; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [kind, level, imcon, ordered] = take(&mut rest)?;
@@ -421,7 +421,7 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// Check what holds for every layout that was parsed.
+    /// Check the invariants of a parsed layout.
     fn is_sound(&self) -> bool {
         let level_max = match self.kind {
             Kind::History => COMPRESSED,
@@ -439,7 +439,7 @@ impl Layout {
                     }
             }
         };
-        // Ten digits are the most that DL_POLY counts atoms with.
+        // DL_POLY counts atoms with at most ten digits.
         (1..10_000_000_000).contains(&self.n_atoms)
             && usize::try_from(self.n_atoms).is_ok()
             && self.level <= level_max
@@ -447,7 +447,7 @@ impl Layout {
     }
 }
 
-/// Lines of three numbers that an atom has.
+/// Number of lines with three numbers per atom.
 pub(super) fn n_vectors(level: u8) -> u64 {
     match level {
         COMPRESSED => 0,
@@ -463,7 +463,7 @@ pub(super) fn fields(level: u8) -> Fields {
     }
 }
 
-/// The next bytes of a slice, taken off its front.
+/// Take the next bytes off the front of a slice.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -473,11 +473,11 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 // Copy whole frames into another HISTORY.
 
 impl Layout {
-    /// The head of a HISTORY of `n_frames` of this file's frames. `head` are the bytes before the
-    /// first frame and the lines before its first atom.
+    /// Make the header of a HISTORY of `n_frames` of this file's frames. `head` holds the bytes
+    /// before the first frame and the lines before its first atom.
     ///
-    /// The numbers of frames and records become 0 where lines vary: DL_POLY then looks for frames
-    /// itself. A head that has no such numbers, as DL_POLY Classic's, is left as it is.
+    /// The numbers of frames and records become 0 if lines vary: DL_POLY then searches for frames.
+    /// A header without these numbers, as of DL_POLY Classic, is unchanged.
     pub fn head_of(&self, head: &[u8], n_frames: u64) -> Vec<u8> {
         let start = self.start as usize;
         let counts = match self.lines {

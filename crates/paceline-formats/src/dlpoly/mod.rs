@@ -1,10 +1,11 @@
 //! DL_POLY's formatted files: HISTORY, its trajectory, and CONFIG with its twin REVCON, which hold
 //! one frame.
 //!
-//! They are lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY writes them as
-//! records of 73 bytes, 35 in a compressed HISTORY, so that frames and atoms are found by
-//! arithmetic; DL_POLY Classic, other programs and editors write lines of other lengths, that may
-//! vary. Atoms carry numbers, and may stand in any order: they are given in that of their numbers.
+//! They are lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY writes records
+//! of 73 bytes, or 35 bytes in a compressed HISTORY, so that frames and atoms are found by
+//! arithmetic. DL_POLY Classic, other programs and editors write lines of other lengths, which may
+//! vary. Atoms have ids, and may be in any order in the file: the decoder returns them in the order
+//! of their ids.
 
 mod atoms;
 pub mod encode;
@@ -29,26 +30,26 @@ pub use self::header::{Kind, Layout};
 pub use crate::text_lines::MAX_LINE;
 pub(crate) use crate::text_lines::is_blank;
 
-/// Bytes of a line of DL_POLY's, its end included.
+/// Length of a DL_POLY record, line feed included, bytes.
 const RECORD: u64 = 73;
 
-/// Decodes what is wanted of one file.
+/// Decodes the wanted data of one file.
 #[derive(Debug)]
 pub struct DlpolyDecoder {
     layout: Layout,
     atoms: Atoms,
     wanted: Fields,
-    /// Plan, where lines have equal lengths and atoms stand in order.
+    /// Plan, if lines have equal lengths and atoms are in order.
     plan: Option<Plan>,
-    /// The whole of a frame, as large as the last one that was asked for.
+    /// Run of a whole frame, of the size of the last requested frame.
     whole: [Run; 1],
-    /// True if a frame was met, all the same, whose atoms do not.
+    /// True if a frame with atoms in another order was found nevertheless.
     unordered: bool,
 }
 
 impl DlpolyDecoder {
     /// # Panics
-    /// If `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` is not a selection of `layout.n_atoms()` atoms.
     pub fn new(layout: Layout, atoms: Atoms, wanted: Fields) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let plan = match layout.lines {
@@ -91,8 +92,8 @@ impl DlpolyDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Decode the wanted atoms where all of them stand in the order of their numbers; whether they
-    /// do. `walk` goes over the bytes of the plan's runs, or over the whole frame.
+    /// Decode the wanted atoms if all atoms are in the order of their ids; return whether they are.
+    /// `walk` covers the bytes of the plan's runs, or the whole frame.
     fn decode_in_order(
         &self,
         plan: &Plan,
@@ -121,7 +122,7 @@ impl DlpolyDecoder {
         Ok(true)
     }
 
-    /// Decode the wanted atoms of a whole frame, whatever their order.
+    /// Decode the wanted atoms of a whole frame, in any order.
     fn decode_in_any_order(&self, mut walk: Walk<'_>, out: &mut FrameOut<'_>) -> Result<(), Fault> {
         let mut found = Vec::new();
         for place in 0..self.layout.n_atoms {
@@ -207,7 +208,7 @@ impl Decoder for DlpolyDecoder {
     }
 }
 
-/// Put an atom's vectors where they are wanted.
+/// Store an atom's vectors in the output.
 fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     let [position, velocity, force] = vectors;
     let force = &force.map(|value| value / FORCE);
@@ -222,9 +223,9 @@ fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     }
 }
 
-// Plan which bytes of a frame to read, where all lines have equal lengths.
+// Plan the bytes to read of a frame, if all lines have equal lengths.
 
-/// Plan of what to read of a frame: what stands before its atoms, and the wanted ones.
+/// Plan for reading a frame: its header, and the wanted atoms.
 #[derive(Debug)]
 struct Plan {
     pub runs: Vec<Run>,
@@ -235,12 +236,12 @@ struct Plan {
     pub atom_size: usize,
 }
 
-/// Wanted atoms that are neighbours.
+/// Wanted atoms that are adjacent.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     /// Offset in the runs' bytes.
     pub source: usize,
-    /// Place of the first one in the frame.
+    /// Index of the first atom in the frame.
     pub place: usize,
     pub n: usize,
 }

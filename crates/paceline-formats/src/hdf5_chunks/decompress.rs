@@ -1,4 +1,4 @@
-//! Undoes the compressions of chunks: deflate, LZF, LZ4 and Zstandard.
+//! Decompresses chunks: deflate, LZF, LZ4 and Zstandard.
 
 #[cfg(feature = "deflate")]
 use libdeflater::{DecompressionError, Decompressor};
@@ -7,7 +7,7 @@ use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 #[cfg(feature = "zstd")]
 use zstd_safe::DCtx;
 
-/// A compression of chunks. Each but LZF needs a feature of this crate.
+/// Compression of chunks. Each except LZF needs a feature of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Deflate,
@@ -26,7 +26,7 @@ impl Method {
         }
     }
 
-    /// Refuse a method whose codec was left out when this crate was built.
+    /// Refuse a method whose codec is not part of this build.
     ///
     /// # Errors
     /// Sentence that names the feature.
@@ -45,7 +45,7 @@ impl Method {
         }
     }
 
-    /// The most bytes that one byte can become.
+    /// Maximum expansion of one byte.
     pub fn most(self) -> usize {
         match self {
             Method::Deflate => DEFLATE_MOST,
@@ -56,12 +56,12 @@ impl Method {
     }
 }
 
-/// Undoes compressions.
+/// Decompresses chunks.
 #[derive(Default)]
 pub struct Decompressors {
     #[cfg(feature = "deflate")]
     deflate: Deflate,
-    /// Made for the first chunk that needs it: it takes 160 kB.
+    /// Created for the first chunk that needs it, since it takes 160 kB.
     #[cfg(feature = "zstd")]
     zstd: Option<DCtx<'static>>,
 }
@@ -84,7 +84,7 @@ impl Default for Deflate {
 }
 
 impl Decompressors {
-    /// Fill `out` from a whole stream, and prove its checksum if it has one.
+    /// Fill `out` from a whole stream, and verify its checksum if it has one.
     ///
     /// # Errors
     /// Description of what is found in place of a stream of as many bytes.
@@ -104,7 +104,7 @@ impl Decompressors {
 }
 
 impl Method {
-    /// Refuse a stream that states another size, before memory is taken for it.
+    /// Refuse a stream that states another size, before memory is allocated for it.
     ///
     /// # Errors
     /// Description of what is found in place of a stream of `len` bytes.
@@ -124,14 +124,14 @@ impl Method {
     }
 }
 
-// Deflate: whole streams, and the beginnings of streams.
+// Deflate: whole streams, and beginnings of streams.
 
-/// The most bytes that one byte can become.
+/// Maximum expansion of one byte.
 const DEFLATE_MOST: usize = 1032;
 
 #[cfg(feature = "deflate")]
 impl Decompressors {
-    /// Fill `out` from a whole stream, and prove its checksum.
+    /// Fill `out` from a whole stream, and verify its checksum.
     ///
     /// # Errors
     /// Description of what is found in place of a stream of as many bytes.
@@ -146,13 +146,12 @@ impl Decompressors {
         }
     }
 
-    /// Begin to fill something from the beginning of a stream.
+    /// Start to fill a buffer from the beginning of a stream.
     pub fn begin(&mut self) {
         self.deflate.beginning.reset(true);
     }
 
-    /// Go on with the next bytes of the stream, to what is filled from its front on; whether it
-    /// is full.
+    /// Continue with the next bytes of the stream; return whether the output is full.
     ///
     /// # Errors
     /// Description of what is found in place of a stream of as many bytes, or more.
@@ -183,7 +182,7 @@ impl Decompressors {
         }
     }
 
-    /// Bytes of the stream that were used so far.
+    /// Number of bytes of the stream that were used so far.
     pub fn used(&self) -> u64 {
         self.deflate.beginning.total_in()
     }
@@ -193,7 +192,8 @@ impl Decompressors {
     }
 }
 
-/// Stands for the codec where it was left out: [`Method::check_built`] refuses datasets before.
+/// Stand-in for a codec that is not part of this build: [`Method::check_built`] refuses its
+/// datasets before.
 #[cfg(not(feature = "deflate"))]
 impl Decompressors {
     pub fn begin(&mut self) {}
@@ -209,7 +209,7 @@ impl Decompressors {
 
 // Zstandard: one frame.
 
-/// The most bytes that one byte can become: a block of 4 bytes can repeat one 128 Ki times.
+/// Maximum expansion of one byte: a block of 4 bytes can repeat one 128 Ki times.
 const ZSTD_MOST: usize = 1 << 15;
 
 #[cfg(feature = "zstd")]
@@ -235,7 +235,7 @@ impl Decompressors {
 // 111ooooo nnnnnnnn oooooooo     n + 9 bytes from o + 1 bytes back
 // ```
 
-/// The most bytes that one byte can become.
+/// Maximum expansion of one byte.
 const LZF_MOST: usize = 88;
 
 /// Fill `out` from a whole stream.
@@ -280,7 +280,7 @@ fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// Repeat what stands `back` bytes before `at`; what is written may be read again.
+/// Repeat bytes from `back` bytes before `at`; the source may overlap the written bytes.
 fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     if back >= len {
         out.copy_within(at - back..at - back + len, at);
@@ -301,10 +301,10 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
 //       LZ4's block format, or, where as many bytes follow as the block has, the block itself
 // ```
 
-/// The most bytes that one byte can become.
+/// Maximum expansion of one byte.
 const LZ4_MOST: usize = 255;
 
-/// Bytes that a stream states to hold; nothing where it has not so many bytes itself.
+/// Decoded size stated in a stream; `None` if the stream is too short for it.
 fn lz4_size(stream: &[u8]) -> Option<u64> {
     let (&size, _) = stream.split_first_chunk()?;
     Some(u64::from_be_bytes(size))
@@ -344,7 +344,7 @@ fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// Split off a number of 32 bits.
+/// Take a number of 32 bits off the front.
 #[cfg(feature = "lz4")]
 fn split_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&number, rest) = bytes.split_first_chunk()?;

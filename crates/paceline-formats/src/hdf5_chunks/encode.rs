@@ -1,9 +1,9 @@
 //! Encodes chunks of HDF5 datasets of (frames, atoms, 3): rounded, shuffled, compressed.
 //!
-//! A chunk holds `frames` × `atoms` × 3 numbers in C order, little-endian. One that reaches beyond
-//! the last frame or atom is filled up with zeros, as HDF5 does. Shuffling puts the first bytes of
-//! all numbers before all second ones, and so on. Compressed chunks are whole streams: zlib's,
-//! a Zstandard frame with its size and a checksum, or LZ4 blocks with a header.
+//! A chunk holds `frames` × `atoms` × 3 numbers in C order, little-endian. A chunk that extends
+//! beyond the last frame or atom is padded with zeros, as in HDF5. Shuffling puts the first bytes
+//! of all numbers before all second ones, and so on. Compressed chunks are whole streams: zlib's, a
+//! Zstandard frame with its size and a checksum, or LZ4 blocks with a header.
 //!
 //! Rounding is to multiples of the largest power of two that is not above the precision asked for:
 //! off by half of the precision at the most, as with any multiples of the precision itself, but
@@ -14,18 +14,18 @@ use std::ops::Range;
 use super::decompress::Method;
 use crate::codec::check_finite;
 
-/// Numbers of an atom.
+/// Number of components of an atom.
 const COMPONENTS: usize = 3;
 
-/// Bytes of memory that are kept for the next block, at the most, in each buffer.
+/// Maximum memory that is kept for the next block in each buffer, bytes.
 const KEPT: usize = 64 << 20;
 
-/// Bytes of a chunk that LZ4 takes in HDF5, at the most, and of a block of it.
+/// Maximum size of an LZ4 chunk in HDF5, and of its blocks, bytes.
 const LZ4_CHUNK: usize = i32::MAX as usize;
 #[cfg(feature = "lz4")]
 const LZ4_BLOCK: usize = 1 << 30;
 
-/// How a number is stored.
+/// Type of a stored number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {
     /// Single precision, 4 bytes.
@@ -47,17 +47,17 @@ impl Float {
 /// Compression of chunks, with its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// 1 to 9.
+    /// Level from 1 to 9.
     Gzip(i32),
-    /// 1 to 19: higher ones take hundreds of megabytes of memory in each thread.
+    /// Level from 1 to 19: higher levels take hundreds of megabytes of memory in each thread.
     Zstd(i32),
     /// LZ4, in HDF5's blocks; it has no levels.
     Lz4,
 }
 
 impl Compression {
-    /// Refuse a level that there is not, chunks of more bytes than can be compressed, and a codec
-    /// that was left out.
+    /// Refuse an invalid level, chunks that are too large for the method, and a codec that is not
+    /// part of this build.
     fn check(self, bytes: usize) -> Result<(), String> {
         let (name, method) = match self {
             Compression::Gzip(_) => ("gzip", Method::Deflate),
@@ -78,31 +78,31 @@ impl Compression {
     }
 }
 
-/// Settings that the chunks of a dataset have in common. Start from [`Settings::new`]: there may be
-/// more one day.
+/// Settings that all chunks of a dataset share. Start from [`Settings::new`], since fields may be
+/// added.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// Precision of the stored numbers.
     pub float: Float,
-    /// Frames of a chunk.
+    /// Number of frames of a chunk.
     pub frames: usize,
-    /// Atoms of a chunk.
+    /// Number of atoms of a chunk.
     pub atoms: usize,
     /// Group the first bytes of all numbers, then their second bytes and so on, before compression.
     pub shuffle: bool,
-    /// Compression of each chunk; none stores numbers as they are.
+    /// Compression of each chunk; `None` stores numbers unchanged.
     pub compression: Option<Compression>,
-    /// Distance between stored numbers, at most, where they are rounded, in their unit.
+    /// Maximum distance between rounded numbers, in their unit; `None` without rounding.
     pub precision: Option<f64>,
-    /// Factor that numbers are multiplied by before they are rounded and stored.
+    /// Factor by which numbers are multiplied before they are rounded and stored.
     pub factor: f64,
-    /// Name that errors give to the numbers of one atom.
+    /// Noun for the numbers of one atom in errors.
     pub what: String,
 }
 
 impl Settings {
-    /// Numbers in single precision as they are, without compression.
+    /// Make settings for unchanged numbers in single precision, without compression.
     pub fn new(frames: usize, atoms: usize) -> Self {
         Settings {
             float: Float::F4,
@@ -124,7 +124,7 @@ pub struct ChunkEncoder {
     step: Option<f64>,
 }
 
-/// Memory of one thread, used again for each chunk.
+/// Buffers of one thread, reused for each chunk.
 #[derive(Default)]
 pub struct Room {
     plain: Vec<u8>,
@@ -135,7 +135,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Let go of what is more than the next block is likely to need.
+    /// Free memory that exceeds the probable need of the next block.
     pub fn tidy(&mut self) {
         for buffer in [&mut self.plain, &mut self.shuffled, &mut self.packed] {
             buffer.clear();
@@ -148,7 +148,7 @@ impl ChunkEncoder {
     /// Prepare to encode chunks.
     ///
     /// # Errors
-    /// Sentence that says what no dataset can have, or which codec was left out of this build.
+    /// Sentence about an impossible setting, or about a codec that is not part of this build.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let &Settings { frames, atoms, .. } = &settings;
         let bytes = frames
@@ -184,7 +184,7 @@ impl ChunkEncoder {
         &self.settings
     }
 
-    /// Return the step that stored numbers are multiples of, where they are rounded.
+    /// Return the step of which stored numbers are multiples, if they are rounded.
     pub fn step(&self) -> Option<f64> {
         self.step
     }
@@ -197,13 +197,13 @@ impl ChunkEncoder {
         )
     }
 
-    /// Bytes that one frame has in a chunk.
+    /// Size of one frame in a chunk, bytes.
     pub fn frame_bytes(&self) -> usize {
         self.settings.atoms * COMPONENTS * self.settings.float.size()
     }
 
-    /// Encode all chunks of frames that begin at a chunk's first frame, one after another into
-    /// `room.packed`; gives the size of each, in C order.
+    /// Encode all chunks of frames that begin at a chunk's first frame, consecutively into
+    /// `room.packed`; return the size of each chunk, in C order.
     ///
     /// # Errors
     /// The first frame with a number that is not finite, and a sentence that names the atom.
@@ -232,7 +232,7 @@ impl ChunkEncoder {
         Ok(sizes)
     }
 
-    /// Refuse numbers that are not finite.
+    /// Refuse values that are not finite.
     ///
     /// # Errors
     /// As of [`Self::encode`].
@@ -243,7 +243,7 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Append to `out` what some frames have in the chunks of one column, not packed.
+    /// Append the uncompressed content of some frames in the chunks of one column to `out`.
     pub fn put(
         &self,
         values: &[f32],
@@ -263,7 +263,7 @@ impl ChunkEncoder {
         }
     }
 
-    /// Append numbers as they are stored.
+    /// Append numbers in their stored form.
     fn store(&self, numbers: &[f32], out: &mut Vec<u8>) {
         let factor = self.settings.factor;
         match self.settings.float {
@@ -290,7 +290,7 @@ impl ChunkEncoder {
         }
     }
 
-    /// Append the chunk in `room.plain` to `room.packed`; gives its size there.
+    /// Append the chunk in `room.plain` to `room.packed`; return its size there.
     fn pack(&self, room: &mut Room) -> usize {
         let before = room.packed.len();
         match self.settings.compression {
@@ -304,10 +304,11 @@ impl ChunkEncoder {
     }
 }
 
-/// Shuffle and compress one chunk of numbers of `width` bytes, as they are stored, to `room.packed`.
+/// Shuffle and compress one chunk of numbers of `width` bytes, as they are stored, to
+/// `room.packed`.
 ///
 /// # Errors
-/// Sentence that says what cannot be compressed.
+/// Sentence about data that cannot be compressed.
 pub fn pack_chunk(
     bytes: &[u8],
     width: usize,
@@ -327,7 +328,7 @@ pub fn pack_chunk(
 }
 
 impl Room {
-    /// Append the chunk in `plain` to `packed`, shuffled by the bytes of its numbers if it is to be.
+    /// Append the chunk in `plain` to `packed`, shuffled by the bytes of its numbers if requested.
     fn pack(&mut self, shuffled: Option<usize>, compression: Compression) {
         let mut bytes = &self.plain;
         if let Some(width) = shuffled {
@@ -342,13 +343,13 @@ impl Room {
     }
 }
 
-/// Compresses chunks, with memory that is used again for each.
+/// Compresses chunks, with reused memory.
 trait Compressor: Send + Sync {
     /// Append a chunk to `out`.
     fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>);
 }
 
-/// The compressor of a compression that [`Compression::check`] lets pass.
+/// Return the compressor for a compression that [`Compression::check`] accepts.
 fn compressor(compression: Compression) -> Box<dyn Compressor> {
     match compression {
         #[cfg(feature = "deflate")]
@@ -422,9 +423,9 @@ impl Compressor for Lz4 {
     }
 }
 
-/// The largest power of two that is not above a precision.
+/// Return the largest power of two that does not exceed a precision.
 fn step_within(precision: f64) -> Result<f64, String> {
-    // Far from where a float of 32 bits ends, so that no number is rounded to infinity or from 0.
+    // Far from the limits of 32-bit floats, so that no number is rounded to infinity or from 0.
     if !(1e-20..=1e20).contains(&precision) {
         return Err(format!(
             "a precision must be from 1e-20 to 1e20, not {precision}"

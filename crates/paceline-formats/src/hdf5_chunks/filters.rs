@@ -1,34 +1,34 @@
-//! Stages through which a chunk's bytes went, and the way back.
+//! Filters of a chunk's bytes, and their inversion.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::decompress::{Decompressors, Method};
 
-/// One stage: HDF5's number of it, what the file calls it, and its parameters.
+/// Filter of the pipeline: HDF5's number, name in the file, and parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// HDF5's registered number of the filter.
     pub number: u32,
     /// Name of the filter, for messages.
     pub name: String,
-    /// Parameters, as the dataset has them.
+    /// Parameters in the dataset.
     pub values: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Shuffle of numbers of so many bytes.
+    /// Shuffle of numbers of this size, bytes.
     Shuffle(usize),
     Fletcher32,
     Compression(Method),
 }
 
-/// HDF5's numbers of filters that are registered with it.
+/// Numbers of filters that are registered with HDF5.
 const LZ4: u32 = 32004;
 const ZSTD: u32 = 32015;
 
-/// The most bytes that a byte of a dataset's chunks can become.
+/// Maximum expansion of one byte by the filters of a dataset.
 pub fn most_of(filters: &[Filter]) -> usize {
     match filters.iter().any(|filter| filter.number == ZSTD) {
         true => Method::Zstd.most(),
@@ -36,24 +36,24 @@ pub fn most_of(filters: &[Filter]) -> usize {
     }
 }
 
-/// Contradiction: what is expected in a chunk's bytes, and what is found.
+/// Contradiction: expected content of a chunk's bytes, and found content.
 pub type Contradiction = (String, String);
 
-/// All stages of a dataset's chunks.
+/// All filters of a dataset's chunks.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// The first one first.
+    /// Filters, in the order of encoding.
     stages: Vec<Stage>,
-    /// Bytes of a number, and of a chunk's numbers.
+    /// Size of a number, and of a chunk's numbers, bytes.
     width: usize,
     chunk_bytes: usize,
 }
 
-/// A chunk's numbers.
+/// Numbers of a chunk.
 #[derive(Debug, Default)]
 pub struct Unpacked {
     pub bytes: Vec<u8>,
-    /// They are still shuffled: to put together those that are wanted is enough.
+    /// True if numbers are still shuffled: it is enough to unshuffle the wanted ones.
     pub shuffled: bool,
 }
 
@@ -70,10 +70,10 @@ fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
 }
 
 impl Pipeline {
-    /// Prepare to undo the stages of chunks of `chunk_bytes` bytes, of numbers of `width` bytes.
+    /// Prepare to invert the filters of chunks of `chunk_bytes` bytes, of numbers of `width` bytes.
     ///
     /// # Errors
-    /// Sentence that names a filter that cannot be undone.
+    /// Sentence that names an unsupported filter.
     pub fn new(filters: &[Filter], width: usize, chunk_bytes: usize) -> Result<Pipeline, String> {
         let stages = filters.iter().map(|filter| match filter.number {
             1 => compression(filter, Method::Deflate),
@@ -103,23 +103,23 @@ impl Pipeline {
         })
     }
 
-    /// True if chunks are stored as they are.
+    /// True if chunks are stored without filters.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 
-    /// Stages of a chunk: bit k of the mask says that stage k was left out.
+    /// Filters of a chunk: bit k of the mask means that filter k was skipped.
     fn stages(&self, mask: u32) -> impl DoubleEndedIterator<Item = Stage> + Clone {
         let stages = self.stages.iter().enumerate();
         stages.filter_map(move |(k, &stage)| (mask >> k & 1 == 0).then_some(stage))
     }
 
-    /// True if the beginning of a chunk's numbers can be had from the beginning of its bytes.
+    /// True if the beginning of a chunk's numbers can be decoded from the beginning of its bytes.
     pub fn has_beginning(&self, mask: u32) -> bool {
         self.stages(mask).eq([Stage::Compression(Method::Deflate)])
     }
 
-    /// Refuse a chunk whose bytes could never become those that it is said to have.
+    /// Refuse a chunk whose bytes could never decode to the stated size.
     ///
     /// # Errors
     /// Contradiction that was met.
@@ -152,8 +152,8 @@ impl Pipeline {
         }
     }
 
-    /// Undo all stages of a chunk that [`Pipeline::check_size`] lets pass, but for a shuffle of
-    /// its numbers; every checksum on the way is proved.
+    /// Invert all filters of a chunk that [`Pipeline::check_size`] accepts, except a shuffle of its
+    /// numbers; every checksum is verified.
     ///
     /// # Errors
     /// Contradiction that was met.
@@ -212,14 +212,14 @@ impl Pipeline {
     }
 }
 
-/// What is found in place of a stream.
+/// Make the contradiction about an invalid stream.
 fn contradiction(method: Method, len: usize, found: String) -> Contradiction {
     (format!("{} stream of {len} bytes", method.name()), found)
 }
 
 impl Pipeline {
-    /// Undo a chunk's only stage, a compression, into room for its numbers; nothing if it has other
-    /// stages.
+    /// Decompress a chunk with only this filter into memory for its numbers; `None` if it has other
+    /// filters.
     pub fn unpack_into(
         &self,
         mask: u32,
@@ -239,7 +239,7 @@ impl Pipeline {
 }
 
 impl Unpacked {
-    /// Copy some of the numbers, put together where need be.
+    /// Copy some of the numbers, unshuffled if necessary.
     pub fn copy_numbers(&self, range: Range<usize>, width: usize, out: &mut [u8]) {
         match self.shuffled {
             true => unshuffle(&self.bytes, width, range, out),
@@ -247,7 +247,7 @@ impl Unpacked {
         }
     }
 
-    /// Some of the numbers, put together where need be.
+    /// Return some of the numbers, unshuffled if necessary.
     pub fn numbers<'a>(
         &'a self,
         range: Range<usize>,
@@ -263,12 +263,12 @@ impl Unpacked {
     }
 }
 
-// The checksum that HDF5 puts behind a chunk: Fletcher's, of 16-bit words.
+// Checksum that HDF5 appends to a chunk: Fletcher's, of 16-bit words.
 
-/// Words that can be added up before a sum of sums overflows 64 bits, by a wide margin.
+/// Number of words that can be summed before a sum of sums overflows 64 bits, with a wide margin.
 const WORDS: usize = 1 << 16;
 
-/// The checksum of some bytes, an odd one at the end taken for the high half of a word.
+/// Compute the checksum of some bytes; an odd last byte is the high half of a word.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let (mut sum, mut sums) = (0_u64, 0_u64);
     let (words, rest) = bytes.as_chunks();
@@ -286,7 +286,7 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     (sums << 16 | sum) as u32
 }
 
-/// The sum modulo 65,535, which is 0 only for 0.
+/// Reduce a sum modulo 65,535; the result is 0 only for 0.
 fn fold(mut sum: u64) -> u64 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -294,10 +294,10 @@ fn fold(mut sum: u64) -> u64 {
     sum
 }
 
-/// Take the checksum off the end of some bytes; what was expected and found where it is another.
+/// Take the checksum off the end of some bytes, and verify it.
 ///
 /// # Errors
-/// The two checksums, in words.
+/// Texts of the two checksums.
 fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
     let Some((data, stored)) = bytes.split_last_chunk() else {
         return Err((
@@ -320,8 +320,8 @@ fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
 
 // Shuffle: the first bytes of all numbers, then their second bytes, and so on.
 
-/// Put together the numbers in a range of bytes of the unshuffled chunk, which begins and ends
-/// between numbers of `width` bytes.
+/// Unshuffle the numbers in a byte range of the unshuffled chunk, which begins and ends between
+/// numbers of `width` bytes.
 ///
 /// # Panics
 /// If the range is not one of numbers of the chunk.
@@ -355,7 +355,7 @@ fn weave<const WIDTH: usize>(shuffled: &[u8], range: Range<usize>, out: &mut [u8
     }
 }
 
-/// Put together a whole chunk; bytes behind the last whole number are as they were.
+/// Unshuffle a whole chunk; bytes after the last complete number are unchanged.
 pub fn unshuffle_all(shuffled: &[u8], width: usize) -> Vec<u8> {
     let mut out = shuffled.to_vec();
     let whole = shuffled.len() / width * width;

@@ -1,8 +1,6 @@
-//! Numbers in HDF5 datasets: how they lie in chunks, how those are coded, and where each number
-//! goes.
+//! Numbers in HDF5 datasets: layout of chunks, encoding, and destination of each number.
 //!
-//! HDF5's own library finds datasets and chunks. What stands here begins where it has named the
-//! bytes: it opens nothing.
+//! The HDF5 library finds datasets and chunks. This module decodes their bytes, and opens no files.
 
 mod decompress;
 pub mod encode;
@@ -17,30 +15,30 @@ pub(crate) use decompress::Decompressors;
 pub use filters::Filter;
 pub(crate) use filters::{Pipeline, Unpacked, most_of};
 
-// One dataset, and how its bytes are laid out.
+// Dataset, and the layout of its bytes.
 
-/// One dataset of numbers.
+/// Dataset of numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// Its path in the file.
+    /// Path in the file.
     pub name: String,
-    /// Type of its numbers.
+    /// Type of the numbers.
     pub number: Number,
     /// (rows, atoms, components), (rows, components × atoms) or (rows, atoms).
     pub shape: Vec<u64>,
-    /// Shape of a chunk, as many axes; none for a contiguous dataset.
+    /// Shape of a chunk, with the same number of axes; `None` for a contiguous dataset.
     pub chunk: Option<Vec<u64>>,
-    /// Stages through which a chunk's bytes went, the first first.
+    /// Filters of a chunk's bytes, in the order of encoding.
     pub filters: Vec<Filter>,
-    /// Offset of a contiguous dataset in the file; 0 where nothing of it was ever written.
+    /// Offset of a contiguous dataset in the file; 0 if it was never written.
     pub offset: u64,
-    /// One number as the file holds it, in place of those that were never written.
+    /// Fill value for numbers that were never written, encoded as in the file.
     pub fill: Vec<u8>,
 }
 
 impl Dataset {
     /// # Errors
-    /// Sentence that says what contradicts itself in the description.
+    /// Sentence about a contradiction in the description.
     pub fn check(&self) -> Result<(), String> {
         let chunk = self.chunk.as_ref().unwrap_or(&self.shape);
         if !matches!(self.shape.len(), 2 | 3) || chunk.len() != self.shape.len() {
@@ -87,9 +85,9 @@ impl Dataset {
         Ok(())
     }
 
-    /// Bytes of so many numbers; nothing where they overflow.
+    /// Number of bytes for this shape; `None` on overflow.
     fn bytes_of(&self, axes: &[u64]) -> Option<u64> {
-        // That there are no rows is no licence for an absurd number of atoms.
+        // Even without rows, the number of atoms must be plausible.
         let mut axes = axes.iter().map(|&axis| axis.max(1));
         let numbers = axes.try_fold(1_u64, |n, axis| n.checked_mul(axis))?;
         let bytes = numbers.checked_mul(self.number.width as u64)?;
@@ -97,22 +95,22 @@ impl Dataset {
     }
 }
 
-/// Numbers as HDF5's tools show a shape.
+/// Format numbers as HDF5's tools show a shape.
 pub(crate) fn tuple(axes: &[u64]) -> String {
     let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
     format!("({})", axes.join(", "))
 }
 
-// How a dataset codes its numbers, and what becomes of them.
+// Encoding of a dataset's numbers, and their conversion.
 
-/// Coding of a dataset's numbers.
+/// Encoding of a dataset's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
-    /// Float or integer.
+    /// Floats or integers.
     pub kind: Kind,
-    /// Bytes: 4 or 8, of integers also 1 or 2.
+    /// Size in bytes: 4 or 8, for integers also 1 or 2.
     pub width: usize,
-    /// True if the highest byte comes first.
+    /// True for big-endian byte order.
     pub big_endian: bool,
 }
 
@@ -128,8 +126,7 @@ pub enum Kind {
 }
 
 impl Number {
-    /// Parse NumPy's name of a type, "<f4", ">i8", "|u1" and the like; nothing for what we do not
-    /// decode.
+    /// Parse NumPy's name of a type, such as "<f4", ">i8" or "|u1"; `None` for unsupported types.
     pub fn parse(name: &str) -> Option<Number> {
         let (order, rest) = name.split_at_checked(1)?;
         let (kind, width) = rest.split_at_checked(1)?;
@@ -157,25 +154,25 @@ impl Number {
         })
     }
 
-    /// True if memory holds f32 as the file does, but for the order of their bytes.
+    /// True for f32, in any byte order.
     pub fn is_single(self) -> bool {
         self.kind == Kind::Float && self.width == 4
     }
 }
 
-/// Conversion of a stored number to our units.
+/// Conversion of a stored number to paceline's units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Units {
-    /// Divides numbers, in f64: those that were stored as integers.
+    /// Divisor of numbers that were stored as integers, applied in f64.
     pub divisor: f64,
-    /// Then multiplies them, in f64: the file's own scale.
+    /// Scale of the file, applied next, in f64.
     pub scale: f64,
-    /// Then multiplies them, in f32: so that MDAnalysis's bits come out.
+    /// Factor, applied last, in f32, to give MDAnalysis's bits.
     pub factor: f32,
 }
 
 impl Units {
-    /// Numbers that are taken as they are.
+    /// Conversion that leaves numbers unchanged.
     pub const NONE: Units = Units {
         divisor: 1.0,
         scale: 1.0,
@@ -183,9 +180,9 @@ impl Units {
     };
 }
 
-/// Type that stored numbers become: f32 in our units, or integers as they are.
+/// Type to which stored numbers are converted: f32 in paceline's units, or unchanged integers.
 pub(crate) trait Value: Copy + Default {
-    /// Room for numbers as the file holds them, where they become values in place.
+    /// Return the memory for numbers in the form of the file, if they can be converted in place.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
     fn of_single(x: f32, units: Units) -> Self;
     fn of_double(x: f64, units: Units) -> Self;
@@ -245,7 +242,7 @@ impl Value for i64 {
     }
 }
 
-/// Call `$go` with the width of a number's bytes and what makes a value of them.
+/// Call `$go` with the size of a number and its decoder.
 macro_rules! with_decoder {
     ($number:expr, $units:expr, $value:ty, $go:ident ( $($argument:expr),* )) => {{
         use $crate::hdf5_chunks::Kind::{Float, Signed, Unsigned};
@@ -282,58 +279,58 @@ macro_rules! with_decoder {
     }};
 }
 
-// Map the wanted numbers of a row to places among the chunks and in the frame.
+// Map the wanted numbers of a row to positions in chunks and in the frame.
 //
-// A row, all numbers of one frame, is a table of points (atoms; or numbers, where the dataset has
-// no axis of components) by components. Chunks cut it into columns, in C order; a contiguous
-// dataset is one chunk. At the edge of the dataset chunks are stored whole.
+// A row holds all numbers of one frame: points by components. Points are atoms, or numbers if the
+// dataset has no axis of components. Chunks divide a row into columns, in C order; a contiguous
+// dataset is one chunk. Chunks at the edge of the dataset are stored whole.
 
-/// How the rows of a dataset are cut, and what is wanted of them.
+/// Division of a dataset's rows into chunks, and the wanted parts of rows.
 #[derive(Debug)]
 pub(crate) struct Grid {
-    /// Rows of the dataset, and of a chunk.
+    /// Number of rows of the dataset, and of a chunk.
     pub n_rows: u64,
     pub chunk_rows: u64,
-    /// Bytes of a row of a chunk, and of a chunk.
+    /// Size of a row of a chunk, and of a chunk, bytes.
     pub row_bytes: usize,
     pub chunk_bytes: usize,
-    /// Chunks side by side, of one number along the axis of rows, wanted or not.
+    /// Number of chunks with the same chunk number along the axis of rows, wanted or not.
     pub n_columns: usize,
-    /// Columns that hold anything wanted, rising.
+    /// Columns with wanted numbers, in increasing order.
     pub columns: Vec<Column>,
-    /// Chunks along each of the other axes.
+    /// Number of chunks along each of the other axes.
     axes: Vec<u64>,
 }
 
-/// Part that is wanted of each row of the chunks in one column.
+/// Wanted part of each row of the chunks in one column.
 #[derive(Debug)]
 pub(crate) struct Column {
-    /// Its place among the columns.
+    /// Index among the columns.
     pub index: usize,
-    /// In the order of their bytes.
+    /// Parts in the order of their bytes.
     pub parts: Vec<Part>,
 }
 
-/// Wanted numbers that lie close together.
+/// Wanted numbers that are close together.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Byte in the chunk's row.
+    /// Offset in the chunk's row, bytes.
     pub start: usize,
-    /// Bytes.
+    /// Size, bytes.
     pub len: usize,
     pub copies: Copies,
 }
 
 impl Column {
-    /// One past the last wanted byte of a row.
+    /// End of the wanted bytes of a row.
     pub fn end(&self) -> usize {
         self.parts.last().map_or(0, |part| part.start + part.len)
     }
 }
 
 impl Grid {
-    /// The grid of a sound dataset ([`Dataset::check`]), whose second axis has as many atoms, or
-    /// three times as many numbers.
+    /// Make the grid of a valid dataset ([`Dataset::check`]), whose second axis has this number of
+    /// atoms, or three times this number of values.
     pub fn new(dataset: &Dataset, atoms: &Atoms, per_atom: usize) -> Grid {
         let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
         let numbers = |axes: &[u64]| axes.iter().product::<u64>() as usize;
@@ -376,7 +373,7 @@ impl Grid {
     }
 }
 
-/// How a row is cut into columns.
+/// Division of a row into columns.
 struct Cut {
     /// Bytes of a number.
     width: usize,
@@ -386,11 +383,11 @@ struct Cut {
 }
 
 impl Cut {
-    /// The columns that hold any of some runs of points.
+    /// Return the columns that contain any of some runs of points.
     fn columns(&self, runs: impl Iterator<Item = (usize, usize)>) -> Vec<Column> {
         let across = self.components.div_ceil(self.chunk_components);
         let mut columns = Vec::new();
-        // Points of the column at hand: first one in the column, place among those wanted, number.
+        // Points of the present column: first point, index among the wanted points, number.
         let mut here: Vec<(usize, usize, usize)> = Vec::new();
         let mut down = 0;
         let mut target = 0;
@@ -427,7 +424,7 @@ impl Cut {
         }));
     }
 
-    /// Group what lies within reach of one call.
+    /// Group ranges that one call should read.
     fn parts(&self, component: usize, points: &[(usize, usize, usize)]) -> Vec<Part> {
         let width = self.chunk_components.min(self.components - component);
         let mut parts: Vec<Part> = Vec::new();
@@ -457,24 +454,24 @@ impl Cut {
     }
 }
 
-// Brings numbers of a chunk's row to their places in a frame.
+// Scatters numbers of a chunk's row into a frame.
 
-/// Points that are neighbours on both sides.
+/// Points that are adjacent on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Number, in the part of the row, at which they begin; place of that in the frame.
+    /// First number in the part of the row, and its index in the frame.
     pub source: usize,
     pub target: usize,
-    /// Points; or numbers, where nothing lies between points on either side.
+    /// Number of points, or of values if points are dense on both sides.
     pub n: usize,
 }
 
-/// All that is copied of a part of a row.
+/// All numbers that are copied from a part of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copies {
-    /// Numbers of a point that are copied.
+    /// Number of values per point that are copied.
     width: usize,
-    /// Numbers from point to point.
+    /// Distance between points, in numbers.
     source_step: usize,
     target_step: usize,
     copies: Vec<Transfer>,
@@ -497,12 +494,12 @@ impl Copies {
         self.copies.push(copy);
     }
 
-    /// True if nothing lies between points on either side.
+    /// True if points are dense on both sides.
     fn is_dense(&self) -> bool {
         self.width == self.source_step && self.width == self.target_step
     }
 
-    /// Return the range that all numbers of the part go to, if they stay together.
+    /// Return the destination range of all numbers of the part, if it is contiguous.
     pub fn straight(&self) -> Option<Range<usize>> {
         match self.copies[..] {
             [copy] if self.is_dense() => Some(copy.target..copy.target + copy.n),
@@ -515,7 +512,7 @@ impl Copies {
         with_decoder!(number, units, T, scatter(self, bytes, frame));
     }
 
-    /// Put one number in all places.
+    /// Fill all destinations with one number.
     pub fn fill<T: Value>(&self, value: T, frame: &mut [T]) {
         for copy in &self.copies {
             if self.is_dense() {
@@ -549,7 +546,8 @@ fn scatter<const WIDTH: usize, T: Value>(
     for &Transfer { source, target, n } in &copies.copies {
         let (source, target) = (&numbers[source..], &mut frame[target..]);
         if copies.width == 1 && copies.source_step == 1 {
-            // One component alone, as automatic chunks have it: the loop below took 3 times as long.
+            // Fast path for a single component, as in automatic chunks: the loop below took 3 times
+            // as long.
             let targets = target.iter_mut().step_by(copies.target_step);
             for (out, &number) in targets.zip(&source[..n]) {
                 *out = value(number);
@@ -565,7 +563,7 @@ fn scatter<const WIDTH: usize, T: Value>(
     }
 }
 
-/// One number.
+/// Decode one number.
 pub(crate) fn decode_one<T: Value>(number: Number, units: Units, bytes: &[u8]) -> T {
     let mut value = [T::default()];
     let mut copies = Copies::new(1, 1, 1);
@@ -578,7 +576,7 @@ pub(crate) fn decode_one<T: Value>(number: Number, units: Units, bytes: &[u8]) -
     value[0]
 }
 
-/// Make values, in place, of numbers that were read as they are stored ([`Value::as_stored`]).
+/// Convert numbers in their stored form to values in place ([`Value::as_stored`]).
 pub(crate) fn decode_in_place(big_endian: bool, units: Units, values: &mut [f32]) {
     if big_endian != cfg!(target_endian = "big") {
         for value in values.iter_mut() {

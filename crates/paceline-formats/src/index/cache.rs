@@ -1,4 +1,4 @@
-//! The saved form of an index: a cache, that is rebuilt where it does not fit.
+//! Saved form of an index: a cache that is rebuilt if it does not match.
 //!
 //! ```text
 //! byte  0  "paceline"
@@ -7,8 +7,8 @@
 //!      16  fingerprint           u64 size of the file, u128 hash
 //!      40  frames n              u64
 //!      48  damaged frames d      u64
-//!      56  size of the cut frame u64   0 where none is known
-//!      64  numbers of atoms a    u64   n where they vary, else 0
+//!      56  size of the cut frame u64   0 if none is known
+//!      64  numbers of atoms a    u64   n if they vary, else 0
 //!      72  layout
 //!          borders               (n + 1) u64
 //!          damaged frames        d u64
@@ -19,7 +19,7 @@
 //!          checksum              u64   XXH3 of times and steps, seeded with the first checksum
 //! ```
 //!
-//! The second part is read only when times are asked for.
+//! The second part is read only when times are requested.
 
 use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, RandomState};
@@ -37,24 +37,24 @@ const MAGIC: [u8; 8] = *b"paceline";
 const VERSION: u32 = 4;
 const HEAD_LEN: usize = 72;
 const CHECKSUM_LEN: u64 = 8;
-/// Bytes of a frame's time, and of its time and step.
+/// Size of a frame's time, and of its time and step, bytes.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
-/// Digits at the end of a temporary file's name.
+/// Number of random digits at the end of a temporary file's name.
 const RANDOM_DIGITS: usize = 16;
 
-/// Places of a file's frames, as a scan found them.
+/// Offsets of a file's frames, found by a scan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listing {
     pub layout: Layout,
     pub fingerprint: Fingerprint,
-    /// Start of each frame, then the end of the last.
+    /// Offset of each frame, and end of the last one.
     pub borders: Vec<u64>,
-    /// Numbers of the entries that are no whole frames.
+    /// Numbers of the entries that are not complete frames.
     pub damaged: Vec<u64>,
-    /// Atoms of each frame, where their number varies; else none.
+    /// Number of atoms of each frame, if it varies; else empty.
     pub atom_counts: Vec<u32>,
-    /// Bytes that the cut frame behind the last one would have, where its header is whole.
+    /// Size of the truncated last frame if it were complete, if its header is complete.
     pub cut: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Listing {
         self.borders.len() as u64 - 1
     }
 
-    /// Check what holds for every listing that a scan gives.
+    /// Check the invariants of a scan's listing.
     fn is_sound(&self) -> bool {
         let ends_within = |&end: &u64| end <= self.fingerprint.size;
         self.borders.first() == Some(&self.layout.start())
@@ -78,23 +78,24 @@ impl Listing {
     }
 }
 
-/// Save an index, so that other processes see the whole of it or nothing.
+/// Save an index atomically.
 pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     fs::create_dir_all(folder_of(file))?;
     let (file, permissions) = replaced(file)?;
     remove_leftovers(&file);
     let temporary = temporary_name(&file);
-    // Open, and so locked, until it has its name.
+    // The file is open, and so locked, until it has its name.
     let written = write_new(&temporary, listing, times, permissions)
         .and_then(|_open| fs::rename(&temporary, &file));
     if written.is_err() {
-        // It may not exist; the first error is the one that tells.
+        // It may not exist; the first error is more informative.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Return where a file really is, and its permissions if it exists; an error if it is no file.
+/// Return the resolved path of a file, and its permissions if it exists; an error if it is not a
+/// file.
 fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((file.to_owned(), None)),
@@ -109,7 +110,7 @@ fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     }
 }
 
-/// A name that nobody can foresee: its number is of keys that the system gives at random.
+/// Make an unpredictable name: its number comes from random keys of the system.
 fn temporary_name(file: &Path) -> PathBuf {
     let number = RandomState::new().hash_one(std::process::id());
     let mut name = file.as_os_str().to_owned();
@@ -117,7 +118,7 @@ fn temporary_name(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The folder of a file, by a name that can be opened.
+/// Return the folder of a file, as a path that can be opened.
 pub fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -125,10 +126,10 @@ pub fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Delete the temporary files of killed processes: those that no living one has locked.
+/// Delete the temporary files of killed processes: files that no running process has locked.
 ///
-/// One that was created this very moment, and is not locked yet, may go too: then that process
-/// saves its index elsewhere.
+/// A new file that is not locked yet may be deleted too; its process then saves its index
+/// elsewhere.
 fn remove_leftovers(file: &Path) {
     let name = file.file_name().unwrap_or_default().as_encoded_bytes();
     for entry in fs::read_dir(folder_of(file))
@@ -147,7 +148,7 @@ fn remove_leftovers(file: &Path) {
     }
 }
 
-/// Check that a name is one that `temporary_name` gives for a file of the name `of`.
+/// Check whether a name is one that `temporary_name` makes for a file with the name `of`.
 fn is_temporary(name: &[u8], of: &[u8]) -> bool {
     let digits = name
         .strip_prefix(of)
@@ -157,7 +158,7 @@ fn is_temporary(name: &[u8], of: &[u8]) -> bool {
     })
 }
 
-/// Check that nobody has locked a file.
+/// Check whether a file is unlocked.
 fn is_abandoned(path: &Path) -> bool {
     system::open_unless_link(path).is_ok_and(|file| file.try_lock().is_ok())
 }
@@ -169,7 +170,8 @@ fn write_new(
     permissions: Option<Permissions>,
 ) -> io::Result<File> {
     let mut file = system::create_new(file, permissions.is_some())?;
-    // Until it is closed. Without locks its file system keeps what a killed process leaves.
+    // Locked until it is closed. On a file system without locks, leftovers of a killed process
+    // stay.
     let _ = file.try_lock();
     let first = first_part(listing);
     let first_sum = checksum(&first, 0);
@@ -217,12 +219,12 @@ fn second_part(times: &Times) -> Vec<u8> {
     bytes
 }
 
-/// The listing that `file` holds; nothing where it is no whole index of this version and layout.
+/// Read the listing in `file`; `None` if it is not a complete index of this version and layout.
 pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
     let first = checked(&source, 0, head.first_len()?, 0)?;
-    // The head may have changed since it was read alone.
+    // The header may have changed since it was read alone.
     if Head::parse(first.get(..HEAD_LEN)?)? != head {
         return None;
     }
@@ -248,7 +250,7 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     listing.is_sound().then_some(listing)
 }
 
-/// The times and steps of the `n_frames` frames of the file with this fingerprint; nothing where
+/// Read the times and steps of the `n_frames` frames of the file with this fingerprint; `None` if
 /// `file` is no longer its index.
 pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Times> {
     let source = FileSource::open(file).ok()?;
@@ -270,7 +272,7 @@ pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Opti
     })
 }
 
-/// The `len` bytes from `start` on without the checksum that they end with, if it is theirs.
+/// Read the `len` bytes from `start` on without their final checksum, if it is right.
 fn checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     source.read_at(start, &mut bytes).ok()?;
@@ -280,7 +282,7 @@ fn checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u
     (checksum(&bytes, seed) == expected).then_some(bytes)
 }
 
-/// The numbers at the beginning of a saved index.
+/// Numbers at the beginning of a saved index.
 #[derive(Debug, PartialEq)]
 struct Head {
     layout_len: u32,
@@ -288,13 +290,13 @@ struct Head {
     n_frames: u64,
     n_damaged: u64,
     cut: u64,
-    /// Numbers of atoms: none, or one for each frame.
+    /// Number of entries of atom counts: 0, or one per frame.
     n_counts: u64,
 }
 
 impl Head {
-    /// Read the head, and make sure that the lengths it states are those of the file, before
-    /// anybody makes room for them.
+    /// Read the header, and check that its lengths match the size of the file, before memory is
+    /// allocated for them.
     fn read(source: &FileSource) -> Option<Head> {
         let mut bytes = [0; HEAD_LEN];
         source.read_at(0, &mut bytes).ok()?;
@@ -336,7 +338,7 @@ impl Head {
     }
 }
 
-/// `bytes` as an array; callers cut them to its size.
+/// Convert `bytes` to an array; callers give slices of its size.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }

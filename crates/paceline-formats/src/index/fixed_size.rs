@@ -1,16 +1,17 @@
-//! The index of a file whose frames have equal sizes, so that their places are arithmetic.
+//! Index of a file whose frames have equal sizes, so that their offsets follow by arithmetic.
 
 use crate::error::{Error, Fault, Result};
 use crate::format::Frames;
 use crate::source::{GAP, Source};
 
-/// Enough for the head of most files.
+/// Number of bytes that contains most headers.
 const HEAD: u64 = 4096;
 
-/// The most that one call reads for the times in short records.
+/// Maximum number of bytes that one call reads for the times in short records.
 const CHUNK: u64 = 1024 * 1024;
 
-/// Parse the head of the first `size` bytes of `source`, reading more of it as the parser asks.
+/// Parse the header of the first `size` bytes of `source`, reading as many bytes as the parser
+/// requests.
 pub fn read_head<T>(
     source: &dyn Source,
     size: u64,
@@ -19,13 +20,13 @@ pub fn read_head<T>(
     let mut head = Vec::new();
     let mut needed = size.min(HEAD);
     loop {
-        // The parser asks for no more than the file has, and here for more than it had.
+        // The parser requests no more than the file has, and here more than before.
         head.resize(needed as usize, 0);
         source.read_at(0, &mut head)?;
         match parse(&head, size) {
             Ok(parsed) => return Ok(parsed),
             Err(Fault::Short { needed: more }) if more > head.len() && more as u64 <= size => {
-                // Twice as much, so that a long head is not parsed once for each of its entries.
+                // Twice the size, so that a long header is not parsed once for each of its entries.
                 needed = (more as u64).max(2 * needed).min(size);
             }
             Err(fault) => return Err(Error::damaged(source.path(), None, 0, needed, fault)),
@@ -33,7 +34,7 @@ pub fn read_head<T>(
     }
 }
 
-/// The whole frames of a file of `size` bytes, and how many bytes are left behind them.
+/// Number of complete frames of a file of `size` bytes, and number of remaining bytes.
 pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
     let (mut n, mut rest) = (0, size.saturating_sub(first));
     if rest >= first_size {
@@ -49,19 +50,19 @@ pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u6
     (frames, rest)
 }
 
-/// The note on a header that counts other frames than there are.
+/// Make the note on a header with a wrong number of frames.
 pub fn miscounted(n: u64, claimed: i64) -> Option<String> {
     let note = format!("the header says {claimed} frames, the file has {n}");
     (i64::try_from(n) != Ok(claimed)).then_some(note)
 }
 
-/// The note on bytes left behind the last whole frame.
+/// Make the note on bytes after the last complete frame.
 pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
     (rest > 0).then(|| super::cut_warning(n, size - rest, rest, Some(stride)))
 }
 
-/// Read the same `width` bytes of each of `n` frames, `step` bytes apart: one by one, or along
-/// with what lies between them where that is little.
+/// Read the same `width` bytes of each of `n` frames, `step` bytes apart: one by one, or including
+/// the bytes between them if these are few.
 pub fn read_each(
     source: &dyn Source,
     start: u64,

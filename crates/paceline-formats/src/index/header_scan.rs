@@ -1,9 +1,9 @@
-//! Follows a chain of frame headers through a file, and finds the chain again behind damage.
+//! Follows a chain of frame headers through a file, and finds the chain again after damage.
 //!
-//! A *place* is an offset that holds a valid header of the right number of atoms. From a place
-//! the walk goes to where the frame says it ends. All that is decided there depends on the place
-//! and the file alone, not on how the walk came to it: so walks that meet at one place are one
-//! walk from there on, and a file's index does not depend on how many threads scanned it.
+//! A *place* is an offset that holds a valid header with the right number of atoms. From a place, a
+//! walk goes to the stated end of the frame. All decisions depend only on the place and on the
+//! file, not on earlier steps of the walk. Walks that meet at a place therefore continue
+//! identically, and the index does not depend on the number of threads.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::source::Source;
 /// Time between two reports.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reports how far a scan has come, and stops it where the caller asks.
+/// Reports the progress of a scan, and stops it if the caller requests that.
 pub struct ScanProgress<'a> {
     progress: &'a Progress<'a>,
     total: u64,
@@ -37,10 +37,10 @@ impl<'a> ScanProgress<'a> {
         }
     }
 
-    /// The scan has come to the offset `at`, or was further already.
+    /// Report that the scan has reached the offset `at` or a later one.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] where the caller asks to stop.
+    /// [`Error::Interrupted`] if the caller requests to stop.
     pub fn reached(&self, at: u64) -> Result<()> {
         self.done.set(self.done.get().max(at.min(self.total)));
         let due = |last: Instant| last.elapsed() >= PAUSE;
@@ -55,7 +55,7 @@ impl<'a> ScanProgress<'a> {
     }
 }
 
-/// An offset that holds a valid header.
+/// Offset with a valid header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     pub at: u64,
@@ -68,7 +68,7 @@ pub struct Chain {
     pub starts: Vec<u64>,
     pub times: Vec<f64>,
     pub steps: Vec<i64>,
-    /// Atoms of each frame, 0 where that is not known; none in formats where the number is fixed.
+    /// Number of atoms of each frame, 0 if unknown; empty for formats with a fixed number.
     pub atom_counts: Vec<u32>,
 }
 
@@ -79,7 +79,7 @@ impl Chain {
         self.steps.push(place.header.step);
     }
 
-    /// Take off the last frame; where it starts.
+    /// Remove the last frame; return its offset.
     pub fn pop(&mut self) -> Option<u64> {
         self.times.pop();
         self.steps.pop();
@@ -87,14 +87,14 @@ impl Chain {
         self.starts.pop()
     }
 
-    /// An entry for bytes that hold no header: its time is not known.
+    /// Add an entry for bytes without a header, whose time is unknown.
     pub fn push_unknown(&mut self, at: u64) {
         self.starts.push(at);
         self.times.push(f64::NAN);
         self.steps.push(0);
     }
 
-    /// Take over the frames of `other` from number `first` on.
+    /// Append the frames of `other` from number `first` on.
     pub fn extend(&mut self, other: &Chain, first: usize) {
         self.starts.extend_from_slice(&other.starts[first..]);
         self.times.extend_from_slice(&other.times[first..]);
@@ -104,27 +104,27 @@ impl Chain {
     }
 }
 
-/// Why a walk came to its end.
+/// Reason for the end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stop {
-    /// It reached this place, which lies behind its stretch.
+    /// It reached this place beyond its segment.
     Reached(Place),
-    /// The last frame ends where the file ends.
+    /// The last frame ends at the end of the file.
     End,
     /// The frame at this place does not end at another place.
     Lost(Place),
 }
 
-/// Outcome of a search from a frame that did not end at another place.
+/// Result of a search from a frame that does not end at another place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Resync {
-    /// The last entry of the chain is damaged. It ends at this place, or with the file.
+    /// The last entry of the chain is damaged. It ends at this place, or at the end of the file.
     Damaged(Option<Place>),
-    /// The file ends within the frame at `at`, which has `stated` bytes where its header is whole.
+    /// The file ends within the frame at `at`, which has `stated` bytes if its header is complete.
     Cut { at: u64, stated: Option<u64> },
 }
 
-/// Content found at an offset.
+/// Content at an offset.
 enum Found {
     Header(FrameHeader),
     /// The beginning of a header, at the end of the file.
@@ -132,19 +132,19 @@ enum Found {
     Nothing,
 }
 
-/// Frames shorter than this are read in whole buffers, longer ones header by header. From the page
-/// cache whole buffers took 0.8 of the time for frames of 13 kB and 13 times as long for frames
-/// of 165 kB; from a disk it made no difference for the former.
+/// Maximum size of frames that are read in whole buffers; of longer frames only headers are read.
+/// From the page cache whole buffers took 0.8 of the time for frames of 13 kB and 13 times as long
+/// for frames of 165 kB; from a disk the times were equal for frames of 13 kB.
 const STREAM_BELOW: u64 = 64 << 10;
 const BUFFER: usize = 1 << 20;
 
-/// The file that is scanned.
+/// File that is scanned.
 #[derive(Clone, Copy)]
 pub struct Trajectory<'a> {
     pub source: &'a dyn Source,
     pub format: &'a dyn Framed,
     pub n_atoms: usize,
-    /// Bytes of the file when it was opened: what is written later is left alone.
+    /// Size of the file when it was opened; later appended bytes are ignored.
     pub size: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Walker<'a> {
     file: Trajectory<'a>,
     /// Called with the offset before each read; its error ends the walk.
     watch: &'a dyn Fn(u64) -> Result<()>,
-    /// Bytes to fetch for the next header.
+    /// Number of bytes to read for the next header.
     fetch: usize,
     buffer: Vec<u8>,
     buffer_start: u64,
@@ -169,7 +169,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The place at `at`, if there is one.
+    /// Return the place at `at`, if there is one.
     pub fn place(&mut self, at: u64) -> Result<Option<Place>> {
         Ok(match self.look(at)? {
             Found::Header(header) => Some(Place { at, header }),
@@ -177,7 +177,7 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// The first place from `from` on and before `until`.
+    /// Find the first place from `from` on and before `until`.
     pub fn find(&mut self, from: u64, until: u64) -> Result<Option<Place>> {
         let format = self.file.format;
         let mut at = from;
@@ -201,8 +201,8 @@ impl<'a> Walker<'a> {
         Ok(None)
     }
 
-    /// Walk from `place` to the first place at or behind `until`, adding each frame that ends at
-    /// another place, or with the file, to `chain`.
+    /// Walk from `place` to the first place at or after `until`, adding each frame that ends at
+    /// another place, or at the end of the file, to `chain`.
     pub fn walk(&mut self, mut place: Place, until: u64, chain: &mut Chain) -> Result<Stop> {
         while place.at < until {
             match self.end(place) {
@@ -223,14 +223,14 @@ impl<'a> Walker<'a> {
         Ok(Stop::Reached(place))
     }
 
-    /// Decide what the frame at `place`, which does not end at another place, and the bytes
-    /// behind it are, and add them to `chain`.
+    /// Classify the frame at `place`, which does not end at another place, and the bytes after it,
+    /// and add them to `chain`.
     ///
     /// A place within the frame shows that the frame's size is wrong: the frame ends there.
-    /// Otherwise the frame keeps its size, and the bytes from its end to the next place become an
-    /// entry of their own, so that they are neither lost nor taken for a frame. But where they are
-    /// too few for a frame, they were inserted, maybe within this one: it gets them, and its size
-    /// is wrong then.
+    /// Otherwise the frame keeps its size, and the bytes from its end to the next place become a
+    /// separate entry, so that they are neither lost nor mistaken for a frame. If they are too few
+    /// for a frame, they were inserted, perhaps within this frame: they are added to it, and its
+    /// size is then wrong.
     pub fn resync(&mut self, place: Place, chain: &mut Chain) -> Result<Resync> {
         let next = self.find(place.at + 1, self.file.size)?;
         let Some(end) = self.end(place) else {
@@ -256,8 +256,8 @@ impl<'a> Walker<'a> {
         Ok(Resync::Damaged(next))
     }
 
-    /// True if the bytes from `end` to the next place are too few for a frame, and do not begin as
-    /// one of another number of atoms.
+    /// True if the bytes from `end` to the next place are too few for a frame, and do not begin
+    /// like a frame with another number of atoms.
     fn is_inserted(&mut self, end: u64, next: Option<Place>) -> Result<bool> {
         let Trajectory {
             format, n_atoms, ..
@@ -269,7 +269,7 @@ impl<'a> Walker<'a> {
         Ok(!format.magics().iter().any(|magic| bytes.starts_with(magic)))
     }
 
-    /// Return where the frame at `place` says it ends, unless that is behind the end of the file.
+    /// Return the stated end of the frame at `place`, unless it is beyond the end of the file.
     fn end(&self, place: Place) -> Option<u64> {
         let end = place.at.checked_add(place.header.size)?;
         (end <= self.file.size).then_some(end)
@@ -300,7 +300,7 @@ impl<'a> Walker<'a> {
         Ok(found)
     }
 
-    /// The bytes from `at` on: at least `want` of them, or all up to the end of the file. Where
+    /// Return the bytes from `at` on: at least `want` bytes, or all up to the end of the file. If
     /// they are not in memory, `fetch` bytes are read.
     fn bytes(&mut self, at: u64, want: usize, fetch: usize) -> Result<&[u8]> {
         let left = self.file.size.saturating_sub(at);
@@ -328,7 +328,7 @@ impl<'a> Walker<'a> {
 /// Content of a frame's header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHeader {
-    /// Bytes of the whole frame, its header among them.
+    /// Size of the whole frame including its header, bytes.
     pub size: u64,
     pub n_atoms: usize,
     pub step: i64,
@@ -337,10 +337,10 @@ pub struct FrameHeader {
 }
 
 pub trait Framed: Sync {
-    /// Bytes within which every header ends.
+    /// Maximum size of a header, bytes.
     fn header_max(&self) -> usize;
 
-    /// Bytes that the shortest frame of so many atoms has, about, if it holds anything of them.
+    /// Approximate minimum size of a frame with any data of its atoms, bytes.
     fn frame_min(&self, n_atoms: usize) -> u64;
 
     /// Return the values that the first four bytes of a frame may have.
@@ -353,30 +353,30 @@ pub trait Framed: Sync {
     fn header(&self, bytes: &[u8]) -> Result<FrameHeader, Fault>;
 }
 
-// Scans a file for its frames: a walk from header to header, helped by several threads.
+// Scans a file for its frames, from header to header, with several threads.
 
-/// A segment has at least so many bytes, and so many times the bytes of the first frame: looking
-/// for a segment's first place reads half a frame, which is then little beside the rest.
+/// Minimum size of a segment, bytes and in units of the first frame: finding a segment's first
+/// place reads half a frame, which is then a small fraction.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENT_FRAMES: u64 = 64;
 
-/// The frames of a file from some place on.
+/// Frames of a file from a place on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scan {
     pub chain: Chain,
-    /// Numbers of the entries of `chain` that are no whole frames.
+    /// Numbers of the entries of `chain` that are not complete frames.
     pub damaged: Vec<u64>,
-    /// End of the last entry. Less than the size of the file where a cut frame follows.
+    /// End of the last entry. It is less than the size of the file if a truncated frame follows.
     pub end: u64,
-    /// Bytes that the cut frame would have, where its header is whole.
+    /// Size of the truncated frame if it were complete, if its header is complete.
     pub cut: Option<u64>,
 }
 
 /// Scan from `place`, which is known to hold a frame, to the end of the file.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where `progress` asks for it, and
-/// what the source's reads give. Damage is no error here: see [`Scan::damaged`].
+/// [`Error::Interrupted`] if `progress` requests it, and errors of the source. Damage is not an
+/// error here: see [`Scan::damaged`].
 pub fn scan(
     file: Trajectory<'_>,
     place: Place,
@@ -428,11 +428,11 @@ pub(super) fn scan_in_segments(
     }
 }
 
-// Chains of headers that several threads found in segments of a file.
+// Chains of headers that several threads find in segments of a file.
 //
-// In each segment a thread looks for the first place (see [`Walker`]) and follows the
-// chain of headers from there. What looks like a header can be a part of a frame, so nothing of
-// a chain counts until the walk from the file's beginning lands on it; from there on it does.
+// In each segment a thread finds the first place (see [`Walker`]) and follows the chain of headers
+// from there. An apparent header can be a part of a frame. Therefore a chain is used only from the
+// point at which the walk from the file's beginning meets it.
 
 /// Equal segments of a stretch of a file; the last may be shorter.
 #[derive(Debug, Clone, Copy)]
@@ -458,7 +458,7 @@ impl Cuts {
     }
 }
 
-/// A segment's frames, from its first place on.
+/// Frames of a segment, from its first place on.
 #[derive(Debug, Clone)]
 struct FoundChain {
     chain: Chain,
@@ -468,14 +468,14 @@ struct FoundChain {
 #[derive(Debug)]
 pub struct Segments {
     cuts: Cuts,
-    /// Nothing where no place was found, a read failed, or the chain was taken over. A failed
-    /// read is for the walk that needs those bytes to report.
+    /// Chains; `None` if no place was found, a read failed, or the chain was already used. The walk
+    /// that needs the bytes of a failed read reports the error.
     found: Vec<Option<FoundChain>>,
 }
 
 impl Segments {
-    /// Cut the bytes from `start` to the end of the file into segments of `len` bytes and follow
-    /// the chain of each, where there are several.
+    /// Divide the bytes from `start` to the end of the file into segments of `len` bytes and follow
+    /// the chain of each, if there are several.
     pub fn walk(
         file: Trajectory<'_>,
         start: u64,
@@ -495,7 +495,8 @@ impl Segments {
         Ok(Segments { cuts, found })
     }
 
-    /// Go on from `place`: over the segment's chain where it holds the place, else step by step.
+    /// Continue from `place`: along the segment's chain if it contains the place, else step by
+    /// step.
     pub fn follow(
         &mut self,
         walker: &mut Walker<'_>,
@@ -513,7 +514,7 @@ impl Segments {
                 self.found[number] = None;
                 Ok(stop)
             }
-            // The next frame may be one of the segment's chain.
+            // The next frame may be in the segment's chain.
             Err(_) => walker.walk(place, place.at + 1, chain),
         }
     }
@@ -533,7 +534,7 @@ fn walk_on_threads(
         for _ in 0..n_threads.clamp(1, found.len()) {
             let sender = sender.clone();
             let work = || work(file, cuts, &next, &cancelled, sender);
-            // A thread that cannot be had costs time and nothing else.
+            // A failure to start a thread only costs time.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         drop(sender);
@@ -553,7 +554,7 @@ fn walk_on_threads(
     })
 }
 
-/// One thread's work: the next segment, as long as there is one.
+/// Work of one thread: the next segment, as long as there is one.
 fn work(
     file: Trajectory<'_>,
     cuts: Cuts,

@@ -1,4 +1,4 @@
-//! Finds the frames of a text file line by line, where lines have any length.
+//! Finds the frames of a text file line by line, for lines of any length.
 
 use std::ops::Range;
 
@@ -11,36 +11,36 @@ use crate::text_lines::is_blank;
 /// Bytes that are read at a time.
 const BUFFER: usize = 1 << 20;
 
-/// The lines of one frame as they are met, from its first on, without blank ones.
+/// Lines of one frame during a scan, from its first line on, without blank lines.
 pub trait LineFrame: Sized {
     type Layout;
 
-    /// Bytes of a line whose text is looked at.
+    /// Maximum length of a line whose text is examined, bytes.
     const MAX_LINE: usize;
 
-    /// True if a frame begins with this line, behind the lines of the `last` one.
+    /// True if this line begins a frame after the lines of the `last` one.
     fn begins(last: Option<&Self>, line: &[u8]) -> bool;
 
     fn begin(layout: &Self::Layout, line: &[u8]) -> Self;
 
     fn add(&mut self, line: &[u8]);
 
-    /// Time (ps) and step, where they are known.
+    /// Time (ps) and step, if known.
     fn moment(&self) -> Option<(f64, i64)>;
 
-    /// Atoms of the frame, where that is known and may vary.
+    /// Number of atoms of the frame, if it is known and may vary.
     fn n_atoms(&self) -> Option<u32> {
         None
     }
 
-    /// True for a line without a line feed, at the end of the file, that is the whole last line of
+    /// True for a line without a line feed at the end of the file that is the complete last line of
     /// the frame.
     fn ends_with(&self, _line: &[u8]) -> bool {
         false
     }
 
-    /// Lines that the frame should have beyond those that were met, or 1 where it ends before that
-    /// can be told; negative where there are too many, nothing where its lines are no frame's.
+    /// Number of missing lines of the frame, or 1 if the frame ends before the number is known;
+    /// negative for excess lines, `None` for lines that are not a frame.
     fn missing(&self) -> Option<i64>;
 }
 
@@ -51,7 +51,7 @@ pub struct LineScanner<'a, F: LineFrame> {
     /// Offset of the first frame.
     pub start: u64,
     pub size: u64,
-    /// Bytes that a frame has, about.
+    /// Approximate size of a frame, bytes.
     pub frame_size: u64,
     pub watch: ScanProgress<'a>,
 }
@@ -66,14 +66,14 @@ impl<F: LineFrame> Scanner for LineScanner<'_, F> {
         self.frame_size
     }
 
-    /// Nothing also where the first frame among these bytes is damaged.
+    /// Return `None` also if the first frame among these bytes is damaged.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let from = (self.size - bytes) / 2;
         let mut frames = LineFrames::<F>::of(self.layout);
         let range = from..from + bytes;
         let unfinished = each_line(self.source, range, F::MAX_LINE, &self.watch, |at, line| {
             match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
-                // What is met first is hardly ever a whole line.
+                // The first bytes are rarely at the beginning of a line.
                 (true, _) if at > from => frames.begin(at, line),
                 (false, Some(last)) => last.add(line),
                 _ => {}
@@ -89,10 +89,10 @@ impl<F: LineFrame> Scanner for LineScanner<'_, F> {
     }
 }
 
-/// The frames of a file from `from` on, where one begins.
+/// Find the frames of a file from `from` on, where a frame begins.
 ///
-/// A frame ends where the next one begins, or with the file. It is damaged where it does not have
-/// as many lines as its beginning tells; the last one is cut then, if it has fewer.
+/// A frame ends where the next one begins, or at the end of the file. It is damaged if it does not
+/// have the number of lines that its header states; a last frame with fewer lines is truncated.
 ///
 /// # Errors
 /// Errors of `watch` and of the source.
@@ -127,9 +127,9 @@ pub fn scan_lines<F: LineFrame>(
     Ok(frames.finish(unfinished, size))
 }
 
-/// Meet every line of a range that is not blank, with its offset. One of more than `max` bytes is
-/// met without its text. Where the last line has no line feed it is not met, and its offset
-/// returned.
+/// Call a function with every line of a range that is not blank, and its offset. For a line of more
+/// than `max` bytes, the text is left out. The function is not called for a last line without a
+/// line feed; its offset is returned.
 ///
 /// # Errors
 /// Errors of `watch` and of the source.
@@ -141,7 +141,7 @@ pub fn each_line(
     mut meet: impl FnMut(u64, &[u8]),
 ) -> Result<Option<u64>> {
     let mut buffer = vec![0; BUFFER];
-    // The line that goes on where the buffer ends: its offset, and bytes at the buffer's front.
+    // Line that continues beyond the buffer: its offset, and its bytes at the buffer's front.
     let (mut line_at, mut held, mut too_long) = (range.start, 0, false);
     let mut at = range.start;
     while at < range.end {
@@ -173,11 +173,11 @@ pub fn each_line(
     Ok(unfinished.then_some(line_at))
 }
 
-/// The frames met so far.
+/// Frames found so far.
 struct LineFrames<'a, F: LineFrame> {
     layout: &'a F::Layout,
     scan: Scan,
-    /// The lines of the last one.
+    /// Lines of the last frame.
     last: Option<F>,
 }
 
@@ -213,7 +213,7 @@ impl<'a, F: LineFrame> LineFrames<'a, F> {
         }
     }
 
-    /// The last line may be `unfinished`: it belongs to the last frame where that misses lines.
+    /// Finish the scan. An `unfinished` last line belongs to the last frame if that lacks lines.
     fn finish(mut self, unfinished: Option<u64>, size: u64) -> Scan {
         let missing = self.last.as_ref().and_then(F::missing);
         self.scan.end = unfinished.unwrap_or(size);

@@ -1,12 +1,12 @@
-//! The frame index: for each frame of a file, where its bytes are and how they are coded.
+//! Frame index: offset, size and encoding of each frame of a file.
 //!
-//! If frames have equal sizes, it is arithmetic. Other files have to be scanned, header by header
-//! or line by line; what the scan finds is saved and recognised by the file's content, so that the
-//! next open reads none of the trajectory but some samples.
+//! If frames have equal sizes, their offsets follow by arithmetic. Other files must be scanned,
+//! header by header or line by line. The result of the scan is saved and identified by the file's
+//! content, so that the next open reads only samples of the trajectory.
 //!
-//! Every byte of a scanned file belongs to a frame, as far as the last whole one. Where there is
-//! damage, the bytes from there to the next valid header are one entry of the index, which the
-//! decoder will refuse with its own words: no frame vanishes, and those behind stay reachable.
+//! Every byte of a scanned file up to the end of the last complete frame belongs to a frame.
+//! Damaged bytes up to the next valid header are one entry of the index, for which the decoder
+//! raises an error: no frame is lost, and later frames stay accessible.
 
 mod cache;
 pub mod fixed_size;
@@ -30,7 +30,8 @@ use crate::source::{Source, Traffic};
 
 pub use crate::format::{OpenOptions, Origin, Progress, Times};
 
-/// The places for the saved index of the trajectory `path`: beside it, and in the user's cache.
+/// Return the paths for the saved index of the trajectory `path`: beside it, and in the user's
+/// cache.
 pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let target = path.canonicalize();
@@ -51,8 +52,8 @@ pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// Check that a path is the system's name for a file that is open, such as `/dev/stdin`: beside it
-/// is no place for anything.
+/// Check whether a path is the system's name for an open file, such as `/dev/stdin`, beside which
+/// no index can be saved.
 fn is_descriptor(path: &Path) -> bool {
     let folder = cache::folder_of(path).canonicalize();
     folder.is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
@@ -67,7 +68,7 @@ pub struct Index {
     times: OnceLock<Times>,
 }
 
-/// The format of a file by its first bytes; nothing where it is none of the registry's.
+/// Recognise the format of a file by its first bytes; `None` for a format outside of the registry.
 ///
 /// # Errors
 /// Errors of the source.
@@ -75,7 +76,7 @@ pub fn detect(source: &dyn Source, registry: &Registry) -> Result<Option<&'stati
     Ok(registry.detect(&read_head(source, source.size()?)?))
 }
 
-/// The bytes that tell the format of a file of `size` bytes.
+/// Read the bytes that determine the format of a file of `size` bytes.
 fn read_head(source: &dyn Source, size: u64) -> Result<Vec<u8>> {
     let mut head = vec![0; size.min(HEAD_LEN as u64) as usize];
     source.read_at(0, &mut head)?;
@@ -85,9 +86,9 @@ fn read_head(source: &dyn Source, size: u64) -> Result<Vec<u8>> {
 /// Open a trajectory: recognise its format and find its frames.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a format that we do not index, [`Error::Damaged`] where not even
-/// the first frame's header can be read, [`Error::Interrupted`] where the caller asks for it, and
-/// what the source gives.
+/// [`Error::Unsupported`] for an unrecognised format, [`Error::Damaged`] if the first frame's
+/// header cannot be read, [`Error::Interrupted`] if the caller requests it, and errors of the
+/// source.
 pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
     let size = source.size()?;
     let head = read_head(source, size)?;
@@ -126,9 +127,9 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
 }
 
 fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
-    /// Enough for the magic numbers of other formats.
+    /// Number of bytes shown, enough for the magic numbers of other formats.
     const SHOWN: usize = 12;
-    // HDF5 files are opened elsewhere: those that come here are none.
+    // HDF5 files are opened elsewhere; files that arrive here are not HDF5 files.
     let known = format!("{} or HDF5", registry.names(|_| true).join(", "));
     if head.is_empty() {
         return Error::Damaged {
@@ -151,7 +152,7 @@ fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
     )
 }
 
-/// Times in ps, of those that a scan gave.
+/// Convert the times of a scan to ps.
 fn scaled(layout: &Layout, found: Times) -> Times {
     let times = found.times.iter().map(|&time| layout.time_of(time));
     Times {
@@ -171,7 +172,7 @@ impl Index {
         self.opened.layout.n_atoms()
     }
 
-    /// How the frames are coded.
+    /// Encoding of the frames.
     pub fn layout(&self) -> &Layout {
         &self.opened.layout
     }
@@ -184,20 +185,21 @@ impl Index {
         self.opened.frames.extent(frame)
     }
 
-    /// Atoms of each frame, where their number varies; 0 where a damaged frame's is not known.
+    /// Number of atoms of each frame, if it varies; 0 if unknown in a damaged frame.
     pub fn atom_counts(&self) -> Option<&[u32]> {
         self.opened.atom_counts.as_deref()
     }
 
-    /// Return in a sentence how the number of atoms varies, if it does.
+    /// Return a sentence on how the number of atoms varies, if it does.
     pub fn varying(&self) -> Option<String> {
         self.atom_counts().and_then(varying)
     }
 
-    /// Return how one frame is coded: as all are, but where the number of atoms varies.
+    /// Return the layout of one frame, which is the common layout unless the number of atoms
+    /// varies.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where the frame's bytes cannot hold its atoms.
+    /// [`Error::Damaged`] if the frame's bytes cannot hold its atoms.
     ///
     /// # Panics
     /// If there is no such frame.
@@ -216,25 +218,26 @@ impl Index {
         })
     }
 
-    /// The content that the index was made of.
+    /// Fingerprint of the indexed content.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.opened.samples.fingerprint
     }
 
-    /// Return what other processes need to recognise the parts of the file that they read.
+    /// Return the samples with which other processes verify the parts of the file that they read.
     pub fn samples(&self) -> &Samples {
         &self.opened.samples
     }
 
-    /// Make sure that `source` still begins with the content that the index was made of.
+    /// Check that `source` still begins with the indexed content.
     ///
     /// # Errors
-    /// [`Error::Changed`] where it does not.
+    /// [`Error::Changed`] if it does not.
     pub fn verify(&self, source: &dyn Source) -> Result<()> {
         self.registry.verify(source, self.fingerprint())
     }
 
-    /// Return how much was read of the trajectory to find its frames or recognise it.
+    /// Return the number of bytes and calls that were needed to find the frames or to verify the
+    /// file.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -244,7 +247,7 @@ impl Index {
         &self.opened.notes
     }
 
-    /// Frames that a scan found to be damaged; none where frames are found by arithmetic.
+    /// Numbers of damaged frames that a scan has found; empty if frames are found by arithmetic.
     pub fn damaged(&self) -> &[u64] {
         &self.opened.damaged
     }
@@ -259,11 +262,11 @@ impl Index {
         self.opened.file.as_deref()
     }
 
-    /// Time and step of every frame of `source`, the file that was indexed. They are read when
-    /// first asked for.
+    /// Return time and step of every frame of `source`, the indexed file. They are read on first
+    /// use.
     ///
     /// # Errors
-    /// Errors of reading the trajectory, if the saved index has gone or is damaged.
+    /// Errors of reading the trajectory, if the saved index is missing or damaged.
     pub fn times(&self, source: &dyn Source) -> Result<Times> {
         let Opened {
             layout,
@@ -287,12 +290,12 @@ impl Index {
         Ok(self.times.get_or_init(|| times).clone())
     }
 
-    /// Return the bytes that a file of `n_frames` of these frames, from number `first` on, begins
-    /// with: none in formats whose frames stand alone. `source` is the file that was indexed.
+    /// Return the header of a file of `n_frames` of these frames, from number `first` on; it is
+    /// empty in formats without a file header. `source` is the indexed file.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where such frames cannot stand in a file of their own, and what the
-    /// source gives.
+    /// [`Error::Unsupported`] if these frames cannot be copied into another file, and errors of the
+    /// source.
     pub fn head(&self, source: &dyn Source, first: u64, n_frames: u64) -> Result<Vec<u8>> {
         let layout = self.layout();
         if let Some(head) = layout.head(source, first, n_frames)? {
@@ -311,15 +314,15 @@ impl Index {
 
 // Warnings when a file is opened.
 
-/// Damaged frames that are listed one by one.
+/// Maximum number of damaged frames that are listed one by one.
 const N_LISTED: usize = 5;
 
-/// Return the message that there are zeros where the last frame, number `frame`, should begin.
+/// Make the warning about zeros where the last frame, number `frame`, should begin.
 pub(crate) fn hole_warning(frame: u64, offset: u64) -> String {
     format!("frame {frame} (byte {offset}) was never finished: it begins with zeros")
 }
 
-/// Return the warning that a last frame, number `frame`, has `present` of `stated` bytes.
+/// Make the warning that a last frame, number `frame`, has `present` of `stated` bytes.
 pub(crate) fn cut_warning(frame: u64, offset: u64, present: u64, stated: Option<u64>) -> String {
     cut_where(
         frame,
@@ -331,7 +334,7 @@ pub(crate) fn cut_warning(frame: u64, offset: u64, present: u64, stated: Option<
     )
 }
 
-/// Return the warning that a last frame has fewer lines than it should.
+/// Make the warning that a last frame has too few lines.
 fn cut_lines(frame: u64, offset: u64) -> String {
     let there = "lines are missing at its end, or the last one has no line feed";
     cut_where(frame, offset, there)
@@ -346,7 +349,7 @@ fn cut_where(frame: u64, offset: u64, there: &str) -> String {
     format!("frame {frame} (byte {offset}) is cut: {there}; {before}")
 }
 
-/// Return the warnings about frames that a scan found.
+/// Make the warnings about frames that a scan found.
 fn warnings_of(listing: &Listing) -> Vec<String> {
     let mut notes = Vec::new();
     let (n_frames, size) = (listing.n_frames(), listing.fingerprint.size());
@@ -364,8 +367,8 @@ fn warnings_of(listing: &Listing) -> Vec<String> {
     notes
 }
 
-/// Return the warning that the number of atoms varies, and where it first does; none where it does
-/// not.
+/// Make the warning that the number of atoms varies, with its first change; `None` if it is
+/// constant.
 fn varying(atom_counts: &[u32]) -> Option<String> {
     let known = || (0..).zip(atom_counts).filter(|&(_, &n)| n != 0);
     let (first, &n_atoms) = known().next()?;
@@ -392,7 +395,8 @@ fn damaged(frames: &[u64], borders: &[u64]) -> String {
     )
 }
 
-/// Note that frames without headers are counted as one, where a damaged one is longer than others.
+/// Make the note that frames without headers are counted as one, if a damaged entry is longer than
+/// others.
 fn several_in_one(frames: &[u64], borders: &[u64]) -> Option<String> {
     let size = |frame: usize| borders[frame + 1] - borders[frame];
     let n_frames = borders.len() - 1;

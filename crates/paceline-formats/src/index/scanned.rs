@@ -1,4 +1,4 @@
-//! The index of a format whose frames have to be found: from a saved one, or from a scan.
+//! Index of a format whose frames must be searched: from a saved index, or from a scan.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -14,29 +14,30 @@ use crate::source::Source;
 
 /// Finds the frames of one file by reading through it.
 pub trait Scanner {
-    /// Find all frames, or those from `end` on, where the ones before are known; nothing where none
+    /// Find all frames, or the frames from `end` on if earlier ones are known; `None` if no frame
     /// begins there.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] where the caller asks for it, and what the source gives.
+    /// [`Error::Interrupted`] if the caller requests it, and errors of the source.
     fn scan(&self, end: Option<u64>) -> Result<Option<Scan>>;
 
-    /// Bytes that a frame has, about.
+    /// Approximate size of a frame, bytes.
     fn frame_size(&self) -> u64;
 
-    /// Find neighbouring frames among the `bytes` in the middle of the file, and where the last of
-    /// them ends; nothing where there are none. Only a file that is not to be read through is asked.
+    /// Find consecutive frames among the `bytes` in the middle of the file, and the end of the last
+    /// one; `None` if there are none. This is called only for a file that must not be read
+    /// completely.
     ///
     /// # Errors
     /// As [`Scanner::scan`].
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>>;
 }
 
-/// Load the saved index of the first `size` bytes of `source`, extend that of fewer bytes, or
-/// scan. Whatever was not loaded is saved where that is possible, but for a sample.
+/// Load the saved index of the first `size` bytes of `source`, extend the index of fewer bytes, or
+/// scan. A new index is saved if possible, unless it is a sample.
 ///
 /// # Errors
-/// [`Error::Changed`] where bytes changed during the scan, and those of [`super::open`].
+/// [`Error::Changed`] if bytes changed during the scan, and errors of [`super::open`].
 pub fn open(
     source: &dyn Source,
     format: &dyn Framed,
@@ -77,7 +78,8 @@ impl Scanner for HeaderScanner<'_> {
 
     /// Find a chain of frames in the `bytes` bytes around the middle of the file, and its end.
     ///
-    /// Only frames that end at another header count, for a part of a frame can look like a header.
+    /// Only frames that end at another header count, since a part of a frame can look like a
+    /// header.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let file = self.file;
         let watch = ScanProgress::new(self.options.progress, file.size);
@@ -103,7 +105,7 @@ impl Scanner for HeaderScanner<'_> {
 /// Load the saved index of a file of this layout, or scan and save it.
 ///
 /// # Errors
-/// [`Error::Changed`] where bytes changed meanwhile, and those of `scanner`.
+/// [`Error::Changed`] if bytes changed meanwhile, and errors of `scanner`.
 pub fn load_or_scan(
     source: &dyn Source,
     layout: Layout,
@@ -130,7 +132,7 @@ pub fn load_or_scan(
         return Ok(sampled(layout, samples, chain, end));
     }
     let (origin, found) = find(grown.and_then(Known::of), scanner)?;
-    // Saved with the fingerprint of other bytes, the frames would be found again and again.
+    // If frames were saved with the fingerprint of other bytes, they would be loaded repeatedly.
     options.registry.verify(source, &samples.fingerprint)?;
     let mut chain = found.chain;
     let atom_counts = varying(&mut chain, &layout);
@@ -148,7 +150,7 @@ pub fn load_or_scan(
     Ok(opened(listing, samples, Some(times), origin, file))
 }
 
-/// Some frames of a file, as if it held no others.
+/// Describe some frames of a file as if there were no others.
 fn sampled(layout: Layout, samples: Samples, mut chain: Chain, end: u64) -> Opened {
     let atom_counts = varying(&mut chain, &layout);
     let (borders, times) = borders_and_times(chain, end);
@@ -187,7 +189,7 @@ fn opened(
     }
 }
 
-/// Extend what was saved when the file was shorter, or scan all of it.
+/// Extend the index that was saved when the file was shorter, or scan the whole file.
 fn find(known: Option<Known>, scanner: &dyn Scanner) -> Result<(Origin, Scan)> {
     if let Some(known) = known
         && let Some(scan) = scanner.scan(Some(known.end))?
@@ -198,16 +200,16 @@ fn find(known: Option<Known>, scanner: &dyn Scanner) -> Result<(Origin, Scan)> {
     Ok((Origin::Scanned, scan.unwrap_or_default()))
 }
 
-/// The only place that asks whether a sample is enough: frames from the middle of a file that is
-/// too long to be scanned for a first look.
+/// Find frames in the middle of a file that is too long to be scanned for a first look. Only this
+/// function decides whether a sample is enough.
 fn sample(
     size: u64,
     options: &OpenOptions<'_>,
     scanner: &dyn Scanner,
 ) -> Result<Option<(Chain, u64)>> {
-    /// Frames that a sample has room for, however large they are.
+    /// Minimum number of frames of a sample, for any size of frames.
     const FRAMES: u64 = 32;
-    /// A file of no more than so many samples is scanned as a whole.
+    /// Maximum number of samples in a file that is scanned as a whole.
     const SAMPLES_IN_A_LONG_FILE: u64 = 8;
     let Some(bytes) = options.sample else {
         return Ok(None);
@@ -219,11 +221,11 @@ fn sample(
     }
 }
 
-/// The times of `frames`, which a scan of the first `size` bytes of `source` gave, read from the
+/// Read the times of `frames`, found by a scan of the first `size` bytes of `source`, from the
 /// trajectory itself.
 ///
 /// # Errors
-/// [`Error::Changed`] where the frames are at other places now.
+/// [`Error::Changed`] if the frames are at other offsets now.
 pub fn read_times(
     source: &dyn Source,
     format: &dyn Framed,
@@ -235,10 +237,10 @@ pub fn read_times(
     times_of(source, found, frames)
 }
 
-/// The times that a scan found, if it found `frames`.
+/// Return the times of a scan, if it found `frames`.
 ///
 /// # Errors
-/// [`Error::Changed`] where the frames are at other places now.
+/// [`Error::Changed`] if the frames are at other offsets now.
 pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Times> {
     let (borders, times) = borders_and_times(found.chain, found.end);
     match Frames::Listed(borders) == *frames {
@@ -250,7 +252,7 @@ pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Tim
     }
 }
 
-/// The file, and the place at its beginning.
+/// Return the file as it is scanned, and the place at its beginning.
 fn begin<'a>(
     source: &'a dyn Source,
     format: &'a dyn Framed,
@@ -273,14 +275,14 @@ fn begin<'a>(
     Ok((file, Place { at: 0, header }))
 }
 
-/// A saved index that fits the file, or its beginning, and the samples of these bytes.
+/// Saved index that matches the file, or its beginning, and the samples of these bytes.
 struct Saved {
     path: PathBuf,
     listing: Listing,
     samples: Samples,
 }
 
-/// Load the saved index of the most bytes among those that fit the file's first bytes.
+/// Load the saved index of the most bytes among those that match the file's first bytes.
 fn load(
     source: &dyn Source,
     size: u64,
@@ -312,8 +314,8 @@ fn load(
     Ok(best)
 }
 
-/// Frames of a file that has grown that a saved index still tells of: all before the last one, or
-/// before the first damaged one. Bytes that come later may tell more about those.
+/// Frames of a grown file that a saved index still describes: all before the last one, or before
+/// the first damaged one. Appended bytes may change the classification of later ones.
 struct Known {
     chain: Chain,
     /// End of these frames.
@@ -343,7 +345,7 @@ impl Known {
         })
     }
 
-    /// The frames of a scan that went on where these end, behind these.
+    /// Append the frames of a scan that continued after these frames.
     fn extended(mut self, mut scan: Scan) -> Scan {
         let kept = self.chain.starts.len() as u64;
         self.chain.extend(&scan.chain, 0);
@@ -353,7 +355,7 @@ impl Known {
     }
 }
 
-/// Take the numbers of atoms of frames off a chain; none where they do not vary.
+/// Take the numbers of atoms of frames off a chain; empty if they do not vary.
 fn varying(chain: &mut Chain, layout: &Layout) -> Vec<u32> {
     let counts = std::mem::take(&mut chain.atom_counts);
     let usual = layout.n_atoms() as u32;

@@ -1,5 +1,5 @@
-//! A dump as a format of the registry, and the head of a frame: its step, its cell and what its
-//! atoms' columns are.
+//! A dump as a format of the registry, and the header of a frame: its step, its cell and the
+//! columns of its atoms.
 //!
 //! ```text
 //! ITEM: UNITS            in some files, before the first frame
@@ -45,40 +45,41 @@ const N_ATOMS: &str = "ITEM: NUMBER OF ATOMS";
 const BOUNDS: &str = "ITEM: BOX BOUNDS";
 pub(super) const ATOMS: &str = "ITEM: ATOMS";
 
-/// The head of a frame.
+/// Header of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameHead {
-    /// Those that stand before the first frame, if they are known ones.
+    /// Units stated before the first frame, if known.
     pub units: Option<Units>,
-    /// In LAMMPS's unit of time, where it is stated.
+    /// Time in LAMMPS's unit of time, if stated.
     pub time: Option<f64>,
     /// Step of the simulation.
     pub step: i64,
     /// Number of atoms.
     pub n_atoms: u64,
-    /// Nothing where it is stated in a way that is not read.
+    /// Cell; `None` if it is stated in an unsupported way.
     pub cell: Option<Bounds>,
-    /// Nothing where atoms have no positions.
+    /// Columns; `None` if atoms have no positions.
     pub columns: Option<Columns>,
     /// Bytes before the first atom.
     pub len: usize,
 }
 
-/// The cell, its corner, and which axes are periodic.
+/// Cell, its corner, and its periodic axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub origin: [f64; 3],
-    /// Lengths and angles as MDAnalysis gives them, all zero where it has no volume.
+    /// Lengths and angles as in MDAnalysis, all zero if the cell has no volume.
     pub dimensions: [f32; 6],
     pub vectors: [[f64; 3]; 3],
     pub periodic: [bool; 3],
 }
 
 impl FrameHead {
-    /// Parse the head of the frame that `bytes` begin with, which has `size` bytes.
+    /// Parse the header of the frame at the start of `bytes`, which has `size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
+    /// [`Fault::Bad`] if this is not the beginning of a frame, [`Fault::Short`] if more bytes are
+    /// needed.
     pub fn parse(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
         let mut lines = Lines::new(bytes, size).up_to(MAX_LINE);
         let (mut n_before, mut units, mut time) = (0, None, None);
@@ -126,20 +127,20 @@ impl FrameHead {
     }
 }
 
-/// True for the name of an item that stands before the step.
+/// True for the name of an item before the step.
 fn is_before(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     line == UNITS.as_bytes() || line == TIME.as_bytes()
 }
 
-/// Tell a line that a frame may begin with, and whether it is that of the step.
+/// Check whether a line can begin a frame, and whether it names the step.
 #[inline]
 pub(super) fn begins_frame(line: &[u8]) -> Option<bool> {
     let is_step = line.trim_ascii_end() == TIMESTEP.as_bytes();
     (is_step || is_before(line)).then_some(is_step)
 }
 
-/// What follows the name of an item, which must be the next line.
+/// Take the rest of the next line after the name of an item, which it must have.
 fn item<'a>(lines: &mut Lines<'a>, name: &str) -> Result<&'a [u8], Fault> {
     let at = lines.at();
     let line = lines.next(name)?;
@@ -170,7 +171,7 @@ impl Bounds {
             }
             return Ok(None);
         }
-        // Of an axis that names none, and of a dump without the three words, LAMMPS is periodic.
+        // In LAMMPS, an axis without a name, or without the three words, is periodic.
         let periodic =
             std::array::from_fn(|axis| kinds.get(axis).is_none_or(|&kind| kind == b"pp"));
         let at = lines.at();
@@ -194,7 +195,7 @@ impl Bounds {
     }
 }
 
-/// The bounds in one direction, and its tilt.
+/// Take the bounds in one direction, and its tilt.
 fn row(lines: &mut Lines<'_>, tilted: bool) -> Result<[f64; 3], Fault> {
     let what = match tilted {
         true => "two bounds and a tilt",
@@ -232,7 +233,8 @@ fn orthogonal(rows: [[f64; 3]; 3]) -> Option<Bounds> {
     })
 }
 
-/// As LAMMPS's manual has it (Howto_triclinic): the bounds are those of the box around the cell.
+/// Compute the cell as in LAMMPS's manual (Howto_triclinic): the bounds are those of the box around
+/// the cell.
 fn triclinic(rows: [[f64; 3]; 3]) -> Option<Bounds> {
     let [
         [x_low, x_high, xy],
@@ -264,7 +266,7 @@ fn diagonal([x, y, z]: [f64; 3]) -> [[f64; 3]; 3] {
 #[derive(Debug)]
 pub struct LammpsDump;
 
-/// Bytes of an atom's line, about: only to guess how long a frame is.
+/// Approximate length of an atom's line, bytes, to estimate the size of a frame.
 const ATOM: u64 = 40;
 
 impl Format for LammpsDump {
@@ -345,10 +347,10 @@ impl Format for LammpsDump {
     }
 }
 
-/// The units of a file's numbers, and a warning where they are in doubt.
+/// Determine the units of a file's numbers, and a warning if they are uncertain.
 ///
 /// # Errors
-/// [`Error::Unsupported`](crate::error::Error::Unsupported) for options that name none.
+/// [`Error::Unsupported`](crate::error::Error::Unsupported) for options with an unknown name.
 fn units_of(
     layout: &Layout,
     source: &dyn Source,
@@ -375,7 +377,7 @@ fn units_of(
     Ok((units, note))
 }
 
-/// What to say where nothing tells the units of velocities or forces. Lengths are mostly in Å.
+/// Return the warning if the units of velocities or forces are unknown. Lengths are usually in Å.
 fn unknown_units(fields: Fields) -> Option<String> {
     let (what, unit) = match (fields.velocities, fields.forces) {
         (false, false) => return None,
@@ -389,7 +391,7 @@ fn unknown_units(fields: Fields) -> Option<String> {
     ))
 }
 
-/// True if the last frame ends with the file, in the midst of a line or at the end of one.
+/// True if the last frame ends at the end of the file, within a line or without a line feed.
 fn lacks_line_feed(source: &dyn Source, size: u64, opened: &Opened) -> Result<bool> {
     let (start, len) = opened.frames.extent(opened.frames.len() - 1);
     let mut end = [0];
@@ -397,7 +399,7 @@ fn lacks_line_feed(source: &dyn Source, size: u64, opened: &Opened) -> Result<bo
     Ok(start + len == size && !end[0].is_ascii_whitespace())
 }
 
-/// Parse the head of the first frame of a file of `size` bytes, if these can hold its atoms.
+/// Parse the header of the first frame of a file of `size` bytes, if these can hold its atoms.
 fn parse_first(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
     let head = FrameHead::parse(bytes, size)?;
     let room = size / ATOM_MIN;
@@ -408,7 +410,7 @@ fn parse_first(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
     Ok(head)
 }
 
-/// Words for the cells of which a frame must have one.
+/// Description of the supported cells.
 pub(super) fn known_cells() -> String {
     "orthogonal cell (BOX BOUNDS pp pp pp) or restricted triclinic one (BOX BOUNDS xy xz yz pp pp \
      pp); general triclinic ones (abc origin) are not supported"

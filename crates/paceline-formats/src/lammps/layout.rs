@@ -1,4 +1,4 @@
-//! How a dump is laid out, as its first frame shows it, and how its frames are found line by line.
+//! Layout of a dump, from its first frame, and search for its frames line by line.
 
 use super::frame_head::{ATOMS, begins_frame};
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
@@ -11,38 +11,38 @@ use crate::index::line_scan::LineFrame;
 use crate::text_lines::{quoted, words};
 use crate::unit_styles::Units;
 
-/// All that must be known of a file to decode its frames.
+/// All properties of a file that are needed to decode its frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layout {
     pub(super) n_atoms: u32,
     pub(super) ids: Ids,
-    /// Number of the columns of positions: see `columns.rs`.
+    /// Index of the naming convention of position columns, see `Columns`.
     pub(super) convention: u8,
     /// Fields that all frames hold.
     pub(super) fields: Fields,
-    /// Nothing where they are not known.
+    /// Units; `None` if unknown.
     pub(super) units: Option<Units>,
-    /// Corner of the first frame's cell, which positions of all frames count from.
+    /// Corner of the first frame's cell, the origin of positions in all frames.
     pub(super) corner: [f64; 3],
-    /// Frames state their times, and not their steps alone.
+    /// True if frames state times in addition to steps.
     pub(super) has_times: bool,
 }
 
-/// Ids of the atoms of a file, which are the same in all frames.
+/// Ids of a file's atoms, which are the same in all frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
     /// Atoms have no ids: they are read in the order of their lines.
     None,
-    /// From 1 to the number of atoms.
+    /// Ids from 1 to the number of atoms.
     Dense,
-    /// Others, and what tells them.
+    /// Other ids, identified by a hash.
     Others(u64),
-    /// Others in each frame, as the number of atoms varies.
+    /// Different ids in each frame, since the number of atoms varies.
     Varying,
 }
 
 impl Layout {
-    /// The layout that a frame shows, apart from ids; nothing where it cannot be read.
+    /// Derive the layout of a frame, apart from ids; `None` if it is unsupported.
     pub fn of(head: &FrameHead) -> Option<Layout> {
         let columns = head.columns?;
         let cell = head.cell?;
@@ -60,8 +60,8 @@ impl Layout {
         })
     }
 
-    /// The number from which the time of a frame is computed: its time in LAMMPS's unit, else its
-    /// step; NaN where a frame alone states no time.
+    /// Return the number from which the time of a frame is computed: its time in LAMMPS's unit,
+    /// else its step; NaN if this frame alone states no time.
     pub(super) fn moment_of(&self, head: &FrameHead) -> f64 {
         match self.has_times {
             true => head.time.unwrap_or(f64::NAN),
@@ -69,8 +69,8 @@ impl Layout {
         }
     }
 
-    /// Time of a frame, ps, of what [`Layout::moment_of`] gave. Steps have LAMMPS's usual length,
-    /// where units are known, and else 1 ps, as in MDAnalysis.
+    /// Time of a frame, ps, from the result of [`Layout::moment_of`]. Steps have LAMMPS's default
+    /// length if units are known, else 1 ps, as in MDAnalysis.
     pub(super) fn time(&self, moment: f64) -> f64 {
         let step = |units: Units| units.usual_step() * units.time();
         possible_time(match (self.units, self.has_times) {
@@ -80,7 +80,7 @@ impl Layout {
         })
     }
 
-    /// Return what the file knows of times.
+    /// Return the state of the file's times.
     pub(super) fn clock(&self) -> Clock {
         const STEPS: &str = "the file has numbers of steps only (dump_modify time yes writes times), \
                              and a step counts as";
@@ -97,12 +97,11 @@ impl Layout {
         })
     }
 
-    /// The same with the ids of the first frame, which `bytes` begin with, of a file of `size`
-    /// bytes. Where the first frame's have gaps, the second one is asked too: one of them may be
-    /// damaged.
+    /// Add the ids of the first frame, at the start of `bytes`, of a file of `size` bytes. If they
+    /// have gaps, the second frame is read too, since one of the frames may be damaged.
     ///
     /// # Errors
-    /// [`Fault::Short`] where more bytes are needed.
+    /// [`Fault::Short`] if more bytes are needed.
     pub fn with_ids(self, bytes: &[u8], size: u64) -> Result<Layout, Fault> {
         if self.ids == Ids::None {
             return Ok(self);
@@ -124,7 +123,7 @@ impl Layout {
         self.n_atoms as usize
     }
 
-    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (kind, digest) = match self.ids {
             Ids::None => (0, 0),
@@ -141,7 +140,7 @@ impl Layout {
         bytes
     }
 
-    /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    /// Parse the result of [`Layout::to_bytes`]; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let (&[convention, fields, units, kind], rest) = bytes.split_first_chunk()?;
         let (&n_atoms, rest) = rest.split_first_chunk()?;
@@ -173,8 +172,8 @@ impl Layout {
     }
 }
 
-/// Ids of the frame that `bytes` begin with, of `size` bytes and others behind it, and where it
-/// ends.
+/// Return the ids of the frame at the start of `bytes`, of a file with `size` remaining bytes, and
+/// the end of the frame.
 fn ids_of(bytes: &[u8], size: u64) -> Result<(Ids, usize), Fault> {
     let head = FrameHead::parse(bytes, size)?;
     let Some(columns) = head.columns.filter(|columns| columns.id.is_some()) else {
@@ -191,7 +190,7 @@ fn ids_of(bytes: &[u8], size: u64) -> Result<(Ids, usize), Fault> {
     Ok((ids, lines.at()))
 }
 
-/// Nothing for what is damaged.
+/// Return `None` for damaged data.
 fn unless_bad<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -200,18 +199,18 @@ fn unless_bad<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
     }
 }
 
-/// Bytes of a frame's head: of longer ones, nothing more is looked at.
+/// Maximum number of bytes of a frame's header that are examined.
 const HEAD_MAX: usize = 64 << 10;
 
-/// The lines of one frame, from its first on, without blank ones.
+/// Lines of one frame, from its first line on, without blank lines.
 #[derive(Debug, Clone)]
 pub struct FrameLines {
-    /// Lines up to that of the columns.
+    /// Lines up to the names of the columns.
     head: Vec<u8>,
-    /// True where the name of the step's item is still to come.
+    /// True if the item of the step has not been found yet.
     awaits_step: bool,
     state: State,
-    /// Those of this file state their times.
+    /// Layout of the file, whose frames state their times.
     layout: Layout,
     moment: Option<(f64, i64)>,
 }
@@ -219,13 +218,13 @@ pub struct FrameLines {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Head,
-    /// Lines that are missing; negative where there are too many.
+    /// Number of missing lines; negative for excess lines.
     Atoms {
         n_atoms: u32,
         missing: i64,
         n_columns: usize,
     },
-    /// No head of a frame of this file.
+    /// Not a header of a frame of this file.
     Other,
 }
 
@@ -304,9 +303,9 @@ impl LineFrame for FrameLines {
     }
 }
 
-// The columns of atoms: which of their words are read, and what becomes of them.
+// Columns of atoms: the words that are read, and their conversion.
 
-/// Names of columns of positions, in the order in which MDAnalysis prefers them.
+/// Names of position columns, in the order of MDAnalysis's preference.
 const POSITIONS: [[&str; 3]; 4] = [
     ["x", "y", "z"],
     ["xs", "ys", "zs"],
@@ -316,13 +315,13 @@ const POSITIONS: [[&str; 3]; 4] = [
 const VELOCITIES: [&str; 3] = ["vx", "vy", "vz"];
 const FORCES: [&str; 3] = ["fx", "fy", "fz"];
 
-/// The columns that are read, by their places in a line.
+/// Columns that are read, by their indices in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
-    /// Words of a line.
+    /// Number of words of a line.
     pub n: usize,
     pub id: Option<usize>,
-    /// Number of these columns of positions, in the order in which they are preferred.
+    /// Index of the naming convention of the position columns, in the order of preference.
     pub convention: u8,
     positions: [usize; 3],
     velocities: Option<[usize; 3]>,
@@ -330,10 +329,10 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Parse what stands behind "ITEM: ATOMS"; nothing where there are no positions.
+    /// Parse the text after "ITEM: ATOMS"; `None` without positions.
     pub fn parse(line: &[u8]) -> Option<Columns> {
         let names: Vec<&[u8]> = words(line).collect();
-        // Of columns with one name, MDAnalysis takes the last.
+        // Of several columns with one name, MDAnalysis uses the last.
         let place = |name: &str| names.iter().rposition(|&found| found == name.as_bytes());
         let three = |[x, y, z]: [&str; 3]| Some([place(x)?, place(y)?, place(z)?]);
         let mut found = POSITIONS.into_iter().map(three).zip(0..);
@@ -349,10 +348,10 @@ impl Columns {
         })
     }
 
-    /// Check that atoms have what those of the first frame have.
+    /// Check that atoms have the same columns as those of the first frame.
     ///
     /// # Errors
-    /// Description of what was expected.
+    /// Description of the expected content.
     pub fn check_like(&self, layout: &Layout) -> Result<(), String> {
         if self.convention != layout.convention {
             let names = convention_name(layout.convention);
@@ -375,7 +374,7 @@ impl Columns {
         }
     }
 
-    /// True for positions in parts of the cell's vectors.
+    /// True for positions in fractional coordinates.
     pub fn is_scaled(&self) -> bool {
         matches!(self.convention, 1 | 3)
     }
@@ -388,10 +387,10 @@ impl Columns {
         }
     }
 
-    /// Parse the number of the atom of a line.
+    /// Parse the id of the atom of a line.
     ///
     /// # Errors
-    /// [`Fault::Bad`] for no whole number above 0.
+    /// [`Fault::Bad`] for a word that is not a whole number above 0.
     pub fn id_of(&self, at: usize, line: &[u8]) -> Result<Option<u64>, Fault> {
         let Some(column) = self.id else {
             return Ok(None);
@@ -407,7 +406,7 @@ impl Columns {
         }
     }
 
-    /// The numbers that are read of each line.
+    /// Return the numbers to be read of each line.
     pub fn wanted(&self, wanted: Fields) -> WantedColumns {
         let chosen = [
             wanted.positions.then_some(self.positions),
@@ -424,7 +423,7 @@ impl Columns {
     }
 }
 
-/// Number of ways to give positions.
+/// Number of naming conventions of positions.
 pub const N_CONVENTIONS: u8 = POSITIONS.len() as u8;
 
 /// Names of columns of positions.
@@ -433,25 +432,25 @@ pub fn convention_name(convention: u8) -> String {
     names.map_or_else(String::new, |names| names.join(" "))
 }
 
-/// Words for the columns of which a frame must have some.
+/// Description of the position columns, one set of which a frame must have.
 pub fn names_of_positions() -> String {
     let names = POSITIONS.map(|names| names.join(" ")).join(", ");
     format!("columns of positions ({names})")
 }
 
-/// The numbers that are read of each line: columns in their order, and where their numbers go.
+/// Numbers to be read of each line: columns in order, and their destinations.
 #[derive(Debug)]
 pub struct WantedColumns {
     columns: Vec<(usize, usize)>,
-    /// Words of a line.
+    /// Number of words of a line.
     n: usize,
 }
 
 impl WantedColumns {
-    /// Position, velocity and force of an atom, of which those that are not wanted are 0.
+    /// Read position, velocity and force of an atom; unwanted values are 0.
     ///
     /// # Errors
-    /// [`Fault::Bad`] for a word that is no number, and for another number of words.
+    /// [`Fault::Bad`] for a word that is not a number, or for a wrong number of words.
     pub fn read(&self, at: usize, line: &[u8]) -> Result<[f64; 9], Fault> {
         let mut numbers = [0.0; 9];
         let (mut rest, mut n) = (line, 0);
@@ -475,7 +474,7 @@ impl WantedColumns {
     }
 }
 
-/// What stands behind the first `n` words of a line.
+/// Return the rest of a line after its first `n` words.
 fn after_words(mut line: &[u8], n: usize) -> &[u8] {
     for _ in 0..n {
         line = line.trim_ascii_start();

@@ -1,10 +1,10 @@
 //! LAMMPS's text dumps of atoms (`dump atom`, `dump custom`).
 //!
-//! Each frame has a head (see `frame_head.rs`) and a line for each atom, whose words are those of
-//! the columns that the head names (`columns.rs`). Atoms carry ids and stand in any order: they are
-//! given in that of their ids. Positions count from the corner of the first frame's cell, so that atoms
-//! at rest stay where they are when the cell changes.
-//! Numbers are converted if their units are known (`unit_styles.rs`).
+//! Each frame has a header (see `frame_head.rs`) and a line for each atom, with the columns that
+//! the header names (`layout.rs`). Atoms have ids, and may be in any order in the file: the decoder
+//! returns them in the order of their ids. Positions are relative to the corner of the first
+//! frame's cell, so that atoms at rest do not move when the cell changes. Numbers are converted if
+//! their units are known (`unit_styles.rs`).
 
 mod frame_head;
 mod layout;
@@ -24,25 +24,25 @@ pub use self::frame_head::LammpsDump;
 pub use self::layout::{Ids, Layout};
 pub use crate::unit_styles::Units;
 
-/// Bytes of a line, which may have many columns.
+/// Maximum length of a line, which may have many columns, bytes.
 pub const MAX_LINE: usize = 16 << 10;
 
-/// Bytes that the line of an atom has at least: three numbers.
+/// Minimum length of an atom's line, with three numbers, bytes.
 const ATOM_MIN: u64 = 6;
 
-/// Decodes what is wanted of one file.
+/// Decodes the wanted data of one file.
 #[derive(Debug)]
 pub struct LammpsDecoder {
     layout: Layout,
     wanted: Fields,
     n_wanted: usize,
-    /// Where each atom goes, in the order of ids; [`UNWANTED`] for the others.
+    /// Destination of each atom, in the order of ids; [`UNWANTED`] for other atoms.
     targets: Vec<u32>,
-    /// The whole of a frame, as large as the last one that was asked for.
+    /// Run of a whole frame, of the size of the last requested frame.
     whole: [Run; 1],
-    /// One bit for each atom that was met in a frame.
+    /// One bit for each atom that was found in a frame.
     seen: Vec<u64>,
-    /// Id and offset of each atom of a frame, where ids have gaps.
+    /// Id and offset of each atom of a frame, if ids have gaps.
     found: Vec<(u64, usize)>,
 }
 
@@ -50,7 +50,7 @@ const UNWANTED: u32 = u32::MAX;
 
 impl LammpsDecoder {
     /// # Panics
-    /// If `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` is not a selection of `layout.n_atoms()` atoms.
     pub fn new(layout: Layout, atoms: &Atoms, wanted: Fields) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let mut targets = vec![UNWANTED; layout.n_atoms()];
@@ -86,12 +86,13 @@ impl LammpsDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// The cell and the columns of a frame that has the same atoms as the first one.
+    /// Return the cell and the columns of a frame, which must have the same atoms as the first
+    /// frame.
     fn check_head(&self, head: &FrameHead) -> Result<(Bounds, Columns), Fault> {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {
             if self.layout.ids == Ids::Varying {
-                // The index knows the numbers of all whole frames.
+                // The index has the number of lines of all complete frames.
                 return bad(format!("{} lines of atoms", head.n_atoms), "others");
             }
             let expected = format!("a frame of {} atoms", self.layout.n_atoms());
@@ -109,8 +110,8 @@ impl LammpsDecoder {
         }
     }
 
-    /// Decode atoms where each line tells the place of its atom: by ids from 1 to the number of
-    /// atoms, or by the order of lines where there are none.
+    /// Decode atoms if each line determines the index of its atom: by ids from 1 to the number of
+    /// atoms, or by the order of lines without ids.
     fn decode_by_place(
         &mut self,
         mut lines: AtomLines<'_>,
@@ -140,7 +141,7 @@ impl LammpsDecoder {
         lines.end()
     }
 
-    /// Decode atoms whose ids have gaps, as those of a group do; any where none are expected.
+    /// Decode atoms whose ids have gaps, such as those of a group; any ids if none are expected.
     fn decode_by_rank(
         &mut self,
         lines: AtomLines<'_>,
@@ -200,15 +201,15 @@ impl Decoder for LammpsDecoder {
     }
 }
 
-/// How the words of a frame's lines become numbers.
+/// Conversion of the words of a frame's lines to numbers.
 struct FrameNumbers {
     columns: Columns,
     wanted: WantedColumns,
-    /// Subtracted from positions.
+    /// Origin that is subtracted from positions.
     corner: [f64; 3],
-    /// The cell, where positions are parts of it.
+    /// Cell, if positions are fractional coordinates.
     scale: Option<[[f32; 3]; 3]>,
-    /// Of lengths, velocities and forces.
+    /// Factors of lengths, velocities and forces.
     factors: [f64; 3],
 }
 
@@ -227,8 +228,8 @@ impl FrameNumbers {
                 vectors => vectors,
             },
         };
-        // Parts of the cell count from its own corner. MDAnalysis subtracts a corner from these, too,
-        // which is kept: it is the same for all frames.
+        // Fractional coordinates are relative to the cell's own corner. MDAnalysis also subtracts a
+        // corner from them, which is kept here: it is the same for all frames.
         let corner = match scale {
             None => layout.corner,
             Some(_) => std::array::from_fn(|i| 2.0 * layout.corner[i] - cell.origin[i]),
@@ -242,7 +243,7 @@ impl FrameNumbers {
         })
     }
 
-    /// The cell, its origin as far from that of the first frame as its corner.
+    /// Make the unit cell; its origin is relative to the corner of the first frame's cell.
     fn unit_cell(&self, cell: &Bounds, first: [f64; 3]) -> UnitCell {
         let of_length = self.factors[0];
         let [a, b, c, angles @ ..] = cell.dimensions;
@@ -259,7 +260,7 @@ impl FrameNumbers {
         }
     }
 
-    /// Put the numbers of an atom's line where they are wanted.
+    /// Store the numbers of an atom's line in the output.
     fn store(
         &self,
         at: usize,
@@ -284,8 +285,8 @@ impl FrameNumbers {
         Ok(())
     }
 
-    /// Position from the corner of the cell. Operations and their precision are MDAnalysis's
-    /// (`transform_StoR` and `DumpReader`), so that the same float32 numbers come out.
+    /// Compute the position relative to the corner of the cell. Operations and their precision are
+    /// MDAnalysis's (`transform_StoR` and `DumpReader`), to give the same float32 numbers.
     fn position(&self, found: [f32; 3]) -> [f32; 3] {
         let position = match &self.scale {
             None => found,
@@ -300,7 +301,7 @@ impl FrameNumbers {
     }
 }
 
-/// The lines of atoms.
+/// Lines of atoms.
 #[derive(Debug, Clone)]
 struct AtomLines<'a> {
     bytes: &'a [u8],
@@ -327,13 +328,13 @@ impl<'a> AtomLines<'a> {
         self.lines.at()
     }
 
-    /// Offset and line of the next atom.
+    /// Take offset and line of the next atom.
     fn next(&mut self) -> Result<(usize, &'a [u8]), Fault> {
         let line = self.lines.next("the line of an atom")?;
         Ok((self.offset(line), line))
     }
 
-    /// Make sure that nothing follows.
+    /// Check that no line follows.
     fn end(&mut self) -> Result<(), Fault> {
         match self.lines.next_if_any()? {
             None => Ok(()),
@@ -349,7 +350,7 @@ impl<'a> AtomLines<'a> {
         line.as_ptr().addr() - self.bytes.as_ptr().addr()
     }
 
-    /// Take the ids of `n_atoms` atoms and their offsets, in the order of ids.
+    /// Collect the ids of `n_atoms` atoms and their offsets, in the order of ids.
     fn take_ids(
         &mut self,
         columns: &Columns,
@@ -373,7 +374,7 @@ fn twice(at: usize, id: u64) -> Fault {
     Fault::bad(at, "each atom once in a frame", format!("atom {id} again"))
 }
 
-/// A number that tells a set of ids.
+/// Compute a hash that identifies a set of ids.
 fn digest_of(ids: &[(u64, usize)]) -> u64 {
     let each = ids.iter().map(|(id, _)| xxh3_64(&id.to_le_bytes()));
     each.fold(0, u64::wrapping_add)

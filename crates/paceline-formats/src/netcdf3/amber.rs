@@ -1,5 +1,5 @@
-//! Amber's conventions for trajectories and restart files: which variables of a NetCDF file are
-//! what, and in which units.
+//! Amber's conventions for trajectories and restart files: names and units of the variables of a
+//! NetCDF file.
 
 use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable, attribute};
 use super::header::{Number, Scale};
@@ -7,7 +7,8 @@ use super::layout::{self, Arrangement, Layout, Role, TimesState};
 use super::units;
 use crate::error::Fault;
 
-/// Name of a variable, and the unit that Amber gives it: also that of one which states none.
+/// Return the name of a variable, and Amber's unit, which also holds for a variable without a
+/// stated unit.
 pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Positions => ("coordinates", "angstrom"),
@@ -23,15 +24,15 @@ impl Layout {
     /// Parse the header of a file of `file_size` bytes from its first bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, never for more than the file has; [`Fault::Bad`]
-    /// where this is no NetCDF file. The inner error is a sentence about a NetCDF file that is not
-    /// one of Amber's, or that uses what we do not read.
+    /// [`Fault::Short`] asks for a longer slice, within the file; [`Fault::Bad`] if this is not a
+    /// NetCDF file. The inner error is a sentence about a NetCDF file that does not follow Amber's
+    /// conventions, or uses unsupported features.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Result<Layout, String>, Fault> {
         let found = Layout::parse_noting(head, file_size)?;
         Ok(found.map(|(layout, _)| layout))
     }
 
-    /// Parse it, and note which variables are left out because they cannot be read.
+    /// Parse the header, and note variables that are left out because they cannot be read.
     ///
     /// # Errors
     /// As [`Layout::parse`].
@@ -44,14 +45,14 @@ impl Layout {
     }
 }
 
-/// One for each [`Role`].
+/// Variable of each [`Role`].
 type Variables<'h> = [Option<&'h Variable<'h>>; Role::ALL.len()];
 
-/// A header that is read by the conventions.
+/// Header that is interpreted by the conventions.
 struct Reading<'h> {
     header: &'h Header<'h>,
     n_atoms: u64,
-    /// The dimension that counts frames; a restart file has none.
+    /// Dimension that counts frames; a restart file has none.
     frame: Option<usize>,
 }
 
@@ -114,7 +115,7 @@ impl<'h> Reading<'h> {
             },
         };
         let is_empty = match place.frames {
-            // Some writers leave the places of the variables open until there is a record.
+            // Some writers define the offsets of variables only with the first record.
             Arrangement::Records { .. } => file_size <= place.start,
             Arrangement::Arrays { n, .. } => n == 0,
         };
@@ -127,10 +128,10 @@ impl<'h> Reading<'h> {
         Ok((layout, left_out))
     }
 
-    /// The variables that we read, and why others that the file has are left out.
+    /// Return the variables to be read, and the reasons why others are left out.
     ///
-    /// Times that cannot be read are no reason to refuse a file, nor are velocities or forces beside
-    /// other numbers of its atoms.
+    /// Unreadable times do not prevent reading a file, nor do unreadable velocities or forces if it
+    /// has other data of its atoms.
     fn variables(&self, file_size: u64) -> Result<(Variables<'h>, Vec<String>), String> {
         let (mut found, mut left_out) = ([None; Role::ALL.len()], Vec::new());
         for role in Role::ALL {
@@ -156,7 +157,7 @@ impl<'h> Reading<'h> {
         Ok((found, left_out))
     }
 
-    /// Records that no variable has are a sign that a dimension's length is damaged.
+    /// Records without variables indicate that a dimension's length is damaged.
     fn check_records(&self) -> Result<(), String> {
         let has_any = self.header.variables.iter().any(|other| other.in_records);
         match self.header.n_records {
@@ -168,7 +169,7 @@ impl<'h> Reading<'h> {
         }
     }
 
-    /// The variable of this role, if the file has it: with dimensions that we read.
+    /// Return the variable of this role, if the file has it; its dimensions must be supported.
     fn variable(&self, role: Role, file_size: u64) -> Result<Option<&'h Variable<'h>>, String> {
         let (name, _) = convention(role);
         let Some(variable) = self.header.variable(name) else {
@@ -204,12 +205,12 @@ impl<'h> Reading<'h> {
         match role {
             Role::Positions | Role::Velocities | Role::Forces => lens == [self.n_atoms, 3],
             Role::Lengths | Role::Angles => lens == [3],
-            // In a restart file it may have a dimension of its own.
+            // In a restart file the time may have its own dimension.
             Role::Time => lens.is_empty() || (self.frame.is_none() && lens == [1]),
         }
     }
 
-    /// True for a time with a dimension of its own, of a file with one frame.
+    /// True for a time with its own dimension, in a file with one frame.
     fn is_time_of_one_frame(&self, time: &Variable<'_>, role: Role, file_size: u64) -> bool {
         let lens = |variable: &Variable<'_>| -> Vec<u64> {
             let len = |&number: &usize| self.header.dimensions[number].len;
@@ -242,7 +243,7 @@ impl<'h> Reading<'h> {
         names.join(", ")
     }
 
-    /// Return the place of the frames: in records if the variable `first` is.
+    /// Return the location of the frames: in records if the variable `first` is.
     fn place(
         &self,
         first: &Variable<'_>,
@@ -281,7 +282,7 @@ impl<'h> Reading<'h> {
     }
 }
 
-/// Place of the frames of a file.
+/// Location of the frames of a file.
 struct Place {
     start: u64,
     size: u64,
@@ -289,7 +290,7 @@ struct Place {
 }
 
 impl Place {
-    /// Return the place of a variable in a frame, and how it is coded.
+    /// Return the location of a variable in a frame, and its encoding.
     fn part(&self, role: Role, variable: &Variable<'_>) -> Result<layout::Variable, String> {
         let Coding { number, factor } = Coding::of(role, variable)?;
         Ok(layout::Variable {
@@ -305,14 +306,14 @@ impl Place {
     }
 }
 
-/// How the numbers of a variable are coded.
+/// Encoding of a variable's numbers.
 struct Coding {
     number: Number,
     factor: f64,
 }
 
 impl Coding {
-    /// The coding of a variable; the error says why it is not read.
+    /// Determine the encoding of a variable; the error is the reason why it is unsupported.
     fn of(role: Role, variable: &Variable<'_>) -> Result<Coding, String> {
         let name = variable.name.escape_ascii();
         let double = match variable.kind {
@@ -336,7 +337,7 @@ impl Coding {
     }
 }
 
-/// Return the place of the only frame if some variables are in its record and others are not.
+/// Return the location of the only frame if some variables are in its record and others are not.
 fn one_frame(found: &[Option<&Variable<'_>>], file_size: u64) -> Place {
     let found = || found.iter().flatten();
     let ends = found().map(|variable| variable.begin.saturating_add(variable.size));
@@ -366,7 +367,8 @@ fn is_restart(header: &Header<'_>) -> Result<bool, String> {
     }
 }
 
-/// Converts the numbers of a variable to our unit; the error says why it cannot.
+/// Return the factor that converts the numbers of a variable to paceline's unit; the error is the
+/// reason why there is none.
 fn factor(role: Role, variable: &Variable<'_>) -> Result<f64, String> {
     let (name, ambers) = convention(role);
     let units = attribute(&variable.attributes, "units");
@@ -389,14 +391,14 @@ fn expected(what: &str, found: Option<u64>) -> String {
     }
 }
 
-/// Text, without the NULs and blanks that some writers end it with.
+/// Return text without the NULs and blanks that some writers append.
 fn text<'a>(attribute: &Attribute<'a>) -> &'a [u8] {
     let is_end = |byte: &u8| matches!(byte, 0 | b' ');
     let end = attribute.values.iter().rposition(|byte| !is_end(byte));
     &attribute.values[..end.map_or(0, |last| last + 1)]
 }
 
-/// Return the factor of a variable's numbers; nothing where it is no single finite number.
+/// Return the factor of a variable's numbers; `None` if it is not a single finite number.
 fn scale(variable: &Variable<'_>) -> Option<Scale> {
     let Some(factor) = attribute(&variable.attributes, "scale_factor") else {
         return Some(Scale::None);

@@ -1,5 +1,5 @@
-//! Encodes Amber's trajectories, as MDAnalysis, MDTraj and cpptraj read them: CDF-2, or CDF-5 where
-//! an array of a frame is too large for it.
+//! Encodes Amber's trajectories, which MDAnalysis, MDTraj and cpptraj read: CDF-2, or CDF-5 if an
+//! array of a frame is too large for CDF-2.
 
 use super::KILOJOULES;
 use super::amber::convention;
@@ -25,11 +25,11 @@ pub struct NetcdfEncoder {
 }
 
 impl NetcdfEncoder {
-    /// Every frame will hold the same fields, and with `has_cell` a cell, of zeros where it has
-    /// none.
+    /// Make an encoder for frames with these fields and, with `has_cell`, a cell, which is zeros
+    /// for a frame without a cell.
     ///
     /// # Errors
-    /// Sentence that says what no NetCDF file can have.
+    /// Sentence with the limit of NetCDF files.
     pub fn new(n_atoms: usize, has_cell: bool, fields: Fields) -> Result<Self, String> {
         if n_atoms == 0 {
             return Err("NetCDF holds at least 1 atom, not 0".into());
@@ -42,7 +42,7 @@ impl NetcdfEncoder {
         })
     }
 
-    /// The same, as CDF-5 also where CDF-2 has room.
+    /// Use CDF-5 even if CDF-2 suffices.
     #[must_use]
     pub fn as_cdf5(self) -> Self {
         NetcdfEncoder {
@@ -51,8 +51,8 @@ impl NetcdfEncoder {
         }
     }
 
-    /// The variables of a record, in their order. What is small comes first: so a reader of the
-    /// first atoms' positions has all that it wants in one piece.
+    /// Return the variables of a record, in order. Small variables come first, so that a reader of
+    /// the first atoms' positions needs one contiguous range.
     fn variables(&self) -> Vec<Entry> {
         [
             (Role::Time, true),
@@ -151,7 +151,7 @@ fn put<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], code: impl Fn(f32) -
     }
 }
 
-// Writes the header of an Amber trajectory; `../header.rs` shows how headers are laid out.
+// Writes the header of an Amber trajectory; `../header.rs` describes the format of headers.
 
 /// Numbers of the dimensions.
 const FRAME: u64 = 0;
@@ -161,7 +161,7 @@ const CELL_SPATIAL: u64 = 3;
 const CELL_ANGULAR: u64 = 4;
 const LABEL: u64 = 5;
 
-/// A variable: what its description says, and the bytes that it has in the file or in a record.
+/// Variable: its description, and the size of its data in the file or in a record, bytes.
 struct Entry {
     name: &'static str,
     dimensions: &'static [u64],
@@ -172,7 +172,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// A variable of the records.
+    /// Make a variable of the records.
     pub fn of_frame(role: Role, n_atoms: u64) -> Entry {
         let (name, units) = convention(role);
         let (kind, width) = match role {
@@ -194,7 +194,7 @@ impl Entry {
         }
     }
 
-    /// The name of each entry of a dimension, which the file holds once.
+    /// Make the labels of a dimension's entries, which the file holds once.
     fn labels(name: &'static str, dimensions: &'static [u64], text: &str) -> Entry {
         Entry {
             name,
@@ -207,10 +207,10 @@ impl Entry {
     }
 }
 
-/// Puts a header together.
+/// Assembles a header.
 struct Describe {
     bytes: Vec<u8>,
-    /// CDF-5, whose counts have 64 bits.
+    /// True for CDF-5, whose counts have 64 bits.
     large: bool,
     n_atoms: u64,
     labels: &'static [(&'static str, &'static [u64], &'static str)],
@@ -233,8 +233,7 @@ impl Describe {
         }
     }
 
-    /// The header, with the labels behind it: all that stands before the first of `n_frames`
-    /// records.
+    /// Make the header with the labels: all bytes before the first of `n_frames` records.
     pub fn header(mut self, n_frames: u64, records: &[Entry]) -> Vec<u8> {
         self.bytes.extend(b"CDF");
         self.bytes.push(if self.large { 5 } else { 2 });
@@ -248,7 +247,8 @@ impl Describe {
         self.bytes
     }
 
-    /// CDF-2 counts in 31 bits; all 32 set leave the number open, to the file's size.
+    /// Write the number of records. CDF-2 counts in 31 bits; 32 bits set leave the number to the
+    /// file's size.
     fn n_records(&mut self, n_frames: u64) {
         match i32::try_from(n_frames) {
             Err(_) if !self.large => self.bytes.extend(u32::MAX.to_be_bytes()),
@@ -257,7 +257,7 @@ impl Describe {
     }
 
     fn dimensions(&mut self) {
-        // In the order of their numbers; without a cell its dimensions go unused.
+        // In the order of their numbers; without a cell its dimensions are unused.
         let dimensions = [
             ("frame", 0),
             ("atom", self.n_atoms),
@@ -288,8 +288,8 @@ impl Describe {
         }
     }
 
-    /// The list of variables. Where they stand depends on the list's size, which is known as soon
-    /// as it has been written once.
+    /// Write the list of variables. Their offsets depend on the size of the list, which is known
+    /// after it was written once.
     fn variables(&mut self, records: &[Entry]) {
         let start = self.bytes.len();
         self.variables_behind(0, records);
@@ -308,7 +308,7 @@ impl Describe {
         }
     }
 
-    /// Describe a variable that begins at `begin`, which becomes where the next one does.
+    /// Describe a variable at offset `begin`, which advances to the next variable.
     fn variable(&mut self, entry: &Entry, begin: &mut u64) {
         self.name(entry.name);
         self.count(entry.dimensions.len() as u64);
@@ -338,7 +338,7 @@ impl Describe {
         self.bytes.extend(value.to_be_bytes());
     }
 
-    /// A count, which fits: in CDF-2 no variable has 2^32 bytes.
+    /// Write a count; it fits, since no variable in CDF-2 has 2^32 bytes.
     fn count(&mut self, value: u64) {
         if self.large {
             self.bytes.extend(value.to_be_bytes());

@@ -21,7 +21,7 @@ use crate::{Decoder, Encoder, Fields};
 #[derive(Debug)]
 pub struct Netcdf3;
 
-/// The name of the variant that is always written as CDF-5.
+/// Name of the variant that is always written as CDF-5.
 const CDF5: &str = "CDF-5";
 
 impl Format for Netcdf3 {
@@ -56,7 +56,7 @@ impl Format for Netcdf3 {
             .any(|magic| head.starts_with(*magic))
     }
 
-    /// The number of records.
+    /// Offset of the number of records.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         let count = match head {
             [b'C', b'D', b'F', 5, ..] => Some(4..12),
@@ -108,7 +108,7 @@ impl Format for Netcdf3 {
     }
 }
 
-/// True if there is room for times, and the first frame has numbers of atoms and none for its time.
+/// True if there is space for times, and the first frame has atoms' numbers but no time.
 fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let is_unwritten = |role| -> Result<bool> {
         let Some(variable) = layout.variable(role) else {
@@ -123,14 +123,14 @@ fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> 
         source.read_at(start, bytes)?;
         Ok(variable.is_unwritten(bytes))
     };
-    // Of a frame that was never written, nothing can be read.
+    // A frame that was never written has no data.
     let of_atoms = Role::ALL
         .into_iter()
         .find(|&role| layout.variable(role).is_some());
     Ok(is_unwritten(Role::Time)? && !is_unwritten(of_atoms.unwrap_or(Role::Positions))?)
 }
 
-/// The frames of a file whose frames are records, and what to say of its size.
+/// Find the frames of a file whose frames are records, with the note on its size.
 fn records(
     source: &dyn Source,
     layout: &mut Layout,
@@ -152,7 +152,7 @@ fn records(
             vec![Some(lost(layout, size, rest, place)), other_count]
         }
         Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
-        // Bytes of the last whole frame may have moved, behind its time and cell.
+        // Bytes of the last complete frame may have moved, after its time and cell.
         Alignment::Kept { cut_too: false } if n_claimed == Some(n) => {
             let or = format!("; or so many bytes were inserted in frame {}", n - 1);
             vec![other_count, cut.map(|note| note + &or)]
@@ -162,7 +162,7 @@ fn records(
     Ok((frames, notes.into_iter().flatten().collect()))
 }
 
-/// Beginning of a note on a file that has lost bytes, or to which some were added.
+/// Beginning of the note on a file that has lost or gained bytes.
 const CONTRADICTS: &str = "the size of the file contradicts its header";
 
 const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all numbers behind are \
@@ -170,7 +170,7 @@ const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all 
 
 const COPY_AGAIN: &str = "copy it again from where it is whole";
 
-/// The note on a file of records whose frames are not where the header has them.
+/// Make the note on a file of records whose frames are not at the offsets of the header.
 fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>>) -> String {
     let (start, frame_size) = (layout.start(), layout.frame_size());
     let size = match rest {
@@ -191,8 +191,8 @@ fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>
     )
 }
 
-/// The note on a file of another size than that which its header tells of, where frames are no
-/// records: these are as many as the header says.
+/// Make the note on a file whose size differs from that in its header, if frames are not records:
+/// their number is that of the header.
 fn other_size(size: u64, claimed: Option<u64>) -> Option<String> {
     let claimed = claimed?;
     let what = if size < claimed {
@@ -262,37 +262,37 @@ impl FileLayout for Layout {
     }
 }
 
-// Finds whether frames are where the header has them: bytes that were lost or inserted in the middle
-// of a file move all that is behind them, and nothing else tells.
+// Checks whether frames are at the offsets of the header: bytes that were lost or inserted in the
+// middle of a file shift all later bytes, without any other sign.
 //
-// The numbers that can tell are times, which go on as they began, and cells, which hardly change.
-// They are looked at where the size of a file contradicts its header, in a few small reads.
+// The check uses times, which increase evenly, and cells, which change little. It is made if the
+// size of a file contradicts its header, with a few small reads.
 
-/// Frames at the end that a killed writer may have left without numbers.
+/// Maximum number of frames at the end that a killed writer may have left without data.
 const UNWRITTEN_MAX: u64 = 8;
 
-/// Edges of a cell differ by no more than this factor, and angles by so many degrees.
+/// Maximum ratio of edges of cells, and maximum difference of angles, degrees.
 const EDGE_FACTOR: f32 = 1.25;
 const ANGLE_CHANGE: f32 = 2.0;
 
-/// Times between frames differ by this part of them, and times by this part of all time, but for
-/// rounding.
+/// Maximum relative change of the time between frames, and of times relative to the total time,
+/// apart from rounding.
 const DT_CHANGE: f64 = 0.01;
 const DRIFT: f64 = 0.001;
 
-/// Where the frames of a file are.
+/// Position of the frames of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alignment {
-    /// Where the header has them, and so is the one that is cut, as far as it can be seen.
+    /// At the offsets of the header, including the truncated frame as far as visible.
     Kept { cut_too: bool },
-    /// No time and no cell tells.
+    /// Unknown: neither times nor cells are informative.
     Unknown,
-    /// Elsewhere: bytes were lost or inserted in one of these frames, if it is known in which.
+    /// Elsewhere: bytes were lost or inserted in one of these frames, if the range is known.
     Lost(Option<RangeInclusive<u64>>),
 }
 
-/// What the times and cells of a file tell of the place of its frames, `n` of which are whole by the
-/// header. They are records, and the file has `size` bytes.
+/// Determine the position of a file's frames from times and cells. The frames are records, `n` of
+/// which are complete according to the header, and the file has `size` bytes.
 ///
 /// # Errors
 /// Errors of the source.
@@ -309,7 +309,7 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
         let cut_too = numbers.sign(n, 0)? == Sign::Right;
         return Ok(Alignment::Kept { cut_too });
     }
-    // Behind the damage, frames are where they are if counted from the end of the file.
+    // After the damage, frames are at offsets relative to the end of the file.
     let behind = (size - layout.start()) % layout.frame_size();
     let moved = behind > 0 && numbers.sign(n - 1, behind)? == Sign::Right;
     if !moved && sign == Sign::Unclear {
@@ -327,31 +327,31 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
     Ok(Alignment::Lost(begins_right.then_some(right..=wrong)))
 }
 
-/// What the numbers at a place tell.
+/// Interpretation of the numbers at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
-    /// They are those of a frame of this file.
+    /// Numbers of a frame of this file.
     Right,
     Unclear,
-    /// They are no time or no cell.
+    /// Impossible time or cell.
     Wrong,
 }
 
-/// Time and cell, as they are at some place.
+/// Time and cell at some offset.
 #[derive(Debug, Clone, Copy)]
 enum Found {
     Moment {
         time: f64,
         cell: [f32; 6],
     },
-    /// Zeros, or the library's mark for what was never written.
+    /// Zeros, or the library's fill value for numbers that were never written.
     Unwritten,
     Impossible,
     /// The file ends before.
     Nothing,
 }
 
-/// Reads the time and the cell of frames.
+/// Reads time and cell of frames.
 struct Numbers<'a> {
     source: &'a dyn Source,
     layout: &'a Layout,
@@ -359,7 +359,7 @@ struct Numbers<'a> {
     decoder: NetcdfDecoder,
     /// Time and cell of the first frame.
     first: Option<(f64, [f32; 6])>,
-    /// From the first frame to the second, ps, and how far it may be wrong.
+    /// Time from the first frame to the second, ps, and its uncertainty.
     dt: Option<(f64, f64)>,
 }
 
@@ -386,7 +386,7 @@ impl<'a> Numbers<'a> {
         Ok(numbers)
     }
 
-    /// The last of `n` frames that has numbers.
+    /// Return the last of `n` frames that has data.
     fn last_written(&mut self, n: u64) -> Result<Option<u64>> {
         for frame in (n.saturating_sub(UNWRITTEN_MAX)..n).rev() {
             if !matches!(self.at(frame, 0)?, Found::Unwritten) {
@@ -396,7 +396,7 @@ impl<'a> Numbers<'a> {
         Ok(None)
     }
 
-    /// What stands `behind` bytes behind the place of a frame.
+    /// Read the numbers `behind` bytes after the offset of a frame.
     fn at(&mut self, frame: u64, behind: u64) -> Result<Found> {
         let frame_size = self.layout.frame_size();
         let start = self.layout.start() + frame * frame_size + behind;
@@ -429,7 +429,7 @@ impl<'a> Numbers<'a> {
         Ok(if is_right { Sign::Right } else { Sign::Unclear })
     }
 
-    /// True for a cell much as that of the first frame.
+    /// True for a cell similar to that of the first frame.
     fn is_usual(&self, cell: &[f32; 6]) -> bool {
         let Some((_, first)) = self.first else {
             return false;
@@ -442,8 +442,7 @@ impl<'a> Numbers<'a> {
         edges && both.all(|(one, other)| *one > 0.0 && (one - other).abs() < ANGLE_CHANGE)
     }
 
-    /// True for a time that is as much later than that of the frame before, and of the first one, as
-    /// the time of the second frame tells.
+    /// True for a time whose distances from the previous and the first frame match the time step.
     fn goes_on(&mut self, frame: u64, behind: u64, time: f64) -> Result<bool> {
         let (Some((first, _)), Some((dt, error))) = (self.first, self.dt) else {
             return Ok(false);
@@ -456,14 +455,15 @@ impl<'a> Numbers<'a> {
         };
         let rounded = rounding(time) + error;
         let n = frame as f64;
-        // Where bytes were lost, the frame counted from the end of the file is one more.
+        // If bytes were lost, the frame counted from the end of the file has a number higher by
+        // one.
         let drift = n * (DRIFT * dt + error) + dt * f64::from(u8::from(behind > 0)) + rounded;
         Ok(((time - before) - dt).abs() <= DT_CHANGE * dt + rounded
             && ((time - first) - n * dt).abs() <= drift)
     }
 }
 
-/// How far a time may be from what was meant, where it was rounded to 32 bits.
+/// Rounding error of a time in 32 bits.
 fn rounding(time: f64) -> f64 {
     2.0 * f64::from(f32::EPSILON) * time.abs()
 }

@@ -9,8 +9,8 @@
 //! name        number of bytes, bytes
 //! ```
 //!
-//! All numbers are big-endian; names and values are filled up to a multiple of 4 bytes. Offsets
-//! have 32 bits in version 1 and 64 in version 2. In version 5 all counts have 64 bits too.
+//! All numbers are big-endian; names and values are padded to a multiple of 4 bytes. Offsets have
+//! 32 bits in version 1 and 64 in version 2. In version 5 all counts have 64 bits too.
 
 use crate::error::Fault;
 use crate::xdr::padding;
@@ -25,14 +25,14 @@ pub(super) const CHAR: u32 = 2;
 pub(super) const FLOAT: u32 = 5;
 pub(super) const DOUBLE: u32 = 6;
 
-/// Everything that a file says of itself.
+/// Header of a file.
 #[derive(Debug)]
 pub struct Header<'a> {
-    /// 1, 2 or 5.
+    /// Version of the format: 1, 2 or 5.
     pub version: u8,
-    /// Bytes of the header.
+    /// Size of the header, bytes.
     pub size: u64,
-    /// The number of records; nothing where the writer left it open.
+    /// Number of records; `None` if the writer left it open.
     pub n_records: Option<u64>,
     /// Dimensions, in the order of the header.
     pub dimensions: Vec<Dimension<'a>>,
@@ -40,7 +40,7 @@ pub struct Header<'a> {
     pub attributes: Vec<Attribute<'a>>,
     /// Variables, in the order of the header.
     pub variables: Vec<Variable<'a>>,
-    /// Bytes of a record: one entry of each variable that has records.
+    /// Size of a record, bytes: one entry of each variable in records.
     pub record_size: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Header<'a> {
 pub struct Dimension<'a> {
     /// Name of the dimension.
     pub name: &'a [u8],
-    /// 0 for the records' dimension.
+    /// Length; 0 for the records' dimension.
     pub len: u64,
 }
 
@@ -58,9 +58,9 @@ pub struct Dimension<'a> {
 pub struct Attribute<'a> {
     /// Name of the attribute.
     pub name: &'a [u8],
-    /// Type of the values, as files number it.
+    /// Type of the values, by its number in files.
     pub kind: u32,
-    /// Values as the file has them: big-endian, without padding.
+    /// Values in the file: big-endian, without padding.
     pub values: &'a [u8],
 }
 
@@ -69,15 +69,15 @@ pub struct Attribute<'a> {
 pub struct Variable<'a> {
     /// Name of the variable.
     pub name: &'a [u8],
-    /// Places of its dimensions in the header's list.
+    /// Indices of its dimensions in the header's list.
     pub dimensions: Vec<usize>,
     /// Attributes of the variable.
     pub attributes: Vec<Attribute<'a>>,
-    /// Type of the values, as files number it.
+    /// Type of the values, by its number in files.
     pub kind: u32,
     /// True if each record holds an entry.
     pub in_records: bool,
-    /// Bytes of an entry, or of the whole variable where it is not in records.
+    /// Size of an entry, or of the whole variable if it is not in records, bytes.
     pub size: u64,
     /// Offset of the variable, or of its entry in the first record.
     pub begin: u64,
@@ -87,8 +87,8 @@ impl<'a> Header<'a> {
     /// Parse the header of a file of `file_size` bytes from its first bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, never for more than the file has. [`Fault::Bad`]
-    /// where this is no header.
+    /// [`Fault::Short`] asks for a longer slice, within the file. [`Fault::Bad`] if this is not a
+    /// header.
     pub fn parse(head: &'a [u8], file_size: u64) -> Result<Self, Fault> {
         let mut cursor = Cursor::new(head, file_size);
         let version = cursor.version()?;
@@ -110,8 +110,8 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Bytes that a file of this header has, but for those that fill up its end; nothing where it
-    /// leaves the number of records open.
+    /// Size of a file with this header, without final padding, bytes; `None` if the number of
+    /// records is open.
     pub fn file_size(&self) -> Option<u64> {
         let mut variables = self.variables.iter();
         let has_records = variables.any(|variable| variable.in_records);
@@ -140,14 +140,14 @@ impl<'a> Header<'a> {
             .map(|dimension| dimension.len)
     }
 
-    /// The variable of this name.
+    /// Return the variable of this name.
     pub fn variable(&self, name: &str) -> Option<&Variable<'a>> {
         let named = |variable: &&Variable<'_>| variable.name == name.as_bytes();
         self.variables.iter().find(named)
     }
 }
 
-/// The attribute of this name.
+/// Return the attribute of this name.
 pub(super) fn attribute<'h, 'a>(
     attributes: &'h [Attribute<'a>],
     name: &str,
@@ -156,7 +156,8 @@ pub(super) fn attribute<'h, 'a>(
     attributes.iter().find(named)
 }
 
-/// Entries are filled up to a multiple of 4 bytes, but a lone variable's are not.
+/// Compute the size of a record. Entries are padded to a multiple of 4 bytes, except for a single
+/// variable.
 fn record_size(variables: &[Variable<'_>]) -> Option<u64> {
     let mut sizes = variables
         .iter()
@@ -177,7 +178,7 @@ fn too_large(at: usize) -> Fault {
     Fault::bad(at, "variables of fewer than 2^64 bytes", "larger ones")
 }
 
-/// Bytes of a value of a type, by the number that files give it.
+/// Size of a value of a type, by its number in files, bytes.
 pub fn width(kind: u32) -> Option<u64> {
     match kind {
         1 | 2 | 7 => Some(1),
@@ -216,7 +217,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// A type, and the bytes of its values.
+    /// Take a type, and return the size of its values.
     fn kind(&mut self) -> Result<(u32, u64), Fault> {
         let at = self.at;
         let kind = self.word()?;
@@ -243,7 +244,7 @@ impl<'a> Cursor<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         let attributes = self.list(ATTRIBUTES, Cursor::attribute)?;
         let (kind, width) = self.kind()?;
-        // The size stated is wrong for large variables, and by old writers.
+        // The stated size is wrong for large variables, and in files of old writers.
         self.count()?;
         let begin = self.offset()?;
         let mut lens = dimensions.iter().map(|&number| known[number].len);
@@ -281,11 +282,11 @@ impl<'a> Cursor<'a> {
 /// Amber's headers have about 2,000 bytes.
 const MAX_LEN: u64 = 1 << 20;
 
-/// Takes what stands next in a header.
+/// Takes the next parts of a header.
 struct Cursor<'a> {
     head: &'a [u8],
     file_size: u64,
-    /// Offset of what stands next.
+    /// Offset of the next part.
     pub at: usize,
     pub wide_counts: bool,
     pub wide_offsets: bool,
@@ -303,8 +304,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// # Errors
-    /// [`Fault::Short`] where the file holds these bytes, but the slice does not yet; so for all
-    /// below.
+    /// [`Fault::Short`] if the file holds these bytes, but the slice does not; likewise for the
+    /// following methods.
     fn bytes(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let end = (self.at as u64).saturating_add(len);
         if end > self.file_size {
@@ -357,7 +358,7 @@ impl<'a> Cursor<'a> {
         self.wide_or_word(self.wide_offsets)
     }
 
-    /// A list of entries, each of which takes bytes: so no more are made than there are bytes.
+    /// Take a list of entries. Each entry takes bytes, which limits their number.
     pub fn list<T>(
         &mut self,
         tag: u32,
@@ -371,7 +372,7 @@ impl<'a> Cursor<'a> {
         (0..n).map(|_| entry(self)).collect()
     }
 
-    /// Bytes that are filled up to a multiple of four.
+    /// Take bytes with padding to a multiple of four.
     pub fn padded(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let bytes = self.bytes(len)?;
         self.bytes(padding(len))?;
@@ -384,17 +385,17 @@ impl<'a> Cursor<'a> {
     }
 }
 
-// How a variable codes its numbers, and what MDAnalysis makes of them.
+// Encoding of a variable's numbers, and MDAnalysis's conversion.
 
-/// Coding of a variable's numbers.
+/// Encoding of a variable's numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Number {
-    /// f64, not f32.
+    /// True for f64, false for f32.
     pub double: bool,
     pub scale: Scale,
 }
 
-/// The attribute `scale_factor`, by which numbers are multiplied.
+/// Attribute `scale_factor`, by which numbers are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scale {
     None,
@@ -403,13 +404,13 @@ pub(super) enum Scale {
 }
 
 impl Number {
-    /// Bytes of a number.
+    /// Size of a number, bytes.
     pub fn width(self) -> u64 {
         if self.double { 8 } else { 4 }
     }
 
-    /// The number that `bytes` begin with. An f32 is scaled in f32 where the factor is one too,
-    /// and in f64 otherwise: NumPy's rule, so that MDAnalysis's bits come out.
+    /// Decode the number at the start of `bytes`. An f32 is scaled in f32 if the factor is an f32,
+    /// else in f64: NumPy's rule, to give MDAnalysis's bits.
     ///
     /// # Panics
     /// If there are fewer bytes than [`Number::width`].
@@ -433,7 +434,7 @@ impl Number {
 }
 
 impl Scale {
-    /// A factor that MDAnalysis takes for 1 is none.
+    /// Make a factor; one that MDAnalysis reads as 1 has no effect.
     pub fn single(factor: f32) -> Scale {
         match is_one(f64::from(factor)) {
             true => Scale::None,
@@ -448,7 +449,7 @@ impl Scale {
         }
     }
 
-    /// Sign of what it makes of a positive number.
+    /// Sign of the result for a positive number.
     pub fn sign(self) -> f32 {
         match self {
             Scale::None => 1.0,
@@ -466,7 +467,7 @@ impl Scale {
     }
 }
 
-/// Python's `math.isclose(factor, 1)`.
+/// Equivalent of Python's `math.isclose(factor, 1)`.
 fn is_one(factor: f64) -> bool {
     (factor - 1.0).abs() <= 1e-9 * factor.abs().max(1.0)
 }

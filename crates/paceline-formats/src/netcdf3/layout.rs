@@ -1,4 +1,4 @@
-//! Places of the numbers of a frame, and how they are coded.
+//! Offsets of a frame's numbers, and their encoding.
 
 use super::FILL;
 use super::header::{Number, Scale};
@@ -6,22 +6,22 @@ use crate::Fields;
 use crate::codec::possible_time;
 use crate::format::Clock;
 
-/// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.
+/// Layout of one Amber NetCDF file: all that a worker needs to find and decode any frame.
 ///
-/// Each frame has an extent, and its variables have places in it. Where frames are records, the
-/// extent is the record. Otherwise each variable stands alone, all frames of it in a row: the
-/// extent then holds all variables, and is the same for all frames.
+/// Each frame has an extent, and its variables have offsets in it. If frames are records, the
+/// extent is the record. Otherwise each variable is separate, with all frames in sequence: the
+/// extent then contains all variables, and is the same for all frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     pub(super) n_atoms: u64,
     /// Offset of the first extent in the file.
     pub(super) start: u64,
-    /// Bytes of an extent.
+    /// Size of an extent, bytes.
     pub(super) size: u64,
     pub(super) frames: Arrangement,
-    /// The first frame that may be elsewhere: bytes were lost or inserted in it or behind.
+    /// First frame that may be shifted: bytes were lost or inserted in it or after it.
     pub(super) lost_from: Option<u64>,
-    /// One for each [`Role`].
+    /// Variable of each [`Role`].
     pub(super) variables: [Option<Variable>; Role::ALL.len()],
     pub(super) times: TimesState,
 }
@@ -31,9 +31,9 @@ pub struct Layout {
 pub(super) enum TimesState {
     Stated,
     Absent,
-    /// They are in units, or numbers, that we do not read.
+    /// Times are in unsupported units or types.
     Unreadable,
-    /// There is room for them, and no number was written.
+    /// There is space for times, and no number was written.
     Unwritten,
 }
 
@@ -46,25 +46,24 @@ impl TimesState {
     ];
 }
 
-/// How the frames lie in the file.
+/// Arrangement of the frames in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// One behind another; the header says how many, or leaves it open.
+    /// Consecutive records; the header holds their number, or leaves it open.
     Records {
-        /// Number of frames by the header.
+        /// Number of frames in the header.
         n_claimed: Option<u64>,
     },
-    /// Each variable's parts of all frames in a row. The file holds `n` frames whole, at
-    /// least one.
+    /// Each variable is an array over all frames. The file holds `n` complete frames, at least one.
     Arrays {
-        /// Number of whole frames.
+        /// Number of complete frames.
         n: u64,
-        /// Number of frames by the header.
+        /// Number of frames in the header.
         n_claimed: u64,
     },
 }
 
-/// Role of a variable: what it holds.
+/// Role of a variable: its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Positions,
@@ -75,15 +74,15 @@ pub(super) enum Role {
     Angles,
 }
 
-/// A variable that we read.
+/// Variable that is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Variable {
     /// Offset of its part of the first frame in the extent.
     pub at: u64,
-    /// Bytes from its part of one frame to the next in the same extent; 0 in records.
+    /// Distance between its parts of consecutive frames in the same extent, bytes; 0 in records.
     pub step: u64,
     pub number: Number,
-    /// Converts its unit to ours.
+    /// Factor that converts its unit to paceline's unit.
     pub factor: f64,
 }
 
@@ -98,12 +97,12 @@ impl Layout {
         self.start
     }
 
-    /// Bytes of a frame's extent.
+    /// Size of a frame's extent, bytes.
     pub fn frame_size(&self) -> u64 {
         self.size
     }
 
-    /// How the file arranges its frames.
+    /// Arrangement of the frames in the file.
     pub fn arrangement(&self) -> Arrangement {
         self.frames
     }
@@ -117,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// True for a frame that may be elsewhere, for bytes were lost or inserted before its end.
+    /// True for a frame that may be shifted, because bytes were lost or inserted before its end.
     pub fn is_lost(&self, frame: u64) -> bool {
         self.lost_from.is_some_and(|first| frame >= first)
     }
@@ -126,8 +125,8 @@ impl Layout {
         self.variables[role as usize]
     }
 
-    /// Return the offset of the first frame's time in the file, its number of bytes, and how far it
-    /// is to the next frame's; nothing where the file holds no times.
+    /// Return the offset of the first frame's time in the file, its size, and the distance to the
+    /// next frame's time; `None` if the file holds no times.
     pub fn times_at(&self) -> Option<(u64, u64, u64)> {
         let time = self.variable(Role::Time)?;
         let step = match self.frames {
@@ -137,8 +136,8 @@ impl Layout {
         Some((self.start + time.at, time.number.width(), step))
     }
 
-    /// Time of a frame, ps, from the bytes that [`Layout::times_at`] tells of; NaN where it is none.
-    /// Without them frames count as 1 ps apart, as in MDAnalysis.
+    /// Time of a frame, ps, from the bytes at [`Layout::times_at`]; NaN if impossible. Without
+    /// times, frames count as 1 ps apart, as in MDAnalysis.
     pub fn time(&self, frame: u64, bytes: &[u8]) -> f64 {
         if self.is_lost(frame) {
             return f64::NAN;
@@ -149,7 +148,7 @@ impl Layout {
         }
     }
 
-    /// Time from one frame to the next, ps, where the file holds no times.
+    /// Time between frames, ps, if the file holds no times.
     pub fn dt(&self) -> Option<f64> {
         match self.variable(Role::Time) {
             Some(_) => None,
@@ -157,7 +156,7 @@ impl Layout {
         }
     }
 
-    /// Return what the file knows of times.
+    /// Return the state of the file's times.
     pub fn clock(&self) -> Clock {
         const COUNTED: &str = "its frames count as 1 ps apart";
         Clock::Counted(match self.times {
@@ -170,19 +169,19 @@ impl Layout {
         })
     }
 
-    /// The same file without its times, which were never written.
+    /// Return the layout without times, which were never written.
     pub(super) fn without_times(mut self) -> Layout {
         self.variables[Role::Time as usize] = None;
         self.times = TimesState::Unwritten;
         self
     }
 
-    /// Number of a frame: the format knows no steps of the simulation.
+    /// Number of a frame: the format has no steps of the simulation.
     pub fn step(&self, frame: u64) -> i64 {
         i64::try_from(frame).unwrap_or(i64::MAX)
     }
 
-    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (in_arrays, n, n_claimed) = match self.frames {
             Arrangement::Records { n_claimed } => (false, 0, n_claimed),
@@ -210,8 +209,7 @@ impl Layout {
         bytes
     }
 
-    /// Read the layout from what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have
-    /// given.
+    /// Read the layout from what [`Layout::to_bytes`] gave; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [flags] = take(&mut rest)?;
@@ -242,8 +240,8 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// Check what holds for every layout that was parsed: the variables lie within the extent and
-    /// do not overlap.
+    /// Check the invariants of a parsed layout: the variables lie within the extent and do not
+    /// overlap.
     pub(super) fn is_sound(&self) -> bool {
         let mut places = Vec::new();
         for role in Role::ALL {
@@ -283,7 +281,7 @@ impl Role {
         matches!(self, Role::Positions | Role::Velocities | Role::Forces)
     }
 
-    /// Numbers of a frame.
+    /// Number of values of a frame.
     pub fn n_numbers(self, n_atoms: u64) -> u64 {
         match self {
             Role::Time => 1,
@@ -294,7 +292,8 @@ impl Role {
 }
 
 impl Variable {
-    /// True where `bytes` begin with the library's mark for what was never written, or NaN.
+    /// True if `bytes` begin with the library's fill value for numbers that were never written, or
+    /// with NaN.
     pub(super) fn is_unwritten(self, bytes: &[u8]) -> bool {
         let scale = Scale::None;
         let value = Number {
@@ -310,8 +309,8 @@ impl Variable {
         self.number.scale.is_sound() && self.factor.is_finite() && self.factor > 0.0
     }
 
-    /// First byte in the extent, and one past the last: of one frame in records, of all frames in
-    /// arrays. Nothing where the steps contradict the arrangement.
+    /// Return first byte and end in the extent: of one frame in records, of all frames in arrays.
+    /// `None` if the steps contradict the arrangement.
     fn place(self, n_numbers: u64, frames: Arrangement) -> Option<(u64, u64)> {
         let in_frame = n_numbers.checked_mul(self.number.width())?;
         let (step, len) = match frames {
@@ -335,7 +334,7 @@ impl Variable {
         bytes.extend(self.factor.to_le_bytes());
     }
 
-    /// The next variable, or that there is none.
+    /// Take the next variable, or its absence.
     fn take_from(bytes: &mut &[u8]) -> Option<Option<Variable>> {
         let [flags] = take(bytes)?;
         if flags == 0 {
@@ -360,7 +359,7 @@ impl Variable {
     }
 }
 
-/// The next bytes of a slice, taken off its front.
+/// Take the next bytes off the front of a slice.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;

@@ -41,28 +41,28 @@ pub use self::layout::{Arrangement, Layout};
 /// kJ in a kcal; MDAnalysis converts forces in f32.
 const KILOJOULES: f32 = 4.184;
 
-/// The library's mark for numbers that were never written, also of doubles, rounded.
+/// The library's fill value for numbers that were never written, also for doubles, rounded.
 const FILL: f32 = 9.969_21e36;
 
 /// Bounds of the edges of a cell, Å.
 const EDGES: Range<f32> = 1e-6..1e9;
-/// Bound of its angles: far beyond 180 degrees, for a wrong factor in the header is no damage.
+/// Upper bound of angles: far above 180 degrees, since a wrong factor in the header is not damage.
 const ANGLE_MAX: f32 = 1e4;
 
-/// Decodes what is wanted of one Amber NetCDF file.
+/// Decodes the wanted data of one Amber NetCDF file.
 #[derive(Debug)]
 pub struct NetcdfDecoder {
     layout: Layout,
     plan: Plan,
     wanted: Fields,
     n_wanted: usize,
-    /// The plan's runs, moved to the frame that was asked for.
+    /// Runs of the plan, shifted to the requested frame.
     runs: Vec<Run>,
 }
 
 impl NetcdfDecoder {
     /// # Panics
-    /// If `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` is not a selection of `layout.n_atoms()` atoms.
     pub fn new(layout: Layout, atoms: Atoms, wanted: Fields) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let plan = Plan::new(&layout, &atoms, wanted);
@@ -75,7 +75,7 @@ impl NetcdfDecoder {
         }
     }
 
-    /// True if the extent of frame number `frame` can be one of `size` bytes.
+    /// True if the extent of frame number `frame` is possible for `size` bytes.
     fn has_frame(&self, frame: u64, size: u64) -> bool {
         let in_file = match self.layout.arrangement() {
             Arrangement::Records { .. } => true,
@@ -109,10 +109,10 @@ impl NetcdfDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Time (ps) and cell of a frame from the bytes of its runs.
+    /// Decode time (ps) and cell of a frame from the bytes of its runs.
     ///
     /// # Errors
-    /// [`Fault::Bad`] where they are impossible.
+    /// [`Fault::Bad`] if they are impossible.
     fn time_and_cell(&self, frame: u64, bytes: &[u8]) -> Result<(f64, [f32; 6]), Fault> {
         let time = match self.plan.part_of(Role::Time) {
             Some(part) => part.first(bytes) * part.factor,
@@ -124,7 +124,7 @@ impl NetcdfDecoder {
         let is_edge = |length: f32| length == 0.0 || EDGES.contains(&length);
         let is_angle = |angle: f32| (0.0..ANGLE_MAX).contains(&angle);
         self.cell_part(frame, bytes, Role::Lengths, is_edge, lengths)?;
-        // Angles without lengths are no cell, nor are lengths that were never written.
+        // Angles without lengths, and unwritten lengths, do not define a cell.
         if lengths.iter().all(|&length| length == 0.0) {
             return Ok((time, [0.0; 6]));
         }
@@ -132,7 +132,7 @@ impl NetcdfDecoder {
         Ok((time, dimensions))
     }
 
-    /// Take lengths or angles, which are none unless they are possible.
+    /// Decode lengths or angles; `None` if they are impossible.
     fn cell_part(
         &self,
         frame: u64,
@@ -148,7 +148,7 @@ impl NetcdfDecoder {
         if values.iter().all(|&value| value == FILL) {
             values.fill(0.0);
         }
-        // What the header's own factor makes negative is not damaged.
+        // Numbers that the header's factor makes negative are not damage.
         let sign = part.number.scale.sign();
         if values.iter().all(|&value| is_possible(sign * value)) {
             return Ok(());
@@ -161,13 +161,13 @@ impl NetcdfDecoder {
         Err(Fault::bad(self.byte_of(role, frame), expected, found))
     }
 
-    /// True where the library's mark stands for a time that was never written.
+    /// True if the library's fill value is in place of the time.
     fn is_unwritten(&self, bytes: &[u8]) -> bool {
         let time = self.plan.part_of(Role::Time);
         time.is_some_and(|time| time.first(bytes) as f32 == FILL)
     }
 
-    /// Offset of a frame's part of a variable in the extent.
+    /// Offset of a frame's part of a variable in the extent, bytes.
     fn byte_of(&self, role: Role, frame: u64) -> usize {
         let variable = self.layout.variable(role);
         variable.map_or(0, |variable| variable.at + frame * variable.step) as usize
@@ -216,36 +216,36 @@ impl Decoder for NetcdfDecoder {
     }
 }
 
-// Which bytes of a frame's extent hold what is wanted, and where each number goes.
+// Wanted bytes of a frame's extent, and destination of each number.
 
-/// Plan of what to read of a frame, and how to decode that.
+/// Plan for reading and decoding a frame.
 #[derive(Debug)]
 struct Plan {
-    /// Runs to read of the first frame.
+    /// Runs to read for the first frame.
     pub runs: Vec<Run>,
-    /// How far each of the runs moves from frame to frame.
+    /// Shift of each run from frame to frame, bytes.
     pub steps: Vec<u64>,
-    /// Bytes of all runs.
+    /// Total number of bytes of the runs.
     pub len: u64,
-    /// One for each [`Role`].
+    /// Part of each [`Role`].
     parts: [Option<Part>; Role::ALL.len()],
 }
 
-/// The wanted numbers of one variable.
+/// Wanted numbers of one variable.
 #[derive(Debug)]
 struct Part {
     number: Number,
-    /// Converts its unit to ours.
+    /// Factor that converts its unit to paceline's unit.
     factor: f64,
     pieces: Vec<Piece>,
 }
 
-/// Numbers that stand together.
+/// Contiguous numbers.
 #[derive(Debug)]
 struct Piece {
     /// Offset in the runs' bytes.
     source: usize,
-    /// Place of the first one among the wanted numbers.
+    /// Index of the first number among the wanted numbers.
     target: usize,
     n: usize,
 }
@@ -269,7 +269,7 @@ impl Plan {
         let mut steps = Vec::new();
         let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
-            // Runs that move apart are not one.
+            // Runs that shift differently cannot be merged.
             if steps.last() != Some(&variable.step) {
                 reading.close();
             }
@@ -290,7 +290,7 @@ impl Plan {
 }
 
 impl Part {
-    /// Read what is wanted of a variable.
+    /// Plan the wanted part of a variable.
     fn new(role: Role, variable: Variable, atoms: &Atoms, reading: &mut Reading) -> Part {
         let number = variable.number;
         let runs: Vec<(usize, usize)> = if role.is_of_atoms() {
@@ -316,12 +316,12 @@ impl Part {
         }
     }
 
-    /// The first number, in the file's unit.
+    /// Decode the first number, in the file's unit.
     pub fn first(&self, bytes: &[u8]) -> f64 {
         self.number.value(&bytes[self.pieces[0].source..])
     }
 
-    /// All numbers, in our unit: MDAnalysis multiplies in f32.
+    /// Decode all numbers, in paceline's unit: MDAnalysis multiplies in f32.
     pub fn gather(&self, bytes: &[u8], out: &mut [f32]) {
         let number = self.number;
         match (number.double, number.scale) {

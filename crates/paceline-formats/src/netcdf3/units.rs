@@ -1,4 +1,5 @@
-//! Units that variables of Amber's files state, and the factors that convert numbers to ours.
+//! Units that variables of Amber's files state, and factors that convert numbers to paceline's
+//! units.
 //!
 //! A unit is a product of powers, in the notation of UDUNITS: `kilocalorie/mole/angstrom`,
 //! `nm ps-1`, `kJ.mol^-1.nm^-1`. Names are read in any letter case, with an SI prefix, and in the
@@ -28,7 +29,7 @@ const fn size(number: f64, tens: i32) -> Size {
 const AVOGADRO: Size = size(6.022_141_29, 23);
 const NEWTON: Powers = [-1, 0, 1, 0, 0];
 
-/// Units with their symbols, which take prefixes of one letter, and names, in lower case.
+/// Units with their symbols, which take prefixes of one letter, and names, in lowercase.
 const UNITS: [(&[&str], &[&str], Size, Powers); 15] = [
     (&["m"], &["meter", "metre"], size(1.0, 10), LENGTH),
     (&["s"], &["second", "sec"], size(1.0, 12), TIME),
@@ -84,15 +85,15 @@ const PREFIXES: [(&[&str], &str, i32); 10] = [
     (&["M"], "mega", 6),
 ];
 
-/// The factor that converts numbers in a unit to Å, ps, Å/ps, kJ/(mol·Å) or degrees, whichever
-/// `like` converts to; nothing for what is no unit, or one of another quantity.
+/// Return the factor that converts numbers in a unit to Å, ps, Å/ps, kJ/(mol·Å) or degrees, the
+/// target of `like`; `None` for an invalid unit, or one of another quantity.
 pub fn factor(unit: &str, like: &str) -> Option<f64> {
     let (found, mut powers) = parse(unit)?;
     let (_, wanted) = parse(like)?;
     let mut tens = found.tens;
     let mut number = found.number;
     if powers[3] == 0 && wanted[3] == -1 {
-        // Of one particle, not of a mole of them.
+        // Per particle, not per mole.
         powers[3] = -1;
         number *= AVOGADRO.number;
         tens = tens.checked_add(AVOGADRO.tens)?;
@@ -146,8 +147,8 @@ fn parse(unit: &str) -> Option<(Size, Powers)> {
     (sign == 1 && !is_empty).then_some(product)
 }
 
-/// The text between the parenthesis that a text begins with and the next one, and what stands
-/// behind. None stands within another, so that no text of a file leads deep.
+/// Return the text between an initial parenthesis and the next one, and the rest. Parentheses do
+/// not nest, so that no text of a file causes deep recursion.
 fn in_parentheses(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('(')?;
     let (inner, behind) = inner.split_once(')')?;
@@ -158,7 +159,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphabetic() || c == '°'
 }
 
-/// The power that stands behind a unit, and what stands behind that.
+/// Take the power after a unit, and return the rest.
 fn power(text: &str) -> Option<(i32, &str)> {
     let marked = text.strip_prefix("**").or_else(|| text.strip_prefix('^'));
     let digits = marked.unwrap_or(text);
@@ -183,7 +184,7 @@ fn multiply(product: &mut (Size, Powers), one: Size, powers: Powers, power: i32)
     Some(())
 }
 
-/// The unit of a symbol or a name, with or without a prefix.
+/// Return the unit of a symbol or a name, with or without a prefix.
 fn resolve(word: &str) -> Option<(Size, Powers)> {
     let lower = word.to_lowercase();
     let singular = lower.strip_suffix('s').unwrap_or(&lower);

@@ -1,4 +1,4 @@
-//! A block of frames: few large reads, each frame decoded straight into its place.
+//! Reader of blocks of frames: few large reads, and each frame decoded straight into its row.
 
 pub mod chunks;
 
@@ -15,11 +15,11 @@ use crate::error::{Error, Fault, Result};
 use crate::source::{GAP, Source};
 use crate::{CELL_WIDTH, CellRow, Decoder, Fields, FrameOut, Layout};
 
-/// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
-/// cost the same; a distant file system wants them large.
+/// Maximum size of one read of consecutive frames, bytes. From memory, 64 KiB to 4 MiB cost the
+/// same; a distant file system needs large reads.
 const CHUNK: u64 = 1024 * 1024;
 
-/// Places of the frames of a block: number, first byte and size of each, in the order wanted.
+/// Locations of the frames of a block: number, offset and size of each, in the wanted order.
 #[derive(Debug, Clone, Copy)]
 pub struct Extents<'a> {
     /// Numbers of the frames, for messages.
@@ -32,7 +32,7 @@ pub struct Extents<'a> {
 
 impl Extents<'_> {
     /// # Errors
-    /// [`Error::Argument`] where a frame has no place, or one outside a file of `file_size` bytes.
+    /// [`Error::Argument`] if a frame has no offset, or is outside of a file of `file_size` bytes.
     fn check(&self, file_size: u64) -> Result<()> {
         let n = self.frames.len();
         if self.offsets.len() != n || self.sizes.len() != n {
@@ -53,54 +53,54 @@ impl Extents<'_> {
     }
 }
 
-/// Cost of a block, and which of its frames could not be read.
+/// Cost of a block, and its unreadable frames.
 #[derive(Debug, Default)]
 pub struct BlockReport {
-    /// Time in calls that read.
+    /// Time of read calls.
     pub read: Duration,
-    /// Time in decoders.
+    /// Time of decoding.
     pub decode: Duration,
     /// Number of bytes read.
     pub bytes: u64,
-    /// Number of calls that read.
+    /// Number of read calls.
     pub calls: u64,
-    /// Row in the block and reason; only where skipping was asked for.
+    /// Row in the block and reason of each skipped frame.
     pub skipped: Vec<(usize, Error)>,
 }
 
-/// Per-worker reader of a trajectory: a source, a decoder and a buffer that is used again.
+/// Reader of a trajectory for one worker: a source, a decoder and a reused buffer.
 pub struct BlockReader {
     source: Arc<dyn Source>,
-    /// Bytes of the file when it was opened.
+    /// Size of the file when it was opened, bytes.
     file_size: u64,
     decoder: Box<dyn Decoder>,
     n_wanted: usize,
     wanted: Fields,
     buffer: Vec<u8>,
-    /// One frame's positions, velocities and forces, once numbers were visited and not kept.
+    /// Buffers for one frame's positions, velocities and forces, for visited frames.
     scratch: [Vec<f32>; 3],
-    /// Ranges of the file that stand in the buffer, one after another.
+    /// Ranges of the file in the buffer, one after another.
     ranges: Vec<Range<u64>>,
-    /// Pieces of the buffer, and the row that each belongs to.
+    /// Pieces of the buffer, and the row of each piece.
     pieces: Vec<Piece>,
     ahead: Ahead,
 }
 
-/// The bytes in the buffer that were read for one row of a block.
+/// Bytes in the buffer that were read for one row of a block.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     row: usize,
     start: usize,
     len: usize,
-    /// Number of these bytes that stand as they do at the front of the frame.
+    /// Number of these bytes that form the beginning of the frame.
     front: usize,
 }
 
 impl BlockReader {
-    /// A reader of the fields `wanted` of some atoms.
+    /// Make a reader of the fields `wanted` of some atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] for atoms of another system, and what the source gives.
+    /// [`Error::Argument`] for atoms of another system, and errors of the source.
     pub fn new(
         source: Arc<dyn Source>,
         layout: &Layout,
@@ -132,10 +132,10 @@ impl BlockReader {
         })
     }
 
-    /// Ask for the bytes of a block that will be read soon, where reading has been found to wait.
+    /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the frames have no places in the file.
+    /// [`Error::Argument`] if the frames have no places in the file.
     pub fn read_ahead(&mut self, extents: Extents<'_>) -> Result<()> {
         extents.check(self.file_size)?;
         if !self.ahead.pays() {
@@ -154,12 +154,12 @@ impl BlockReader {
 
     /// Read and decode a block.
     ///
-    /// A wanted field that a frame does not hold is NaN there, or not visited; where it is
-    /// `required`, the frame is refused.
+    /// A wanted field that a frame lacks is NaN there, or not visited; if the field is `required`,
+    /// the frame is refused.
     ///
     /// # Errors
-    /// The first damaged or refused frame's error, unless `skip`: then the frame's row is NaN, it
-    /// is listed in the report, and the others are read. Errors of the operating system are never
+    /// The first damaged or refused frame's error, unless `skip`: then the frame's row is NaN, the
+    /// report lists the frame, and other frames are read. Errors of the operating system are never
     /// skipped.
     pub fn read(
         &mut self,
@@ -205,11 +205,11 @@ impl BlockReader {
         Ok(report)
     }
 
-    /// Read what row `first` wants, and the rows behind it that follow closely; the row to go on
-    /// with.
+    /// Read the bytes for row `first`, and for following rows that are close to it; return the next
+    /// row.
     ///
-    /// Bytes at the end of one frame and at the beginning of the next come by one call: in NetCDF a
-    /// cell, and behind it the time and the first atoms.
+    /// One call reads the end of one frame and the beginning of the next: in NetCDF a cell, and
+    /// then the time and the first atoms.
     fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
         self.pieces.clear();
         self.ranges.clear();
@@ -258,7 +258,7 @@ impl BlockReader {
         Ok(row)
     }
 
-    /// Refuse a frame that does not hold what is required of it.
+    /// Refuse a frame that lacks a required field.
     fn require(
         &self,
         extents: Extents<'_>,
@@ -276,8 +276,8 @@ impl BlockReader {
         }
     }
 
-    /// Decode one row, reading more of its frame where the decoder finds that it needs more; what
-    /// the frame holds.
+    /// Decode one row, reading more bytes of its frame if the decoder requests them; return the
+    /// fields of the frame.
     fn decode(
         &mut self,
         extents: Extents<'_>,
@@ -320,7 +320,7 @@ impl BlockReader {
     }
 }
 
-/// Show the decoder the first frame, where it needs what only that holds.
+/// Give the decoder the first frame, if it needs data that only that frame holds.
 fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decoder) -> Result<()> {
     let Some((start, size)) = decoder.needs_first() else {
         return Ok(());
@@ -338,7 +338,7 @@ fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decod
         .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
 }
 
-/// True if a range starting at `start` can be read by the call that reads up to `end`.
+/// True if the call that reads up to `end` can include a range that starts at `start`.
 fn within_reach(end: u64, start: u64) -> bool {
     start >= end && start - end <= GAP
 }
@@ -349,22 +349,22 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
     }
 }
 
-// Reading ahead: whether it is worth it, and asking.
+// Prefetching: the decision, and the requests.
 
-/// Highest cost of a call and of a byte when the bytes are in memory already. A block that took
-/// longer came from a disk or a network.
+/// Maximum cost of a call and of a byte if the bytes are in memory. A block that took longer came
+/// from a disk or a network.
 const CACHED_CALL: Duration = Duration::from_micros(4);
 const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 
-/// Blocks to read ahead for after one that came from a disk; then one is read without, to see
-/// whether it is still worth it. Advice for bytes in memory is not free: given always, it took a
-/// quarter of the time of sparse DCD blocks.
+/// Number of blocks that are prefetched after a block came from a disk; then one block is read
+/// without prefetching, to test whether it is still useful. Advice for bytes in memory is not free:
+/// it took a quarter of the time of sparse DCD blocks.
 const BLOCKS_AHEAD: u32 = 32;
 
-/// True if the bytes of blocks to come are worth asking for.
+/// Decides whether the next blocks should be prefetched.
 #[derive(Debug, Default)]
 struct Ahead {
-    /// Blocks still to be read ahead for.
+    /// Number of blocks still to be prefetched.
     blocks: u32,
 }
 
@@ -373,7 +373,7 @@ impl Ahead {
         self.blocks > 0
     }
 
-    /// Decide from a block's reading whether the next ones are worth reading ahead for.
+    /// Update the decision from the cost of a block.
     pub fn learn(&mut self, report: &BlockReport) {
         if self.blocks > 0 {
             self.blocks -= 1;
@@ -386,7 +386,7 @@ impl Ahead {
     }
 }
 
-/// Ask for ranges of bytes, those that lie close together at once.
+/// Prefetch byte ranges; ranges that are close together are requested at once.
 fn ask_for(source: &dyn Source, ranges: impl IntoIterator<Item = Range<u64>>) {
     let mut pending: Option<Range<u64>> = None;
     for wanted in ranges {
@@ -404,27 +404,27 @@ fn ask_for(source: &dyn Source, ranges: impl IntoIterator<Item = Range<u64>>) {
     }
 }
 
-// Destination of a block's frames: arrays with a row for each, or a visitor.
+// Destination of a block's frames: arrays with one row per frame, or a visitor.
 
-/// Destination of a block: one row a frame.
+/// Destination of a block: one row per frame.
 pub struct BlockOut<'a> {
     /// Positions, velocities and forces.
     pub numbers: Numbers<'a>,
     /// Unit cells.
     pub cells: &'a mut [CellRow],
-    /// ps.
+    /// Times, ps.
     pub times: &'a mut [f64],
     /// Step numbers of the simulation.
     pub steps: &'a mut [i64],
-    /// λ of free-energy runs; left as they are where the format has none.
+    /// λ of free-energy calculations; unchanged if the format has none.
     pub lambdas: &'a mut [f32],
-    /// Fields that each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
+    /// Fields that each frame holds, as [`Fields::bits`]; 0 for an unreadable frame.
     pub fields: &'a mut [u8],
 }
 
 impl BlockOut<'_> {
     /// # Errors
-    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
+    /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.
     fn check(&self, n: usize, n_wanted: usize, wanted: Fields) -> Result<()> {
         let width = 3 * n_wanted;
         let room = |wanted, n| if wanted { n * width } else { 0 };
@@ -455,7 +455,7 @@ impl BlockOut<'_> {
         Ok(())
     }
 
-    /// Note what a row's frame holds, and NaN in place of what it does not.
+    /// Record the fields of a row's frame, and set missing fields to NaN.
     fn keep(&mut self, row: usize, width: usize, held: Fields) {
         self.fields[row] = held.bits();
         if let Numbers::Kept {
@@ -476,7 +476,7 @@ impl BlockOut<'_> {
         }
     }
 
-    /// Make a row say that nothing is known of its frame.
+    /// Set a row to the values of an unknown frame.
     fn blank(&mut self, row: usize, width: usize) {
         self.keep(row, width, Fields::default());
         if let Numbers::Visited(visit) = &mut self.numbers {
@@ -488,13 +488,13 @@ impl BlockOut<'_> {
     }
 }
 
-/// Called with each frame of a block in turn: its row, its positions, velocities and forces, and
-/// which of them it holds. A frame that could not be read has no numbers and holds nothing.
+/// Called with each frame of a block: its row, its positions, velocities and forces, and the fields
+/// that it holds. An unreadable frame has no numbers and holds no fields.
 pub type Visitor<'a> = dyn FnMut(usize, [&[f32]; 3], Fields) + Send + 'a;
 
-/// Use of the numbers of a frame's atoms.
+/// Destination of the numbers of atoms.
 pub enum Numbers<'a> {
-    /// They are kept. A field that is not wanted has no room.
+    /// Arrays. That of an unwanted field is empty.
     Kept {
         /// frames × atoms wanted × 3, Å.
         positions: &'a mut [f32],
@@ -503,24 +503,24 @@ pub enum Numbers<'a> {
         /// frames × atoms wanted × 3, kJ/(mol·Å).
         forces: &'a mut [f32],
     },
-    /// They are shown, frame by frame, while the processor has them at hand, and then forgotten.
+    /// Visitor, called frame by frame while the numbers are in the cache.
     Visited(Box<Visitor<'a>>),
 }
 
-/// The rows of a block while they are filled.
+/// Rows of a block while they are filled.
 struct Rows<'a> {
     out: BlockOut<'a>,
-    /// Numbers of a frame in each field.
+    /// Number of values of a frame in each field.
     width: usize,
-    /// Positions, velocities and forces of the frame at hand, where they are visited.
+    /// Positions, velocities and forces of the present frame, if frames are visited.
     scratch: [Vec<f32>; 3],
 }
 
 impl<'a> Rows<'a> {
-    /// Takes `scratch`, whatever its size, until [`Rows::into_scratch`].
+    /// Take `scratch`, of any size, until [`Rows::into_scratch`].
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
+    /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.
     pub fn new(
         out: BlockOut<'a>,
         n: usize,
@@ -548,7 +548,7 @@ impl<'a> Rows<'a> {
         self.scratch
     }
 
-    /// Return where to decode a row's frame, and to note what it holds.
+    /// Return the destination of a row's frame, and of its fields.
     pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
         let width = self.width;
         let [positions, velocities, forces] = match &mut self.out.numbers {
@@ -571,7 +571,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Note what a decoded row's frame holds, and NaN in place of what it does not; or show it.
+    /// Record the fields of a decoded row's frame, and set missing fields to NaN; or visit the
+    /// frame.
     pub fn keep(&mut self, row: usize, held: Fields) {
         self.out.keep(row, self.width, held);
         if let Numbers::Visited(visit) = &mut self.out.numbers {
@@ -579,20 +580,20 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Make a row say that nothing is known of its frame.
+    /// Set a row to the values of an unknown frame.
     pub fn blank(&mut self, row: usize) {
         self.out.blank(row, self.width);
     }
 }
 
-/// A row's part of an array that may have no room at all.
+/// Return a row of an array, which may be empty.
 fn row_of_mut(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
     values
         .get_mut(row * width..(row + 1) * width)
         .unwrap_or_default()
 }
 
-/// The same, to be looked at.
+/// Return a row of an array for reading.
 fn row_of(values: &[f32], row: usize, width: usize) -> &[f32] {
     values
         .get(row * width..(row + 1) * width)

@@ -67,8 +67,8 @@ impl Format for Trr {
     }
 }
 
-/// A TRR frame may hold a box alone, whatever the number of atoms that it states: refuse one of
-/// which no frame of the file can hold anything, before anybody makes room for so many.
+/// Refuse a number of atoms for which no frame of the file can hold data, before memory is
+/// allocated: a TRR frame may hold only a box, with any number of atoms.
 fn check_room(path: &Path, opened: &Opened) -> Result<()> {
     let size = opened.samples.fingerprint.size();
     let room = size / ATOM_BYTES_MIN;
@@ -106,7 +106,7 @@ impl Framed for Trr {
     }
 }
 
-/// How a TRR file codes its frames.
+/// Encoding of a TRR file's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrrLayout {
     /// Number of atoms in a frame.

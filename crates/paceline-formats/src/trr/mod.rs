@@ -1,5 +1,5 @@
-//! TRR, the trajectory of GROMACS in full precision: any mix of box, positions, velocities and
-//! forces, in each frame another if need be.
+//! TRR, the trajectory of GROMACS in full precision: any combination of box, positions, velocities
+//! and forces, which may differ between frames.
 //!
 //! ```text
 //! byte  0  magic            i32   1993
@@ -30,40 +30,41 @@ pub use self::format::{Trr, TrrLayout};
 /// From nm, nm/ps and kJ/(mol·nm) to what MDAnalysis has, by the same float32 multiplications.
 const UNITS: [f32; 3] = [10.0, 10.0, 0.1];
 
-/// Box, virial and pressure, and three fields of vectors, in double precision.
+/// Maximum size of box, virial and pressure, and of three vectors per atom, in double precision.
 const TENSORS_BYTES_MAX: u64 = 3 * 72;
 const ATOM_BYTES_MAX: u64 = 3 * 24;
 
-/// A vector in single precision: what a frame takes for an atom of which it holds anything.
+/// Size of a vector in single precision: the minimum size of an atom in a frame with data of atoms.
 pub const ATOM_BYTES_MIN: u64 = 12;
 
-/// Sizes of frames to keep plans for. Box, three fields and two widths make 30.
+/// Maximum number of frame sizes for which plans are kept. Box, three fields and two precisions
+/// give 30.
 const SIZES_MAX: usize = 32;
 
-/// Decodes what is wanted of one frame after another.
+/// Decodes the wanted data of one frame after another.
 ///
-/// The size of a frame nearly always tells what it holds, so the first frame of a size is read
-/// whole, and its header tells which bytes of later ones are worth reading. Where two frames of a
-/// size hold different things, all of that size are read whole from there on.
+/// The size of a frame nearly always determines its content. The first frame of a size is read
+/// whole, and its header determines the bytes to read of later frames. If two frames of one size
+/// have different content, all later frames of that size are read whole.
 #[derive(Debug)]
 pub struct TrrDecoder {
     atoms: Atoms,
     wanted: Fields,
     known: Vec<Known>,
-    /// Answer of [`Decoder::runs`] for a size that has no plan.
+    /// Result of [`Decoder::runs`] for a size without a plan.
     unplanned: [Run; 1],
 }
 
-/// Knowledge of the frames of one size.
+/// Data about the frames of one size.
 #[derive(Debug)]
 struct Known {
     size: u64,
-    /// None where they hold different things.
+    /// Plan; `None` if the frames have different content.
     plan: Option<Plan>,
 }
 
 impl TrrDecoder {
-    /// Decode the fields wanted of some atoms.
+    /// Make a decoder of the wanted fields of some atoms.
     pub fn new(atoms: Atoms, wanted: Fields) -> Self {
         TrrDecoder {
             atoms,
@@ -78,7 +79,7 @@ impl TrrDecoder {
         known.and_then(|known| known.plan.as_ref())
     }
 
-    /// Remember what a frame holds for others of its size.
+    /// Store the content of a frame for other frames of its size.
     fn learn(&mut self, header: &Header) {
         let size = header.size();
         if let Some(known) = self.known.iter_mut().find(|known| known.size == size) {
@@ -107,7 +108,7 @@ impl TrrDecoder {
 
 impl Decoder for TrrDecoder {
     fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
-        // What damage left between two headers can be of any size; its header will show it.
+        // A damaged range between two headers can have any size; its header is checked later.
         let usual =
             HEADER_MAX as u64 + TENSORS_BYTES_MAX + ATOM_BYTES_MAX * self.atoms.n_total() as u64;
         self.unplanned[0].len = if size <= usual {
@@ -161,28 +162,28 @@ impl Decoder for TrrDecoder {
     }
 }
 
-// Which bytes of a frame hold what is wanted, and where it goes.
+// Wanted bytes of a frame, and destinations of the numbers.
 
-/// Parts to read of a frame, and how to decode them.
+/// Plan for reading and decoding a frame.
 #[derive(Debug)]
 struct Plan {
-    /// The frames that this is the plan for.
+    /// Content of the frames of this plan.
     pub contents: Contents,
     pub runs: Vec<Run>,
-    /// Bytes of all runs.
+    /// Total number of bytes of the runs.
     pub len: u64,
     /// Offset of the box in the runs' bytes.
     cell: Option<usize>,
-    /// Offsets there of the first wanted atom's positions, velocities and forces, as far as they
-    /// are wanted and the frame holds them.
+    /// Offsets in the runs' bytes of the first wanted atom's positions, velocities and forces, as
+    /// far as wanted and present.
     fields: [Option<usize>; 3],
-    /// Bytes from the first wanted atom's numbers to the end of the last one's.
+    /// Number of bytes from the first wanted atom's numbers to the end of the last atom's.
     span: usize,
-    /// One field's wanted numbers, whose places are the same for all three.
+    /// Wanted numbers of one field, at the same relative offsets for all three fields.
     pieces: Vec<Piece>,
 }
 
-/// The numbers of atoms that are neighbours in the frame.
+/// Numbers of adjacent atoms of the frame.
 #[derive(Debug)]
 struct Piece {
     /// Offset from the first wanted number of the same field.
@@ -191,7 +192,7 @@ struct Piece {
 }
 
 impl Plan {
-    /// Bytes that are at most `gap` apart are read together.
+    /// Make the plan; ranges at most `gap` bytes apart are read together.
     pub fn new(contents: &Contents, atoms: &Atoms, wanted: Fields, gap: u64) -> Plan {
         let mut reading = Reading::new(gap);
         reading.want(0, contents.size.min(HEADER_MAX as u64));
@@ -203,7 +204,7 @@ impl Plan {
         let mut pieces = Vec::new();
         let fields = [0, 1, 2].map(|field| {
             let start = contents.fields[field].filter(|_| wanted[field])?;
-            // The wanted numbers have the same distances in every field.
+            // The wanted numbers have the same relative offsets in every field.
             pieces.clear();
             let mut first = None;
             for &(atom, n_atoms) in atoms.runs() {
@@ -227,7 +228,7 @@ impl Plan {
         }
     }
 
-    /// The box, nm; in single precision whatever the file's, as MDAnalysis has it.
+    /// Read the box, nm, in single precision for any file, as in MDAnalysis.
     pub fn cell(&self, bytes: &[u8]) -> Option<[[f64; 3]; 3]> {
         let mut cell = [[0.0; 3]; 3];
         let numbers = &bytes[self.cell?..][..9 * self.contents.width as usize];
@@ -243,7 +244,8 @@ impl Plan {
         Some(cell)
     }
 
-    /// Take the wanted numbers of positions (0), velocities (1) or forces (2) in `unit`s.
+    /// Read the wanted numbers of positions (0), velocities (1) or forces (2), multiplied by
+    /// `unit`.
     pub fn gather(&self, field: usize, bytes: &[u8], unit: f32, out: &mut [f32]) {
         let Some(start) = self.fields[field] else {
             return;
@@ -287,23 +289,23 @@ fn convert<const WIDTH: usize>(
     }
 }
 
-// What stands before the numbers of a frame, and where these stand.
+// Header of a frame, and offsets of its numbers.
 
 pub(crate) const MAGIC: i32 = 1993;
 
-/// Bytes that suffice to parse any header.
+/// Maximum size of a header, bytes.
 pub const HEADER_MAX: usize = 92;
 
-/// Bytes of a header in single precision.
+/// Size of a header in single precision, bytes.
 const HEADER_MIN: u64 = HEADER_FIXED + 8;
 
-/// Without time and lambda, whose width the header tells.
+/// Size of a header without time and lambda, whose precision the header determines.
 const HEADER_FIXED: u64 = 76;
 
-/// Text that GROMACS calls the version of its file.
+/// Text that GROMACS calls the version of the file.
 const VERSION: &[u8; 12] = b"GMX_trn_file";
 
-/// The blocks of a frame, in their order in the header and behind it.
+/// Blocks of a frame, in their order in the header and after it.
 const BLOCKS: [&str; 10] = ["ir", "e", "box", "vir", "pres", "top", "sym", "x", "v", "f"];
 const BOX: usize = 2;
 const FIELDS: [usize; 3] = [7, 8, 9];
@@ -320,19 +322,19 @@ pub struct Header {
     pub n_atoms: usize,
     /// Step of the simulation.
     pub step: i32,
-    /// ps
+    /// Time, ps.
     pub time: f64,
-    /// In single precision whatever the file's, as MDAnalysis has it.
+    /// λ, in single precision for any file, as in MDAnalysis.
     pub lambda: f32,
     contents: Contents,
 }
 
-/// Content of a frame, and its places: the same for most frames of a file.
+/// Content of a frame, with offsets: the same for most frames of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contents {
-    /// Bytes of the whole frame.
+    /// Size of the whole frame, bytes.
     pub size: u64,
-    /// Bytes of a number.
+    /// Size of a number, bytes.
     pub width: u64,
     /// Offset of the box from the frame's first byte.
     pub cell: Option<u64>,
@@ -353,8 +355,8 @@ impl Contents {
 
 impl Header {
     /// # Errors
-    /// [`Fault::Short`] where `bytes` ends before the header, [`Fault::Bad`] where the header
-    /// contradicts the format or itself.
+    /// [`Fault::Short`] if `bytes` ends before the header, [`Fault::Bad`] if the header contradicts
+    /// the format or itself.
     pub fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         let mut xdr = Xdr::new(bytes);
         check_version(&mut xdr)?;
@@ -387,7 +389,7 @@ impl Header {
         })
     }
 
-    /// Bytes of the whole frame.
+    /// Size of the whole frame, bytes.
     pub fn size(&self) -> u64 {
         self.contents.size
     }
@@ -416,7 +418,7 @@ fn check_version(xdr: &mut Xdr<'_>) -> Result<(), Fault> {
 }
 
 impl Contents {
-    /// Nothing but the blocks' sizes tells how wide a number is.
+    /// Derive the content from the blocks' sizes, which alone determine the size of a number.
     fn new(sizes: &[u64; BLOCKS.len()], n_atoms: u64) -> Result<Contents, Fault> {
         let [x, v, f] = FIELDS;
         let numbers = [
@@ -450,8 +452,7 @@ impl Contents {
     }
 }
 
-// Encodes frames in single precision, as GROMACS and MDAnalysis do: for the same frame the same
-// bytes.
+// Encodes frames in single precision, with the same bytes as GROMACS and MDAnalysis.
 
 const NAMES: [&str; 3] = ["position", "velocity", "force"];
 
@@ -468,9 +469,9 @@ pub struct TrrEncoder {
 
 impl TrrEncoder {
     /// # Errors
-    /// If no TRR file can have so many atoms: the reason, in a sentence.
+    /// If no TRR file can have so many atoms: the reason, as a sentence.
     pub fn new(n_atoms: usize) -> Result<Self, String> {
-        // A field's bytes are counted in 31 bits.
+        // The size of a field is stored in 31 bits.
         let most = i32::MAX as usize / 12;
         match n_atoms {
             0 => Err("expected an atom at least, found none".into()),
@@ -481,7 +482,7 @@ impl TrrEncoder {
 }
 
 impl Encoder for TrrEncoder {
-    /// TRR files begin with their first frame.
+    /// TRR files have no header.
     fn head(&self, _series: &Series) -> Vec<u8> {
         Vec::new()
     }
@@ -498,8 +499,8 @@ impl Encoder for TrrEncoder {
             }
         }
         let (step, time) = xdr::moment(frame, "TRR")?;
-        // Zeros where there is no cell, as in GROMACS: where a frame holds no box at all,
-        // MDAnalysis's reader shows whatever its memory held.
+        // Zeros without a cell, as in GROMACS: for a frame without a box, MDAnalysis's reader shows
+        // uninitialised memory.
         let vectors = xdr::box_vectors(&frame.cell)?;
         let start = bytes.len();
         let sizes = fields.map(|values| 4 * values.len());
@@ -541,7 +542,7 @@ fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, reals: [f32; 2], byt
     }
 }
 
-/// Append the numbers of a field; whether all of them are finite in the file's unit.
+/// Append the numbers of a field; return whether all of them are finite in the file's unit.
 fn put_field(values: &[f32], unit: f32, bytes: &mut Vec<u8>) -> bool {
     let start = bytes.len();
     bytes.resize(start + 4 * values.len(), 0);

@@ -1,5 +1,4 @@
-//! Blocks of frames encoded, into memory or into their place in a file: the only place that writes
-//! trajectories.
+//! Encodes blocks of frames into memory or into a file: only this module writes trajectories.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -10,32 +9,32 @@ use crate::hdf5_chunks::encode::{ChunkEncoder, Room};
 use crate::system::write_all_at;
 use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
-/// Bytes of memory that a thread keeps for its next block.
+/// Maximum memory that a thread keeps for its next block, bytes.
 ///
-/// A block is written by one call. The system lets one call at a time write to a file, so that
-/// threads that write a block in pieces soon do so at the same time and wait for each other, while
-/// with one call one decodes when another writes: two threads wrote new frames to memory at 25 µs a
-/// frame rather than 31, to ext4 at 17 rather than 23. Memory that is new for each block would cost
-/// as much as the writing itself.
+/// A block is written by one call. The system serialises calls that write to a file. Threads that
+/// write a block in pieces therefore wait for each other, whereas with one call per block one
+/// thread decodes while another writes: two threads wrote new frames to memory at 25 µs a frame
+/// rather than 31, to ext4 at 17 rather than 23. New memory for each block would cost as much as
+/// the writing itself.
 const KEPT: usize = 64 << 20;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Why a block was not written.
+/// Reason why a block was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The format cannot hold a frame of the block: its row, and why.
+    /// The format cannot hold a frame of the block: row and reason.
     #[error("row {0}: {1}")]
     Frame(usize, String),
-    /// The file cannot be written, or the encoder not be made.
+    /// The file cannot be written, or the encoder cannot be made.
     #[error(transparent)]
     Error(Error),
 }
 
-/// The frames of a block: positions, velocities and forces of all of them, empty for a field that
-/// is not written.
+/// Frames of a block: positions, velocities and forces of all frames; empty for a field that is not
+/// written.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     /// x, y, z of each atom of each frame in turn, Å.
@@ -50,7 +49,7 @@ pub struct Block<'a> {
     pub times: &'a [f64],
     /// Step of each frame.
     pub steps: &'a [i64],
-    /// λ of each frame of a free-energy run, else 0.
+    /// λ of each frame of a free-energy calculation, else 0.
     pub lambdas: &'a [f32],
 }
 
@@ -72,7 +71,7 @@ impl Block<'_> {
         }
     }
 
-    /// The bytes of all frames.
+    /// Encode all frames.
     ///
     /// # Errors
     /// [`Failure::Frame`].
@@ -84,8 +83,8 @@ impl Block<'_> {
         Ok(bytes)
     }
 
-    /// Write all frames into the file `path`, which must exist, as its frames from number `first`
-    /// on. The format must give all frames the same size, so that each has its own offset.
+    /// Write all frames into the existing file `path`, as its frames from number `first` on. All
+    /// frames must have the same size in this format, which determines their offsets.
     ///
     /// # Errors
     /// [`Failure`]; some frames may then be written.
@@ -97,7 +96,7 @@ impl Block<'_> {
             .map_err(refused("cannot open"))?;
         BUFFER.with_borrow_mut(|bytes| {
             let size = self.encode_alike(encoder, bytes)?;
-            // The system refuses an offset that no file can have.
+            // The system refuses an impossible offset.
             let offset = first
                 .saturating_mul(size)
                 .saturating_add(head_size(encoder));
@@ -108,7 +107,7 @@ impl Block<'_> {
         })
     }
 
-    /// Put the frames into `bytes` and nothing else; their size, which must be one.
+    /// Encode the frames into `bytes`, which is cleared before; return their common size.
     fn encode_alike(&self, encoder: &mut dyn Encoder, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
         bytes.clear();
         let mut size = 0;
@@ -153,17 +152,17 @@ fn head_size(encoder: &dyn Encoder) -> u64 {
     encoder.head(&series).len() as u64
 }
 
-// Write frames into chunks, or contiguous space, that a dataset of an HDF5 file has already.
+// Write frames into allocated chunks, or contiguous space, of a dataset in an HDF5 file.
 
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// Bytes that are written by one call, about: they are still close to the processor then, which
-/// took three quarters of the time, and no block has a copy beside it.
+/// Approximate number of bytes per write call: they are still in the cache, which took three
+/// quarters of the time, and no block is copied.
 const PORTION: usize = 4 << 20;
 
-/// Call a function with memory that this thread uses again and again.
+/// Call a function with reused memory of this thread.
 pub fn with_room<T>(function: impl FnOnce(&mut Room) -> T) -> T {
     ROOM.with_borrow_mut(|room| {
         let value = function(room);
@@ -172,10 +171,10 @@ pub fn with_room<T>(function: impl FnOnce(&mut Room) -> T) -> T {
     })
 }
 
-/// Write frames into the file `path`, which must exist.
+/// Write frames into the existing file `path`.
 ///
-/// `places` are the first bytes of all chunks that hold any of the frames, in C order; `lead`
-/// frames stand in the first of them before ours. Contiguous space is one chunk a frame.
+/// `places` are the offsets of all chunks that hold any of the frames, in C order; the first chunk
+/// holds `lead` earlier frames. Contiguous space counts as one chunk per frame.
 ///
 /// # Errors
 /// [`Failure`]; some frames may then be written.
@@ -215,7 +214,7 @@ pub fn write_chunks(
             let (row, column) = (k / columns, k % columns);
             let first = row * encoder.settings().frames;
             let frames = first.max(lead)..(first + encoder.settings().frames).min(lead + n_frames);
-            // The system refuses an offset that no file can have.
+            // The system refuses an impossible offset.
             let before = (frames.start - first) * encoder.frame_bytes();
             run.go_to(place.saturating_add(before as u64))?;
             let ours = frames.start - lead..frames.end - lead;
@@ -226,7 +225,7 @@ pub fn write_chunks(
     .map_err(refused("cannot write"))
 }
 
-/// Bytes that stand together in a file and are written by one call.
+/// Contiguous bytes of a file that are written by one call.
 struct Run<'a> {
     file: &'a File,
     start: u64,
@@ -240,7 +239,7 @@ impl<'a> Run<'a> {
         Run { file, start, bytes }
     }
 
-    /// Go to `offset`, where the bytes that come next belong.
+    /// Set the offset of the next bytes.
     fn go_to(&mut self, offset: u64) -> std::io::Result<()> {
         let full = self.bytes.len() >= PORTION;
         if full || self.start + self.bytes.len() as u64 != offset {

@@ -1,7 +1,7 @@
 //! The packed positions of an XTC frame.
 //!
-//! They come in groups: one atom with its whole position, and a run of up to ten atoms, each with
-//! its distance from the atom before.
+//! They are stored in groups: one atom with its whole position, and a run of up to ten atoms, each
+//! with its distance from the previous atom.
 //!
 //! ```text
 //! position   three integers from the header's minimum on: one number of mixed radix, or three
@@ -11,8 +11,8 @@
 //! distances  small index bits for each atom of the run: a number of mixed radix
 //! ```
 //!
-//! The first atom of a run comes before the atom with the whole position, so that an oxygen can
-//! stand between its hydrogens: both their distances are then short.
+//! The first atom of a run is decoded before the atom with the whole position, so that an oxygen
+//! can be between its hydrogens: both distances are then short.
 //!
 //! A number of mixed radix is stored from its lowest byte to its highest; the highest is cut to
 //! the bits that remain.
@@ -22,8 +22,9 @@ use crate::atom_set::Atoms;
 use crate::error::Fault;
 use crate::xdr::Xdr;
 
-/// Range of a distance along x, y or z, for each small index: three of them fit in so many bits.
-/// The last index has none: a writer may name it, but then no distance is small.
+/// Range of a distance along x, y or z, for each small index: the product of three ranges fits in
+/// the index's number of bits. The last index has no range: if a writer uses it, no distance is
+/// small.
 pub(super) const SMALL_SIZES: [u32; 74] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 101, 128, 161, 203, 256,
     322, 406, 512, 645, 812, 1024, 1290, 1625, 2048, 2580, 3250, 4096, 5060, 6501, 8192, 10321,
@@ -34,20 +35,21 @@ pub(super) const SMALL_SIZES: [u32; 74] = [
 pub(super) const SMALL_MIN: usize = 9;
 pub(super) const SMALL_MAX: usize = SMALL_SIZES.len() - 1;
 
-/// Atoms in the longest run.
+/// Maximum number of atoms in a run.
 pub(super) const RUN_MAX: usize = 10;
 
-/// Ranges up to this are multiplied to one number.
+/// Maximum range that is combined with others into one number.
 pub(super) const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
-/// Integers per nm: with fewer, an integer of 32 bits could stand for more Å than a float holds.
+/// Minimum precision, integers per nm: with fewer, a 32-bit integer could exceed the range of a
+/// float in Å.
 pub(super) const PRECISION_MIN: f32 = 1e-27;
 
-/// How the positions of a frame are packed.
+/// Packing of a frame's positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Packed {
     pub(super) n_atoms: usize,
-    /// Integers per nm.
+    /// Precision, integers per nm.
     pub(super) precision: f32,
     pub(super) minimum: [i32; 3],
     /// Number of values along x, y and z.
@@ -60,7 +62,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Take what stands between the second atom count and the packed bytes.
+    /// Parse the header between the second atom count and the packed bytes.
     pub(super) fn parse(xdr: &mut Xdr<'_>, n_atoms: usize, long: bool) -> Result<Self, Fault> {
         let at = xdr.at();
         let precision = xdr.f32()?;
@@ -102,7 +104,7 @@ impl Packed {
         Ok(packed)
     }
 
-    /// Fewest and most bytes that so many atoms can take.
+    /// Minimum and maximum number of bytes for this number of atoms.
     fn len_bounds(&self) -> (u64, u64) {
         let atoms = self.n_atoms as u64;
         let full = u64::from(self.full_bits());
@@ -117,7 +119,7 @@ impl Packed {
         self.sizes.iter().any(|&size| size > PRODUCT_SIZE_MAX)
     }
 
-    /// Bits of a whole position.
+    /// Number of bits of a whole position.
     pub(super) fn full_bits(&self) -> u32 {
         if self.is_wide() {
             self.sizes
@@ -129,8 +131,8 @@ impl Packed {
         }
     }
 
-    /// Decode the wanted atoms from the bytes of the frame and return how many of them, counted
-    /// from the frame's first, that took.
+    /// Decode the wanted atoms from the bytes of the frame; return the number of bytes used,
+    /// counted from the frame's first.
     pub(super) fn decode(
         &self,
         bytes: &[u8],
@@ -141,7 +143,7 @@ impl Packed {
         self.decode_groups(walk.as_ref(), bytes, wanted, positions)
     }
 
-    /// Decode with the help of `walk`, which changes the time that it takes and nothing else.
+    /// Decode with the help of `walk`, which only changes the speed.
     fn decode_groups(
         &self,
         walk: Option<&Walk<'_>>,
@@ -168,7 +170,8 @@ impl Packed {
         Ok(groups.reach())
     }
 
-    /// Foresee how many bytes it takes to reach the last atom wanted, if they end at `place`.
+    /// Estimate the number of bytes needed to reach the last wanted atom, if the bytes end at
+    /// `place`.
     fn reach_further(&self, fault: Fault, place: &Place, wanted: &Wanted) -> Fault {
         match fault {
             Fault::Short { needed } => {
@@ -182,7 +185,7 @@ impl Packed {
         }
     }
 
-    /// The packed bytes among those of the frame, as far as they have been read.
+    /// Return the packed bytes among the bytes of the frame, as far as they have been read.
     fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let packed = bytes.get(self.start..).unwrap_or_default();
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
@@ -190,7 +193,7 @@ impl Packed {
     }
 }
 
-/// Take the maximum; the number of values from the minimum to it, along each axis.
+/// Parse the maximum; return the number of values from the minimum to it, along each axis.
 fn parse_sizes(xdr: &mut Xdr<'_>, minimum: [i32; 3]) -> Result<[u32; 3], Fault> {
     let mut sizes = [0; 3];
     for (size, minimum) in sizes.iter_mut().zip(minimum) {
@@ -212,21 +215,21 @@ pub(super) fn bit_length(value: u128) -> u32 {
     u128::BITS - value.leading_zeros()
 }
 
-// Groups of packed atoms, one after the other, with everything checked that the format can show.
+// Groups of packed atoms, one after the other, with all checks that the format allows.
 //
-// This is the whole format and the only place that words its faults. `decode_fast` leaves to it what is
-// unusual, and the end of each frame.
+// This code handles the whole format, and makes all error messages. `decode_fast` leaves unusual
+// groups, and the end of each frame, to it.
 
-/// Beginning of a group, and what it inherits from the group before.
+/// Beginning of a group, and values from the previous group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// Counted from the first packed bit.
+    /// Offset from the first packed bit, bits.
     pub(super) bit: u64,
-    /// First atom of the group.
+    /// Index of the first atom of the group.
     pub(super) atom: usize,
-    /// Atoms wanted before it.
+    /// Number of wanted atoms before it.
     pub(super) out: usize,
-    /// Atoms in the run.
+    /// Number of atoms in the run.
     pub(super) run: usize,
     pub(super) small: usize,
 }
@@ -247,11 +250,11 @@ impl Place {
 pub(super) struct Groups<'a> {
     packed: &'a Packed,
     full_bits: u32,
-    /// The frame, as far as it has been read.
+    /// Bytes of the frame, as far as they have been read.
     bytes: &'a [u8],
     /// nm per integer.
     scale: f32,
-    /// Bytes of the frame used so far.
+    /// Number of bytes of the frame used so far.
     reach: usize,
 }
 
@@ -266,12 +269,12 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// How many bytes of the frame have been used, counted from its first.
+    /// Number of bytes of the frame that were used, counted from its first.
     pub(super) fn reach(&self) -> usize {
         self.reach
     }
 
-    /// Decode what is wanted of the group at `place`, and move on to the next.
+    /// Decode the wanted atoms of the group at `place`, and move on to the next group.
     fn decode_next(
         &mut self,
         place: &mut Place,
@@ -299,7 +302,8 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// True if the flag and the code at `flag_at` can be true of the group from `start` to `end`.
+    /// Check whether the flag and the code at `flag_at` are consistent with the group from `start`
+    /// to `end`.
     fn check(&self, start: &Place, flag_at: u64, end: &Place) -> Result<(), Fault> {
         let left = self.packed.n_atoms - start.atom - 1;
         if end.run > left {
@@ -321,7 +325,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// The wanted atoms (`mask`) of the group at `start`, whose distances begin at `bit`.
+    /// Decode the wanted atoms (`mask`) of the group at `start`, whose distances begin at `bit`.
     fn unpack(
         &mut self,
         start: &Place,
@@ -334,7 +338,7 @@ impl<'a> Groups<'a> {
         let mut before = full;
         let mut out = positions.chunks_exact_mut(3);
         for slot in 0..=mask.ilog2() as usize {
-            // The atom with the whole position stands second, where there is a second.
+            // The atom with the whole position is the second one, if there is a second.
             let position = if slot == 1 || run == 0 {
                 full
             } else {
@@ -350,7 +354,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Å
+    /// Write a position, Å.
     fn put(&self, position: [i64; 3], out: &mut [f32]) {
         let minimum = self.packed.minimum.map(i64::from);
         for (out, (value, minimum)) in out.iter_mut().zip(position.iter().zip(minimum)) {
@@ -358,7 +362,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// A whole position, counted from the minimum.
+    /// Decode a whole position, relative to the minimum.
     fn full(&mut self, mut bit: u64) -> Result<[i64; 3], Fault> {
         let at = bit;
         let sizes = self.packed.sizes;
@@ -374,7 +378,7 @@ impl<'a> Groups<'a> {
         self.within(at, position)
     }
 
-    /// The position whose distance from `before` is stored at `bit`.
+    /// Decode the position whose distance from `before` is stored at `bit`.
     fn step(&mut self, before: [i64; 3], bit: &mut u64, small: usize) -> Result<[i64; 3], Fault> {
         let at = *bit;
         let size = SMALL_SIZES[small];
@@ -403,7 +407,7 @@ impl<'a> Groups<'a> {
         Ok(position)
     }
 
-    /// A number of mixed radix: the last digit counts most rapidly.
+    /// Take a number of mixed radix: the last digit varies fastest.
     fn take_mixed(&mut self, bit: &mut u64, n: u32, sizes: [u32; 3]) -> Result<[i64; 3], Fault> {
         let bits = self.take(bit, n)?;
         let whole = 8 * ((n - 1) / 8);
@@ -411,7 +415,7 @@ impl<'a> Groups<'a> {
         let highest = bits & ((1 << (n - whole)) - 1);
         let number = stored & ((1 << whole) - 1) | highest << whole;
         let [_, y, z] = sizes.map(u64::from);
-        // Numbers of 64 bits divide in a fifth of the time.
+        // Division of 64-bit numbers takes a fifth of the time.
         let (xy, z) = match u64::try_from(number) {
             Ok(number) => (number / z, number % z),
             Err(_) => divide_wide(number, z),
@@ -419,7 +423,7 @@ impl<'a> Groups<'a> {
         Ok([xy / y, xy % y, z].map(|digit| digit as i64))
     }
 
-    /// `n` bits (1 to 72) as they stand in the file, highest first.
+    /// Take `n` bits (1 to 72) in the order of the file, highest first.
     fn take(&mut self, bit: &mut u64, n: u32) -> Result<u128, Fault> {
         let (at, end) = (*bit, *bit + u64::from(n));
         if end > 8 * self.packed.len {
@@ -435,7 +439,7 @@ impl<'a> Groups<'a> {
         Ok(window << (at % 8) >> (u128::BITS - n))
     }
 
-    /// 16 bytes from byte `at` on, zeros behind the last.
+    /// Load 16 bytes from byte `at` on, padded with zeros.
     #[inline(always)]
     fn window(&self, at: usize) -> u128 {
         let rest = self.bytes.get(at..).unwrap_or_default();
@@ -457,21 +461,21 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Quotient and remainder by the last of three sizes. The number stays below twice their product
-/// and the other two have 24 bits or 25, so that the quotient fits.
+/// Quotient and remainder by the last of three sizes. The number is below twice their product and
+/// the other two have 24 or 25 bits, so that the quotient fits.
 fn divide_wide(number: u128, divisor: u64) -> (u64, u64) {
     let divisor = u128::from(divisor);
     ((number / divisor) as u64, (number % divisor) as u64)
 }
 
-// The selection mask: the atoms that are wanted, to be asked group by group.
+// Selection mask: the wanted atoms, queried group by group.
 
-/// The atoms that are wanted, as bits.
+/// Wanted atoms as bits.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// Atom i is bit i % 8 of byte i / 8. Three bytes more than needed: see `of`.
     bits: Vec<u8>,
-    /// One past the last atom wanted.
+    /// End of the wanted atoms.
     pub(super) end: usize,
     pub(super) all: bool,
 }
@@ -491,7 +495,8 @@ impl Wanted {
         }
     }
 
-    /// The atoms wanted among `n` (at most 25) from `first` on, the first in the lowest bit.
+    /// Return the mask of the wanted atoms among `n` (at most 25) from `first` on, the first in the
+    /// lowest bit.
     pub(super) fn of(&self, first: usize, n: usize) -> u32 {
         let at = first / 8;
         let bytes = &self.bits[at..at + 4];

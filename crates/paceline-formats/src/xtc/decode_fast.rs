@@ -1,33 +1,34 @@
-//! Groups of packed atoms once more, fast: for what nearly every frame holds.
+//! Fast decoder of groups of packed atoms, for the usual content of frames.
 //!
-//! Bits are read 64 at a time, divisions are products with reciprocals, and two distances are
-//! taken apart at once. Nothing is reported from here: where a group is unusual or damaged, or
-//! near the end of the frame, the walk stops before it and leaves it to `decode`.
+//! Bits are read 64 at a time, divisions are products with reciprocals, and two distances are taken
+//! apart at once. This code reports no errors: before an unusual or damaged group, or near the end
+//! of the frame, the walk stops, and `decode` continues.
 //!
-//! A whole frame takes about 13 cycles an atom (Zen 3). Instructions bound it: memory is no
-//! matter, and branches are foreseen but for the end of a run (missed every second time in
-//! proteins, hardly ever in water). SSE2 lanes gained 18 %; loads and stores without bounds
-//! checks, and finding a group before unpacking the one before, nothing; compiled for AVX2 and BMI2
-//! it takes 1.0 to 1.07 of the time (Zen 5). With one atom in 15 wanted, half the time is the way from group to group, each of which begins where the flag and
-//! the run of the one before have it end, and half the unpacking of those that hold wanted atoms.
+//! A whole frame takes about 13 cycles an atom (Zen 3). Instructions bound it: memory is no matter,
+//! and branches are foreseen but for the end of a run (missed every second time in proteins, hardly
+//! ever in water). SSE2 lanes gained 18 %; loads and stores without bounds checks, and finding a
+//! group before unpacking the one before, nothing; compiled for AVX2 and BMI2 it takes 1.0 to 1.07
+//! of the time (Zen 5). With one atom in 15 wanted, half the time is the way from group to group,
+//! each of which begins where the flag and the run of the one before have it end, and half the
+//! unpacking of those that hold wanted atoms.
 
 use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
 use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};
 use super::simd::{Four, Two};
 
-/// Bytes from a group's first that finding and unpacking it may touch, and more: it has at most
-/// 57 + 6 + 10 × 57 bits, and a load takes 8 bytes.
+/// Maximum number of bytes from a group's first that finding and unpacking it may read, with a
+/// margin: a group has at most 57 + 6 + 10 × 57 bits, and a load takes 8 bytes.
 const REACH: usize = 96;
 
 const GROUP_MAX: usize = 1 + RUN_MAX;
 
-/// Floats of the longest group, and one: each atom is written as four.
+/// Number of floats of the longest group, and one more: each atom is written as four floats.
 const GROUP_FLOATS: usize = 3 * GROUP_MAX + 1;
 
-/// Atoms between two looks at whether all was well.
+/// Number of atoms between two checks for errors.
 const LEG: usize = 256;
 
-/// Numbers that have become negative if anything in a leg was wrong.
+/// Numbers that become negative after any error in a leg.
 #[derive(Clone, Copy)]
 struct Sound {
     positions: Four,
@@ -47,30 +48,30 @@ impl Sound {
     }
 }
 
-/// A group that has been found but not unpacked.
+/// Group that has been found but not unpacked.
 #[derive(Clone, Copy)]
 struct Group {
     bit: usize,
-    /// Place where the distances begin.
+    /// Offset at which the distances begin, bits.
     small_at: usize,
     run: usize,
     small: usize,
 }
 
-/// Walks over the groups of one frame.
+/// Walk over the groups of one frame.
 pub(super) struct Walk<'a> {
     /// The packed bytes, as far as they have been read.
     bytes: &'a [u8],
     full: Digits,
     minimum: Four,
-    /// Highest position, counted from the minimum.
+    /// Highest position, relative to the minimum.
     last: Four,
     /// nm per integer.
     scale: f32,
 }
 
 impl<'a> Walk<'a> {
-    /// None where whole positions are not for the fast way.
+    /// Make the walk; `None` if whole positions are not suitable for the fast path.
     pub(super) fn new(packed: &Packed, bytes: &'a [u8]) -> Option<Self> {
         let full = Digits::of_positions(packed)?;
         let [x, y, z] = packed.minimum;
@@ -84,7 +85,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Go on from `place` as far as all is well and well within the frame.
+    /// Advance from `place` while groups are valid and well within the frame.
     pub(super) fn advance(&self, place: &mut Place, wanted: &Wanted, positions: &mut [f32]) {
         while (SMALL_MIN..=FAR_FAST).contains(&place.small) {
             let leg = if wanted.all {
@@ -100,8 +101,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Some groups from `place` on: where they end, and whether the walk can go on from there;
-    /// none where one of them is wrong.
+    /// Process some groups from `place` on; return their end, and whether the walk can continue
+    /// from there; `None` if one of them is invalid.
     fn leg<const ALL: bool>(
         &self,
         mut place: Place,
@@ -141,16 +142,16 @@ impl<'a> Walk<'a> {
         sound.holds().then_some((place, more))
     }
 
-    /// The group at `place`, and the place of the next; none where the next is not for the fast
-    /// way.
+    /// Find the group at `place`, and the place of the next one; `None` if the next one is not
+    /// suitable for the fast path.
     #[inline(always)]
     fn find(&self, mut place: Place) -> Option<(Group, Place)> {
         let bit = place.bit as usize;
         let small = place.small;
         let window = self.window(bit + self.full.bits);
         let mut small_at = bit + self.full.bits + 1;
-        // Set nearly always in proteins, nearly never in water: a branch is predicted well, and
-        // where it is not taken, the place of the next group does not wait for this load.
+        // The flag is usually set in proteins, and rarely in water: a branch is predicted well, and
+        // if it is not taken, the next group's place does not depend on this load.
         if window >> 63 == 1 {
             let code = (window >> 58) as usize & 31;
             place.run = code / 3;
@@ -171,7 +172,7 @@ impl<'a> Walk<'a> {
         Some((group, place))
     }
 
-    /// Unpack a group all of whose atoms are wanted.
+    /// Unpack a group whose atoms are all wanted.
     #[inline(always)]
     fn unpack_to(&self, positions: &mut [f32; GROUP_FLOATS], group: Group, sound: &mut Sound) {
         self.unpack(group, group.run, sound, |slot, position| {
@@ -181,7 +182,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Put those of a group that `mask` wants at the front of `positions`.
+    /// Unpack the atoms of a group in `mask` to the front of `positions`.
     #[inline(always)]
     fn gather(&self, mut mask: u32, unpacked: &[Four; GROUP_MAX], positions: &mut [f32]) {
         let mut out = positions.chunks_exact_mut(3);
@@ -194,8 +195,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first `steps` atoms of the group's run, and the one with the whole position: `put`
-    /// takes each one's place in the group and its position, in the order of their places.
+    /// Decode the first `steps` atoms of the group's run, and the atom with the whole position:
+    /// `put` receives each atom's index in the group and its position, in order.
     #[inline(always)]
     fn unpack(
         &self,
@@ -218,7 +219,7 @@ impl<'a> Walk<'a> {
             before = before.minus(half).plus(digits);
             self.check(before, sound);
             put(slot, before);
-            // The atom with the whole position stands second.
+            // The atom with the whole position is the second one.
             if slot == 0 {
                 put(1, full);
                 slot = 1;
@@ -252,20 +253,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A position, counted from the minimum, must be neither below 0 nor above the last.
+    /// Check that a position, relative to the minimum, is neither below 0 nor above the maximum.
     #[inline(always)]
     fn check(&self, position: Four, sound: &mut Sound) {
         let outside = position.or(self.last.minus(position));
         sound.positions = sound.positions.or(outside);
     }
 
-    /// Å
+    /// Convert to Å.
     #[inline(always)]
     fn angstrom(&self, position: Four) -> [f32; 4] {
         position.plus(self.minimum).scaled(self.scale)
     }
 
-    /// At least 57 bits from `bit` on, at the top.
+    /// Load at least 57 bits from `bit` on, at the top of a word.
     #[inline(always)]
     fn window(&self, bit: usize) -> u64 {
         let at = bit / 8;

@@ -1,8 +1,8 @@
-//! Encodes frames as GROMACS does: for the same positions the same bytes.
+//! Encodes frames with the same bytes as GROMACS.
 //!
 //! Positions become integers in float32, in the order of operations of xdrfile and of MDAnalysis's
-//! writer: Å × 0.1, × precision, half a unit away from zero, cut off. How atoms are then grouped
-//! is a writer's choice; it is made as GROMACS makes it, which costs no time.
+//! writer: Å × 0.1, × precision, half a unit away from zero, cut off. The grouping of atoms is the
+//! choice of a writer; it follows GROMACS, which costs no time.
 
 use super::decode::{
     PRECISION_MIN, PRODUCT_SIZE_MAX, SMALL_MAX, SMALL_MIN, SMALL_SIZES, bit_length,
@@ -14,26 +14,26 @@ use crate::codec::{check_finite, not_finite};
 use crate::xdr::{self, NM_PER_ANGSTROM, padding};
 use crate::{Encoder, FrameIn, Series};
 
-/// Integers per nm that GROMACS writes unless told otherwise.
+/// Default precision of GROMACS, integers per nm.
 pub const PRECISION: f32 = 1000.0;
 
-/// Frames of more atoms have the magic number 2023 in GROMACS, whatever their size.
+/// Number of atoms above which frames have the magic number 2023 in GROMACS, for any size.
 const ATOMS_1995: usize = 298_261_617;
 
 /// Encodes the frames of one XTC file.
 #[derive(Debug)]
 pub struct XtcEncoder {
     n_atoms: usize,
-    /// Integers per nm.
+    /// Precision, integers per nm.
     precision: f32,
     integers: Integers,
 }
 
 impl XtcEncoder {
-    /// For `precision` integers per nm.
+    /// Make an encoder with a precision in integers per nm.
     ///
     /// # Errors
-    /// If no XTC file can have these atoms or this precision: the reason, in a sentence.
+    /// If no XTC file can have these atoms or this precision: the reason, as a sentence.
     pub fn new(n_atoms: usize, precision: f32) -> Result<Self, String> {
         if i32::try_from(n_atoms).is_err() {
             return Err(format!(
@@ -70,7 +70,7 @@ impl XtcEncoder {
 }
 
 impl Encoder for XtcEncoder {
-    /// XTC files begin with their first frame.
+    /// XTC files have no header.
     fn head(&self, _series: &Series) -> Vec<u8> {
         Vec::new()
     }
@@ -113,7 +113,7 @@ impl Encoder for XtcEncoder {
     }
 }
 
-/// Numbers that stand before the positions, or before their precision.
+/// Numbers before the positions, or before their precision.
 struct Start {
     n_atoms: i32,
     step: i32,
@@ -144,26 +144,26 @@ impl Start {
     }
 }
 
-// Chooses which atoms share a group and how many bits their distances take, and packs them.
+// Chooses the atoms of each group and the number of bits of their distances, and packs them.
 //
-// The choices are GROMACS's, those of its routine of 1995: a run goes on while the next atom is
-// near the one before, for at most 8 atoms. After each group the small index may go up by one if
-// the group's first atom was near the last one of the group before, or down by one if all
-// distances in the run would have fit.
+// The choices are those of GROMACS's routine of 1995: a run continues while the next atom is near
+// the previous one, for at most 8 atoms. After each group the small index may go up by one if the
+// group's first atom was near the last one of the group before, or down by one if all distances in
+// the run would have fit.
 
-/// Atoms in the longest run; the format allows 10.
+/// Maximum number of atoms in a run; the format allows 10.
 const RUN_MAX: usize = 8;
 
-/// How far the small index may move in a frame.
+/// Maximum change of the small index within a frame.
 const SMALL_SPAN: usize = 8;
 
-/// Meaning of a small index.
+/// Parameters of a small index.
 #[derive(Clone, Copy)]
 struct Small {
     radix: Radix,
     /// Half the range of a distance, along each axis.
     half: [i32; 4],
-    /// The longest distance.
+    /// Upper bound of a distance.
     below: [i32; 4],
 }
 
@@ -188,7 +188,7 @@ static SMALL: [Small; SMALL_MAX + 1] = {
     table
 };
 
-/// The small index of the first group.
+/// Choose the small index of the first group.
 fn first_small(integers: &Integers) -> usize {
     let large_enough = |&index: &usize| SMALL_SIZES[index] as i32 >= integers.least;
     (SMALL_MIN..SMALL_MAX)
@@ -200,17 +200,17 @@ fn largest_small(integers: &Integers) -> usize {
     (first_small(integers) + SMALL_SPAN).min(SMALL_MAX)
 }
 
-/// Bytes that [`pack`] has to be given.
+/// Maximum number of bytes that [`pack`] needs.
 fn most_bytes(integers: &Integers) -> usize {
     let whole = Whole::new(integers).n_bits() + 6;
     let atom = whole.max(largest_small(integers) as u32) as usize;
     (integers.atoms.len() * atom).div_ceil(8) + SLACK
 }
 
-/// Whole positions, counted from the minimum.
+/// Encoding of whole positions, relative to the minimum.
 enum Whole {
     Mixed(Radix),
-    /// Bits of x, y and z, of which one has too wide a range for a product.
+    /// Number of bits of x, y and z, if one of them has too wide a range for a product.
     Apart([u32; 3]),
 }
 
@@ -245,7 +245,7 @@ impl Whole {
     }
 }
 
-/// Pack all atoms into `bytes`, as many as [`most_bytes`] tells; how many it took.
+/// Pack all atoms into `bytes`, which has [`most_bytes`] bytes; return the number of bytes used.
 fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     let whole = Whole::new(integers);
     let [x, y, z] = integers.minimum;
@@ -257,7 +257,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
         let radix = &SMALL[groups.small].radix;
         let Group { full, run, change } = groups.next(first);
         whole.put(full.minus(minimum).to_array(), &mut bits);
-        // Without a branch, which would be missed as often as not.
+        // Without a branch, which would be mispredicted half of the time.
         let code = (0b10_0000 | (3 * run as i32 + change + 1) as u64) << 58;
         let same = run == run_before && change == 0;
         let (word, n) = if same { (0, 1) } else { (code, 6) };
@@ -270,25 +270,25 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     bits.len()
 }
 
-/// One atom with its whole position, and how many follow with their distances.
+/// One atom with its whole position, and the following atoms with their distances.
 struct Group {
     full: Four,
     run: usize,
-    /// Change of the small index, for the group behind it.
+    /// Change of the small index for the next group.
     change: i32,
 }
 
 /// Finds one group after the other.
 struct Groups<'a> {
     atoms: &'a [Four],
-    /// First atom of the next group.
+    /// Index of the first atom of the next group.
     at: usize,
-    /// Last atom of the group before.
+    /// Last atom of the previous group.
     last: Four,
     small: usize,
     smallest: usize,
     largest: usize,
-    /// Distances in the run, counted from the lowest.
+    /// Distances in the run, relative to the lowest.
     digits: [[i32; 4]; RUN_MAX],
 }
 
@@ -306,12 +306,12 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The group that begins with the atom `first`.
+    /// Find the group that begins with the atom `first`.
     #[inline(always)]
     fn next(&mut self, first: Four) -> Group {
         let below = Four::new(SMALL[self.small].below);
         let change = self.likely_change(first);
-        // The second atom is stored whole, so that an oxygen stands between its hydrogens.
+        // The second atom is stored whole, so that an oxygen is between its hydrogens.
         let group = match self.atoms.get(self.at + 1) {
             Some(&second) if near(first.minus(second), below) => {
                 self.find_run(first, second, change)
@@ -342,7 +342,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The run that begins with `first`, seen from `full`.
+    /// Find the run that begins with `first`, relative to `full`.
     #[inline(always)]
     fn find_run(&mut self, first: Four, full: Four, mut change: i32) -> Group {
         let Small { half, below, .. } = &SMALL[self.small];
@@ -369,7 +369,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// True if all lanes of a difference are from `-below` to `below`. Sums that overflow turn
+/// True if all lanes of a difference are from `-below` to `below`. Sums that overflow become
 /// negative, as they should.
 #[inline(always)]
 fn near(difference: Four, below: Four) -> bool {
@@ -386,27 +386,27 @@ fn square(step: Four) -> i32 {
     x.wrapping_add(y).wrapping_add(z)
 }
 
-// Positions as integers of a fixed precision, and what a header says of all of them.
+// Positions as integers of a fixed precision, and statistics of them for the header.
 
-/// Bound that no integer of 32 bits reaches.
+/// Upper bound of 32-bit integers.
 const LIMIT: f32 = 2_147_483_648.0;
 
-/// The integers of one frame. Their room is kept for the next one.
+/// Integers of one frame. Their memory is reused for the next frame.
 #[derive(Debug, Default)]
 struct Integers {
     /// x, y, z and 0.
     atoms: Vec<Four>,
     minimum: [i32; 3],
     maximum: [i32; 3],
-    /// Least distance of neighbours in the order of atoms: |x| + |y| + |z|.
+    /// Minimum distance of consecutive atoms: |x| + |y| + |z|.
     least: i32,
 }
 
 impl Integers {
-    /// Take the positions (Å) of a frame; `precision` is a number per nm.
+    /// Convert the positions (Å) of a frame; `precision` is in integers per nm.
     ///
     /// # Errors
-    /// The atom that has no integers, in a sentence.
+    /// Sentence about an atom whose position does not fit.
     fn take(&mut self, positions: &[f32], precision: f32) -> Result<(), String> {
         let (positions, _) = positions.as_chunks::<3>();
         let mut range = Range::new();
@@ -422,7 +422,7 @@ impl Integers {
         }
         let (minimum, maximum) = (range.minimum.to_array(), range.maximum.to_array());
         for axis in 0..3 {
-            // Differences have to fit in 32 bits, as they have for xdrfile.
+            // Differences must fit in 32 bits, as in xdrfile.
             if maximum[axis].trunc() - minimum[axis].trunc() >= LIMIT {
                 return Err(format!(
                     "{} from {} to {} Å is too wide a range for precision {precision}",
@@ -439,11 +439,11 @@ impl Integers {
     }
 }
 
-/// Bounds that all rounded positions of a frame lie between.
+/// Bounds of all rounded positions of a frame.
 struct Range {
     minimum: Floats,
     maximum: Floats,
-    /// Negative where a number was too large or none.
+    /// Negative if a number was too large or NaN.
     unsound: Four,
 }
 
@@ -468,15 +468,15 @@ impl Range {
     }
 }
 
-/// The numbers whose integer parts are the nearest integers. Half a unit is added in double
-/// precision by xdrfile, and the sum rounded, which makes no difference.
+/// Return the numbers whose integer parts are the nearest integers. xdrfile adds half a unit in
+/// double precision and rounds the sum, which makes no difference.
 #[inline(always)]
 fn rounded(position: [f32; 4], precision: f32) -> Floats {
     let nm = Floats::new(position).times(NM_PER_ANGSTROM);
     nm.times(precision).half_further()
 }
 
-/// Sums that overflow wrap as they do in xdrfile.
+/// Compute the minimum distance. Sums that overflow wrap, as in xdrfile.
 fn least_distance(atoms: &[Four]) -> i32 {
     let distances = atoms.windows(2).map(|pair| {
         let [x, y, z, _] = pair[1].minus(pair[0]).to_array().map(i32::wrapping_abs);
@@ -501,22 +501,22 @@ fn why_unsound(positions: &[[f32; 3]], precision: f32) -> String {
     format!("a position is too far out for precision {precision}")
 }
 
-// Puts numbers into a row of bits.
+// Writes numbers into a bit stream.
 
-/// Bits that one word takes beside up to seven bits before them.
+/// Maximum number of bits of a word, in addition to up to seven pending bits.
 const WORD: u32 = 56;
 
-/// Bytes behind the last bit that are overwritten.
+/// Number of bytes after the last bit that are overwritten.
 const SLACK: usize = 8;
 
 /// Fills bytes from the front, the highest bit of each first.
 struct Bits<'a> {
     bytes: &'a mut [u8],
-    /// Whole bytes so far.
+    /// Number of complete bytes.
     at: usize,
-    /// The bits of the byte that has begun, at the top.
+    /// Bits of the incomplete byte, at the top.
     begun: u64,
-    /// Their number.
+    /// Number of these bits.
     n: u32,
 }
 
@@ -530,7 +530,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Put the highest `n` bits of `word`, at most [`WORD`]; all lower ones are 0.
+    /// Write the highest `n` bits of `word`, at most [`WORD`]; all lower bits must be 0.
     #[inline(always)]
     fn put(&mut self, word: u64, n: u32) {
         let bits = self.begun | word >> self.n;
@@ -552,7 +552,7 @@ impl<'a> Bits<'a> {
         self.put((number as u64) << (64 - n), n);
     }
 
-    /// Bytes that hold all bits.
+    /// Number of bytes that hold all bits.
     fn len(&self) -> usize {
         self.at + usize::from(self.n > 0)
     }

@@ -1,5 +1,5 @@
-//! Numbers of mixed radix, found in a 64-bit window on the file and divided by multiplying with
-//! reciprocals; and how they are stored there.
+//! Numbers of mixed radix: loaded in a 64-bit window, divided by multiplication with reciprocals,
+//! and their storage.
 
 use super::decode::{Packed, SMALL_MIN, SMALL_SIZES};
 use super::simd::{Four, Two};
@@ -11,13 +11,13 @@ pub(super) const SMALL_FAST: usize = 32;
 /// Bits of a number that a 64-bit load holds wherever in a byte the number begins.
 const WINDOW: u32 = 57;
 
-/// The largest index whose numbers fit in a window.
+/// Largest index whose numbers fit in a window.
 pub(super) const FAR_FAST: usize = WINDOW as usize;
 
-/// Finds a number in bits that are stored from its lowest byte to its highest.
+/// Extracts a number from bits that are stored from its lowest byte to its highest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
-    /// The whole bytes.
+    /// Mask of the whole bytes.
     low: u64,
     /// Mask of the bits of the last, cut byte, once they are shifted to join them.
     high: u64,
@@ -42,7 +42,7 @@ impl Layout {
     }
 }
 
-/// Divides numbers below some limit: times `factor`, shifted by `shift`.
+/// Divides numbers below some limit by multiplication with `factor` and a shift by `shift`.
 #[derive(Debug, Clone, Copy)]
 struct Reciprocal {
     factor: u64,
@@ -63,7 +63,7 @@ impl Reciprocal {
     }
 }
 
-/// Meaning of a small index, in both lanes.
+/// Parameters of a small index, in both lanes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Small {
     low: [u64; 2],
@@ -103,8 +103,8 @@ impl Small {
         }
     }
 
-    /// The digits of the distances at the tops of two windows, and what is negative where there
-    /// are none. The divisions do not wait for each other.
+    /// Return the digits of the distances at the tops of two windows; they are negative for invalid
+    /// numbers. The divisions are independent.
     #[inline(always)]
     pub(super) fn digits(&self, windows: [u64; 2]) -> (Four, Four, Two) {
         let two = Two::new;
@@ -120,7 +120,7 @@ impl Small {
     }
 }
 
-/// Indices below the smallest repeat it; no walk uses them.
+/// Parameters of small indices; those below the smallest one repeat it, and no walk uses them.
 pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     let mut table = [Small::new(SMALL_MIN); SMALL_FAST + 1];
     let mut index = SMALL_MIN;
@@ -131,7 +131,7 @@ pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     table
 };
 
-/// Three digits in a number of up to `WINDOW` bits, of which a frame's whole positions mostly are.
+/// Three digits in a number of up to `WINDOW` bits, the usual encoding of whole positions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digits {
     layout: Layout,
@@ -146,8 +146,8 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    /// None where the divisions would not be exact. They are, as for `Reciprocal`, while
-    /// number × excess < 2^(64 + shift), and no excess is larger than its divisor.
+    /// Make the parameters; `None` if the divisions would not be exact. As for `Reciprocal`, they
+    /// are exact while number × excess < 2^(64 + shift), and no excess is larger than its divisor.
     const fn new(bits: u32, y: u64, z: u64) -> Option<Self> {
         let yz = y * z;
         if bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
@@ -166,14 +166,14 @@ impl Digits {
         })
     }
 
-    /// Those of a frame's whole positions.
+    /// Make the parameters of a frame's whole positions.
     pub(super) fn of_positions(packed: &Packed) -> Option<Self> {
         let [_, y, z] = packed.sizes.map(u64::from);
         let fit = !packed.is_wide();
         fit.then(|| Digits::new(packed.full_bits(), y, z)).flatten()
     }
 
-    /// The number at the top of `window`, and its digits.
+    /// Extract the number at the top of `window`, and its digits.
     #[inline(always)]
     pub(super) fn split(&self, window: u64) -> (u64, Four) {
         let stored = window.swap_bytes();
@@ -186,8 +186,8 @@ impl Digits {
     }
 }
 
-/// Meaning of a small index above `SMALL_FAST`: of atoms that are nm apart, as ions in the order
-/// of a topology.
+/// Parameters of a small index above `SMALL_FAST`: for atoms at distances of nm, such as ions in
+/// the order of a topology.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Far {
     digits: Digits,
@@ -208,7 +208,8 @@ impl Far {
         }
     }
 
-    /// The digits of the distance at the top of a window, and what is negative where there is none.
+    /// Return the digits of the distance at the top of a window; they are negative for an invalid
+    /// number.
     #[inline(always)]
     pub(super) fn digits(&self, window: u64) -> (Four, Two) {
         let (number, digits) = self.digits.split(window);

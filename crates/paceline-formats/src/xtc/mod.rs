@@ -44,20 +44,21 @@ pub use self::encode::{PRECISION, XtcEncoder};
 pub(crate) const MAGIC_1995: i32 = 1995;
 pub(crate) const MAGIC_2023: i32 = 2023;
 
-/// Bytes that suffice to parse any header.
+/// Maximum size of a header, bytes.
 pub const HEADER_MAX: usize = 96;
 
-/// No atom takes more: three fields of 32 bits, a flag and a run, rounded up.
+/// Maximum size of an atom, bytes: three fields of 32 bits, a flag and a run, rounded up.
 const ATOM_BYTES_MAX: u64 = 13;
 
-/// Frames of so many atoms or fewer hold plain floats.
+/// Maximum number of atoms of frames with unpacked floats.
 const PLAIN_ATOMS: usize = 9;
 const PLAIN_START: usize = 56;
 
 const AT_ATOMS: usize = 4;
 const AT_BYTE_COUNT: usize = 88;
 
-/// Bytes that a frame of so many atoms has at least: packed, all but one atom in a run are small.
+/// Minimum size of a frame with this number of atoms, bytes: packed, with all atoms except one in
+/// runs of small distances.
 fn frame_min(n_atoms: u64) -> u64 {
     const LEAST_BITS: u64 = SMALL_MIN as u64;
     match n_atoms <= PLAIN_ATOMS as u64 {
@@ -70,27 +71,27 @@ fn frame_min(n_atoms: u64) -> u64 {
     }
 }
 
-/// The header of a frame: all before its positions.
+/// Header of a frame: all data before its positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
     /// Number of atoms.
     pub n_atoms: usize,
     /// Step of the simulation.
     pub step: i32,
-    /// ps
+    /// Time, ps.
     pub time: f32,
-    /// nm
+    /// Box, nm.
     pub box_vectors: [[f32; 3]; 3],
-    /// Bytes of the whole frame, padding included.
+    /// Size of the whole frame including padding, bytes.
     pub size: u64,
-    /// How the positions are packed; none where they are plain floats.
+    /// Packing of the positions; `None` for unpacked floats.
     packed: Option<Packed>,
 }
 
 impl Header {
     /// # Errors
-    /// [`Fault::Short`] where `bytes` ends before the header, [`Fault::Bad`] where the header
-    /// contradicts the format or itself.
+    /// [`Fault::Short`] if `bytes` ends before the header, [`Fault::Bad`] if the header contradicts
+    /// the format or itself.
     pub fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         let mut xdr = Xdr::new(bytes);
         let magic = xdr.i32()?;
@@ -131,20 +132,20 @@ impl Header {
     }
 }
 
-/// Decodes the wanted atoms of one frame after another, and learns how far into a frame they
-/// reach.
+/// Decodes the wanted atoms of one frame after another, and learns how many bytes of a frame they
+/// need.
 #[derive(Debug)]
 pub struct XtcDecoder {
     atoms: Atoms,
     wanted: Wanted,
-    /// Most bytes that a frame has needed so far, counted from its first.
+    /// Maximum number of bytes that a frame has needed so far, counted from its first.
     reach: Option<u64>,
-    /// Last answer of [`Decoder::runs`].
+    /// Last result of [`Decoder::runs`].
     run: [Run; 1],
 }
 
 impl XtcDecoder {
-    /// Decode the positions of some atoms.
+    /// Make a decoder of the positions of some atoms.
     pub fn new(atoms: Atoms) -> Self {
         XtcDecoder {
             wanted: Wanted::new(&atoms),
@@ -154,12 +155,12 @@ impl XtcDecoder {
         }
     }
 
-    /// How many bytes of a frame are likely to hold every wanted atom.
+    /// Number of bytes of a frame that probably contain every wanted atom.
     fn likely_reach(&self, size: u64) -> u64 {
         let (end, total) = (self.atoms.end() as u64, self.atoms.n_total() as u64);
-        // What damage left between two headers can be of any size; its header will show it.
+        // A damaged range between two headers can have any size; its header is checked later.
         let size = size.min(HEADER_MAX as u64 + ATOM_BYTES_MAX * total);
-        // A tenth less to read is not worth the risk of reading twice.
+        // Saving a tenth of the bytes is not worth the risk of a second read.
         if end >= total - total / 10 {
             return size;
         }
@@ -238,7 +239,7 @@ impl Decoder for XtcDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
-        // The caller's duty, whatever the file holds.
+        // A duty of the caller, independent of the file.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;
@@ -325,7 +326,7 @@ impl Framed for Xtc {
     }
 }
 
-/// How an XTC file codes its frames.
+/// Encoding of an XTC file's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XtcLayout {
     /// Number of atoms in a frame.

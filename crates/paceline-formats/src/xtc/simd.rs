@@ -1,8 +1,7 @@
-//! A few numbers side by side in one register, for `decode_fast`, `mixed_radix` and
-//! `encode`.
+//! SIMD operations on a few numbers, for `decode_fast`, `mixed_radix` and `encode`.
 //!
-//! SSE2 belongs to every x86-64 processor. Left to itself, the compiler takes the lanes of arrays
-//! apart, which costs a fifth of the time of a whole frame; hence the intrinsics.
+//! SSE2 belongs to every x86-64 processor. Without intrinsics, the compiler separates the lanes of
+//! arrays, which costs a fifth of the time of a whole frame.
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use portable::{Floats, Four, Two};

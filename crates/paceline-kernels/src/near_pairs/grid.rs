@@ -59,8 +59,8 @@ pub(super) struct Lanes {
 }
 
 impl Grid {
-    /// At most so many bins, for atoms that lie within the `extent` where there is no cell, and come
-    /// from as far away as `largest` (Å) where there is one.
+    /// At most so many bins, for atoms that lie within the `extent` where there is no cell, and
+    /// come from as far away as `largest` (Å) if there is one.
     pub(super) fn new(measure: &Measure, n_bins: usize, extent: [Point; 2], largest: f32) -> Self {
         let (vectors, origin, margin) = match &measure.cell {
             Some(cell) => {

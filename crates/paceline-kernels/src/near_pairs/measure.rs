@@ -190,7 +190,7 @@ impl Measure {
     }
 }
 
-/// The cell of a frame in which pairs within `cutoff` (Å) are searched; none where it has none.
+/// The cell of a frame in which pairs within `cutoff` (Å) are searched; `None` if it has none.
 ///
 /// # Errors
 /// One sentence where lengths and angles make no cell, or one that is lower than the cutoff.

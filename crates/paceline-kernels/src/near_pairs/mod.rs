@@ -67,7 +67,7 @@ impl PairList {
     /// Pairs within `cutoff` (Å); of nearest images in frames that have a cell, if `periodic`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the cutoff is none.
+    /// [`Error::Argument`] if the cutoff is none.
     pub fn new(
         first: Vec<u32>,
         second: Option<Vec<u32>>,
@@ -93,7 +93,7 @@ impl PairList {
     /// places; the first frame that cannot be searched, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a block has no such atoms.
+    /// [`Error::Argument`] if a block has no such atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,

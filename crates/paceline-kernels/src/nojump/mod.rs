@@ -109,8 +109,8 @@ impl Follower {
     /// in the first frame of it that is not left out, or in the last one before. None after `close`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or an atom
-    /// is too many cells away from where it was first.
+    /// [`Error::Argument`] if the slices do not hold the same number of whole frames, or an atom is
+    /// too many cells away from where it was first.
     pub fn move_on(
         &self,
         number: usize,
@@ -178,7 +178,7 @@ impl NoJump {
     /// Follow some atoms of frames of `n_atoms`, in increasing order.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an atom is out of range or of order.
+    /// [`Error::Argument`] if an atom is out of range or of order.
     pub fn new(n_atoms: usize, atoms: &[usize]) -> Result<Self> {
         if !atoms.is_sorted_by(|one, next| one < next) {
             return Err(Error::Argument("atoms do not increase".to_string()));
@@ -203,7 +203,7 @@ impl NoJump {
     /// which do not decrease: of frames that were left out, the row of the next one is given.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, there is
+    /// [`Error::Argument`] if the slices do not hold the same number of whole frames, there is
     /// none, a frame has no cell, or an atom moves by more cells than an image can count.
     pub fn scan(&self, positions: &[f32], dimensions: &[f32], rows: &[usize]) -> Result<Scan> {
         let frame_len = frame_len(positions.len(), self.n_atoms)?;
@@ -237,7 +237,7 @@ impl NoJump {
     /// not left out before, from which the others are counted.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
     pub fn move_to(
         &self,
         images: &[Images],

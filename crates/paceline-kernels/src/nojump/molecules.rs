@@ -20,7 +20,7 @@ const MOST: u64 = 1 << 60;
 /// missing; `i64::MAX` where they are too many.
 ///
 /// # Errors
-/// [`Error::Argument`] where there is not one cell a frame.
+/// [`Error::Argument`] if there is not one cell a frame.
 pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
     let n = centres.len() / cells.len().max(1);
     check_len("centres", centres.len(), cells.len() * n)?;
@@ -101,7 +101,7 @@ impl Lattice {
 /// molecule.
 ///
 /// # Errors
-/// [`Error::Argument`] where these do not belong together, or an atom or a row is out of range.
+/// [`Error::Argument`] if these do not belong together, or an atom or a row is out of range.
 pub fn move_by(
     steps: &[[i64; 3]],
     rows: &[usize],

@@ -67,8 +67,8 @@ impl PairRmsd {
     /// centres and the best rotation. Weights count relative to their mean.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are no atoms, or weights are not one an atom, finite, at
-    /// least 0, and not all 0.
+    /// [`Error::Argument`] if there are no atoms, or weights are not one an atom, finite, at least
+    /// 0, and not all 0.
     pub fn new(n_atoms: usize, weights: Option<&[f64]>, superposition: bool) -> Result<Self> {
         if n_atoms == 0 {
             return Err(Error::Argument("an RMSD needs at least one atom".into()));
@@ -86,7 +86,7 @@ impl PairRmsd {
     /// Where both are the same slice, some pairs below the diagonal are left as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not hold whole frames, or `out` has another size.
+    /// [`Error::Argument`] if the slices do not hold whole frames, or `out` has another size.
     pub fn fill<T>(
         &self,
         first: &[f32],
@@ -572,7 +572,7 @@ fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
 /// the diagonal alone, row by row.
 ///
 /// # Errors
-/// [`Error::Argument`] where the tile or the matrix has another size, or frames are not in it.
+/// [`Error::Argument`] if the tile or the matrix has another size, or frames are not in it.
 pub fn put_tile<T: Copy>(
     matrix: &mut [T],
     (n_frames, is_condensed): (usize, bool),

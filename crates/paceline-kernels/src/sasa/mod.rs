@@ -149,7 +149,7 @@ impl RowKernel for Sasa {
         self.n_parts
     }
 
-    /// Areas, Å²; NaN where any position is not finite, since an atom may cover each other one.
+    /// Areas, Å²; NaN if any position is not finite, since an atom may cover each other one.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut picked = Vec::new();

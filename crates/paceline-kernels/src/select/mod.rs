@@ -198,7 +198,7 @@ impl Context<'_> {
         self.scratch.spare.push(mask);
     }
 
-    /// The cell of the frame; none where it has none or needs none.
+    /// The cell of the frame; `None` if it has none or needs none.
     fn cell(&self, periodic: bool, needed_by: &str) -> Result<Option<Cell>, String> {
         if !periodic || is_placeholder(self.dimensions) {
             return Ok(None);
@@ -227,7 +227,7 @@ impl Selected {
     /// groups that nodes are applied to have no others.
     ///
     /// # Errors
-    /// [`Error::Argument`] where nodes or atoms are not there.
+    /// [`Error::Argument`] if nodes or atoms are not there.
     pub fn new(
         nodes: Vec<Node>,
         group: Group,
@@ -273,7 +273,7 @@ impl Selected {
     /// in ascending order, and count them; the first frame that cannot be searched, and why.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a block has no such atoms.
+    /// [`Error::Argument`] if a block has no such atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,

@@ -269,8 +269,8 @@ impl Grid {
     /// on it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the vectors span no volume, [`Error::Argument`] where a grid
-    /// has no domains.
+    /// [`Error::Unsupported`] if the vectors span no volume, [`Error::Argument`] if a grid has no
+    /// domains.
     pub fn new(
         moment: Moment,
         shape: [u32; 3],

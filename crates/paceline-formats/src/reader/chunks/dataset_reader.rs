@@ -1,4 +1,4 @@
-//! Per-worker reader of one dataset.
+//! Reader of one dataset for one worker.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::hdf5_chunks::{Column, Part, Unpacked, Value, decode_in_place};
 use crate::reader::CHUNK;
 use crate::source::GAP;
 
-/// A dataset, and what is at hand of it.
+/// Dataset, and cached data.
 pub(super) struct DatasetReader {
     pub selection: Selection,
     known: Known,
@@ -20,10 +20,10 @@ pub(super) struct DatasetReader {
 }
 
 impl DatasetReader {
-    /// A reader of what a dataset holds of some atoms, so many numbers of each.
+    /// Make a reader of a number of values per atom for some atoms of a dataset.
     ///
     /// # Errors
-    /// [`crate::error::Error::Unsupported`] where there can be no such dataset.
+    /// [`crate::error::Error::Unsupported`] if the dataset is impossible.
     pub fn new(
         io: &IoContext,
         element: Element,
@@ -38,7 +38,7 @@ impl DatasetReader {
     }
 
     /// # Errors
-    /// [`crate::error::Error::Argument`] where a slice does not fit the dataset, or `n` frames.
+    /// [`crate::error::Error::Argument`] if a slice does not fit the dataset, or `n` frames.
     pub fn check(&self, slice: Slice<'_>, n: usize) -> Result<()> {
         slice.check(&self.selection.grid, !self.selection.is_contiguous(), n)
     }
@@ -67,7 +67,7 @@ impl DatasetReader {
         packed.fill(io, slice, &self.rows)
     }
 
-    /// Bytes that a block will want, in the order in which it reads them.
+    /// Return the byte ranges that a block needs, in the order of reading.
     pub fn ranges(&mut self, io: &IoContext, slice: Slice<'_>) -> Vec<Range<u64>> {
         slice.wanted(0..slice.rows.len(), &mut self.rows);
         let selection = &self.selection;
@@ -94,7 +94,7 @@ impl DatasetReader {
     }
 }
 
-// Numbers that stand in the file as they are: contiguous datasets, and chunks without filters.
+// Numbers without filters: contiguous datasets, and unfiltered chunks.
 
 /// Reads wanted rows into a block.
 pub(super) struct Plain<'a, 'f, T> {
@@ -104,7 +104,7 @@ pub(super) struct Plain<'a, 'f, T> {
     out: &'a mut [T],
     /// Parts of rows that wait to be read together.
     run: Run<(&'a Part, usize)>,
-    /// Bytes that wait to be read straight to their place, and that place.
+    /// Byte range that waits to be read straight into the output, and its destination.
     straight: (Range<u64>, Range<usize>),
 }
 
@@ -175,7 +175,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
     fn want_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
         let width = self.selection.frame_len;
-        // A call for little would cost more than copying it.
+        // A separate call for few bytes would cost more than copying them.
         let worth = part.len as u64 >= GAP || part.len == self.selection.grid.row_bytes;
         if let Some(place) = part.copies.straight()
             && worth
@@ -212,8 +212,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         })
     }
 
-    /// Read numbers to where they go, and make values of them while the processor has them at
-    /// hand.
+    /// Read numbers into the output, and convert them while they are in the cache.
     fn read_straight(&mut self) -> Result<()> {
         let (bytes, target) = std::mem::replace(&mut self.straight, (0..0, 0..0));
         let number = self.selection.dataset.number;
@@ -232,37 +231,36 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     }
 }
 
-// Chunks whose bytes went through filters.
+// Chunks with filters.
 
-/// Bytes of unpacked chunks that are kept of a dataset, so that reading frame by frame does not
-/// unpack chunks that hold many frames again for each of them.
+/// Maximum size of decoded chunks that are kept per dataset, bytes, so that chunks of many frames
+/// are not decoded again for each frame.
 pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Up to this part of a chunk it is quicker to inflate no more than is wanted: byte for byte, whole
-/// chunks were inflated 1.3 to 1.8 times as fast.
+/// Maximum fraction of a chunk for which inflating only the wanted beginning is faster: per byte,
+/// whole chunks were inflated 1.3 to 1.8 times as fast.
 pub const BEGINNING_SHARE: f64 = 0.6;
 
-/// Bytes that are read beyond those that the beginning of a chunk is guessed to need.
+/// Number of additional bytes that are read beyond the estimated size of a chunk's beginning.
 pub const BEGINNING_SPARE: u64 = 512;
 
-/// Knowledge of a dataset's chunks from those that were read before.
+/// Data about a dataset's chunks from previous reads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The number of the chunks that were unpacked last.
+    /// Number of the chunks that were decoded last.
     chunk_number: u64,
     chunks: Vec<Kept>,
-    /// Bytes that inflating a beginning took, by those that the beginning's share of the numbers
-    /// would have taken.
+    /// Ratio of the bytes needed to inflate a beginning to the bytes proportional to its numbers.
     ratio: f64,
 }
 
-/// A chunk that was unpacked.
+/// Decoded chunk.
 #[derive(Debug)]
 struct Kept {
     column: usize,
-    /// Place where it was: a file that grows may have it elsewhere now.
+    /// Location of the chunk; a growing file may have moved it.
     chunk: Chunk,
-    /// To its end, every checksum proved.
+    /// True if it was decoded to its end, and every checksum verified.
     whole: bool,
     unpacked: Unpacked,
 }
@@ -276,14 +274,14 @@ pub(super) struct Packed<'a, 'f, T> {
     pub out: &'a mut [T],
 }
 
-/// A chunk that is about to be read, and the rows that want it.
+/// Chunk to be read, and the rows that need it.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     chunk_number: u64,
     column: &'a Column,
     chunk: Chunk,
     rows: &'a [Wanted],
-    /// Bytes of the numbers that are wanted, from the front on, where the rest is not needed.
+    /// Number of wanted bytes of values from the front on, if the rest is not needed.
     beginning: Option<usize>,
 }
 
@@ -334,7 +332,7 @@ impl<T: Value> Packed<'_, '_, T> {
         run.read(io, |io, bytes, task| self.take(io, bytes, task))
     }
 
-    /// Unpack a chunk and bring its numbers to their places.
+    /// Decode a chunk and scatter its numbers.
     fn take(&mut self, io: &mut IoContext, bytes: &[u8], task: Task<'_>) -> Result<()> {
         match self.unpack_straight(io, bytes, &task) {
             None => {}
@@ -380,7 +378,7 @@ impl<T: Value> Packed<'_, '_, T> {
         }
     }
 
-    /// Note that a chunk contradicts itself.
+    /// Record that a chunk is inconsistent.
     fn note(&mut self, task: &Task<'_>, (expected, found): (String, String)) -> Result<()> {
         let offset = task.chunk.offset;
         let column = task.column.index;
@@ -391,8 +389,8 @@ impl<T: Value> Packed<'_, '_, T> {
             .note(task.rows.iter().map(|&(_, row)| row), &flaw)
     }
 
-    /// Unpack a chunk to its place in the block, where all its numbers belong there in their order;
-    /// nothing elsewhere.
+    /// Decode a chunk straight into the block, if all its numbers belong there in order; otherwise
+    /// do nothing.
     fn unpack_straight(
         &mut self,
         io: &mut IoContext,
@@ -426,7 +424,7 @@ impl<T: Value> Packed<'_, '_, T> {
         Some(done)
     }
 
-    /// Inflate the beginning of a chunk, reading more of it where need be.
+    /// Inflate the beginning of a chunk, reading more bytes if necessary.
     fn begin(
         &mut self,
         io: &mut IoContext,
@@ -465,10 +463,10 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 }
 
-/// Most bytes that are read at once if the first guess was too small.
+/// Maximum number of bytes that are read at once if the first estimate was too small.
 const MORE: u64 = 16 * 1024;
 
-/// Bring the wanted numbers of an unpacked chunk to their places.
+/// Scatter the wanted numbers of a decoded chunk.
 fn scatter<T: Value>(
     selection: &Selection,
     chunk_number: u64,
@@ -505,7 +503,7 @@ impl Known {
         self.chunks.iter().find(is_it)
     }
 
-    /// Keep an unpacked chunk where other frames may want it; its room is used again otherwise.
+    /// Keep a decoded chunk if other frames may need it; otherwise reuse its memory.
     fn keep(
         &mut self,
         selection: &Selection,
@@ -531,7 +529,7 @@ impl Known {
         }
     }
 
-    /// Bytes to read of a chunk.
+    /// Estimate the number of bytes to read of a chunk.
     fn guess(&self, selection: &Selection, task: &Task<'_>) -> u64 {
         let Some(len) = task.beginning else {
             return task.chunk.size;
@@ -551,7 +549,7 @@ impl Known {
 }
 
 impl Selection {
-    /// Rows that are unpacked together, where their chunks are too many to be kept.
+    /// Number of rows that are decoded together, if their chunks are too large to be kept.
     pub fn rows_not_kept(&self) -> Option<usize> {
         let grid = &self.grid;
         let bytes = grid.chunk_bytes.saturating_mul(grid.columns.len());
@@ -559,8 +557,8 @@ impl Selection {
         (together && bytes > KEPT_BYTES).then_some(grid.chunk_rows as usize)
     }
 
-    /// Bytes of a chunk's numbers up to the last wanted one of its last row, where it pays to
-    /// inflate no more than them.
+    /// Number of bytes of a chunk's values up to the last wanted one of its last row, if inflating
+    /// only these is faster.
     fn beginning(
         &self,
         chunk_number: u64,
@@ -591,7 +589,7 @@ impl Selection {
         })
     }
 
-    /// Bytes that will be read of a chunk with filters.
+    /// Return the byte range to be read of a chunk with filters.
     pub fn packed_range(&self, chunk_number: u64, column: &Column, chunk: Chunk) -> Range<u64> {
         let share = match self.beginning(chunk_number, column, chunk.mask, false) {
             Some(len) => len as f64 / self.grid.chunk_bytes as f64,

@@ -1,4 +1,4 @@
-//! Tools that one worker reads with: a source, buffers that are used again, and a clock.
+//! Tools for reading in one worker: a source, reused buffers, and a clock.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use crate::hdf5_chunks::Decompressors;
 use crate::reader::{CHUNK, grow, within_reach};
 use crate::source::Source;
 
-/// A source, and what it took to read from it.
+/// Source, and the cost of reading from it.
 pub(super) struct IoContext {
     pub source: Arc<dyn Source>,
-    /// Bytes of the file when it was opened.
+    /// Size of the file when it was opened, bytes.
     pub file_size: u64,
     pub reading: Duration,
     pub buffer: Vec<u8>,
     pub decompressors: Decompressors,
-    /// For chunks that are unpacked, and for numbers that are put together.
+    /// Buffers for decoded chunks, and for unshuffled numbers.
     pub rooms: Vec<Vec<u8>>,
     pub woven: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl IoContext {
         })
     }
 
-    /// Read as many bytes as the buffer that is given has.
+    /// Fill a buffer from an offset on.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let started = Instant::now();
         let read = self.source.read_at(offset, buffer);
@@ -47,7 +47,7 @@ impl IoContext {
         read
     }
 
-    /// True if the file has these bytes.
+    /// True if the file contains this byte range.
     pub fn holds(&self, offset: u64, size: u64) -> bool {
         offset
             .checked_add(size)
@@ -55,7 +55,7 @@ impl IoContext {
     }
 }
 
-/// Byte ranges that one call reads together, and what each of them is for.
+/// Byte ranges that one call reads together, each with its purpose.
 pub(super) struct Run<K> {
     range: Range<u64>,
     pieces: Vec<(Range<u64>, K)>,
@@ -73,7 +73,7 @@ impl<K: Copy> Run<K> {
         self.pieces.is_empty()
     }
 
-    /// True if a range lies close enough behind, or among, those that are here.
+    /// True if a range is close enough to the present ranges.
     pub fn accepts(&self, piece: &Range<u64>) -> bool {
         let near = piece.start <= self.range.end || within_reach(self.range.end, piece.start);
         self.is_empty()
@@ -90,7 +90,7 @@ impl<K: Copy> Run<K> {
         self.pieces.push((piece, key));
     }
 
-    /// Read all of them, hand each over, and begin anew.
+    /// Read all ranges, pass each to a function, and start again.
     pub fn read(
         &mut self,
         io: &mut IoContext,
@@ -115,14 +115,14 @@ impl<K: Copy> Run<K> {
     }
 }
 
-// Frames of a block that cannot be read, and why.
+// Frames of a block that cannot be read, with reasons.
 
 /// Contradiction between a dataset and the file's index, or its own coding.
 #[derive(Debug, Clone)]
 pub(super) struct Flaw {
-    /// The chunk or row, and the dataset.
+    /// Chunk or row, and dataset.
     pub what: String,
-    /// Byte in the file; None where the index has no place that can be believed.
+    /// Offset in the file, bytes; `None` if the index has an impossible offset.
     pub offset: Option<u64>,
     pub expected: String,
     pub found: String,
@@ -134,16 +134,16 @@ pub(super) struct SkippedFrames<'a> {
     /// Numbers of the block's frames.
     pub frames: &'a [i64],
     pub skip: bool,
-    /// First row of the block among those that are being read.
+    /// First row of the block among the rows that are being read.
     pub base: usize,
     pub errors: Vec<Option<Error>>,
 }
 
 impl SkippedFrames<'_> {
-    /// Note that rows, counted from the base, cannot be read.
+    /// Record that rows, counted from the base, cannot be read.
     ///
     /// # Errors
-    /// Always, unless such frames are to be skipped.
+    /// Always, unless such frames are skipped.
     pub fn note(&mut self, rows: impl Iterator<Item = usize> + Clone, flaw: &Flaw) -> Result<()> {
         let base = self.base;
         let frames = rows.clone().map(|row| self.frames[base + row]);
@@ -163,10 +163,10 @@ impl SkippedFrames<'_> {
         Ok(())
     }
 
-    /// Note that a row of the block cannot be read, if that is not known yet.
+    /// Record that a row of the block cannot be read, if that is not known yet.
     ///
     /// # Errors
-    /// The error itself, unless such frames are to be skipped.
+    /// The error itself, unless such frames are skipped.
     pub fn refuse(&mut self, row: usize, error: Error) -> Result<()> {
         if !self.skip {
             return Err(error);

@@ -1,4 +1,4 @@
-//! A block of frames out of datasets of an HDF5 file: each chunk is read and decoded once.
+//! Reader of blocks of frames from datasets of an HDF5 file; each chunk is read and decoded once.
 
 mod dataset_reader;
 mod io_context;
@@ -23,33 +23,31 @@ use crate::source::Source;
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 pub use self::selection::read_integers;
 
-/// Bytes of frames that are decoded together where they are not kept: as many as stay close to
-/// the processor.
+/// Size of frames that are decoded together if they are only visited, bytes: they stay in the
+/// cache.
 const BATCH: usize = 512 * 1024;
 
-/// The same where chunks of one number are too many to be kept unpacked, so that every batch unpacks
-/// them anew: as many as the largest block that is kept.
+/// The same size if decoded chunks are too large to be kept, so that every batch decodes them
+/// again: that of the largest kept block.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
-/// Per-worker reader of datasets of a file.
+/// Reader of datasets of a file for one worker.
 pub struct ChunkReader {
     io: IoContext,
     elements: [Option<DatasetReader>; 3],
     ids: Option<Ids>,
     n_wanted: usize,
-    /// Frames that are not kept as they were decoded: where they are visited, or atoms change
-    /// places.
+    /// Buffers for frames that are visited, or whose atoms are reordered.
     scratch: [Vec<f32>; 3],
     ahead: Ahead,
 }
 
 impl ChunkReader {
-    /// A reader of positions, velocities and forces of some atoms; none for those that are not
-    /// wanted, or not there.
+    /// Make a reader of positions, velocities and forces of some atoms; `None` for unwanted or
+    /// missing fields.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for datasets that cannot be, or that we do not decode, and what the
-    /// source gives.
+    /// [`Error::Unsupported`] for impossible or unsupported datasets, and errors of the source.
     pub fn new(
         source: Arc<dyn Source>,
         elements: [Option<Element>; 3],
@@ -76,10 +74,10 @@ impl ChunkReader {
         })
     }
 
-    /// Ask for the bytes of a block that will be read soon, where reading has been found to wait.
+    /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the slices do not fit the datasets.
+    /// [`Error::Argument`] if the slices do not fit the datasets.
     pub fn read_ahead(&mut self, slices: [Option<Slice<'_>>; 3]) -> Result<()> {
         if !self.ahead.pays() {
             return Ok(());
@@ -93,16 +91,16 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Read and decode a block; its dimensions, times and steps are left as they are, but for
-    /// frames that cannot be read.
+    /// Read and decode a block; its dimensions, times and steps are unchanged, except for
+    /// unreadable frames.
     ///
-    /// A wanted field that a frame does not hold is NaN there, or not visited; where it is
-    /// required, the frame is refused.
+    /// A wanted field that a frame lacks is NaN there, or not visited; if the field is required,
+    /// the frame is refused.
     ///
     /// # Errors
-    /// The first damaged or refused frame's error, unless frames are to be skipped: then the
-    /// frame's row is NaN, it is listed in the report, and the others are read. Errors of the
-    /// operating system are never skipped.
+    /// The first damaged or refused frame's error, unless such frames are skipped: then the frame's
+    /// row is NaN, the report lists the frame, and other frames are read. Errors of the operating
+    /// system are never skipped.
     pub fn read(&mut self, request: ReadRequest<'_>, mut out: BlockOut<'_>) -> Result<BlockReport> {
         let started = Instant::now();
         self.check(&request, &out)?;
@@ -156,7 +154,7 @@ impl ChunkReader {
             forces,
         } = &out.numbers
         {
-            // What is wanted and not there has room, too.
+            // Wanted but missing fields have memory, too.
             wanted.positions |= !positions.is_empty();
             wanted.velocities |= !velocities.is_empty();
             wanted.forces |= !forces.is_empty();
@@ -178,7 +176,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Refuse a frame that does not hold what is required of it.
+    /// Refuse a frame that lacks a required field.
     fn require(
         &self,
         request: &ReadRequest<'_>,
@@ -204,7 +202,7 @@ impl ChunkReader {
         }
     }
 
-    /// Frames that are decoded together: all, where they are kept as they are.
+    /// Number of frames that are decoded together: all, if they are kept unchanged.
     fn batch_len(&self, n: usize, numbers: &Numbers<'_>) -> usize {
         if self.ids.is_none() && matches!(numbers, Numbers::Kept { .. }) {
             return n.max(1);
@@ -229,7 +227,7 @@ impl ChunkReader {
         batch.clamp(1, n.max(1))
     }
 
-    /// Decode some frames of the block into their rows, or show them.
+    /// Decode some frames of the block into their rows, or visit them.
     fn read_batch(
         &mut self,
         request: &ReadRequest<'_>,
@@ -268,7 +266,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Read some frames of the block, one after another.
+    /// Decode some frames of the block, one after another.
     fn fill(
         &mut self,
         request: &ReadRequest<'_>,
@@ -297,7 +295,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Bring frame `k` of the scratch to its row, its atoms in our order, or show it.
+    /// Copy frame `k` of the buffer to its row, with atoms in paceline's order, or visit it.
     fn bring(
         &mut self,
         request: &ReadRequest<'_>,
@@ -339,9 +337,9 @@ impl ChunkReader {
     }
 }
 
-// What is asked of a reader of chunks.
+// Arguments of a reader of chunks.
 
-/// A dataset, and what makes our units of its numbers.
+/// Dataset, and conversion of its numbers to paceline's units.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Element {
     /// The dataset, as HDF5's library describes it.
@@ -350,34 +348,34 @@ pub struct Element {
     pub units: Units,
 }
 
-/// Each frame's own numbers of its atoms, where these are in no fixed order.
+/// Ids of the atoms of each frame, if the order of atoms is not fixed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
-    /// Dataset of the numbers, a row for each frame.
+    /// Dataset of the ids, with one row per frame.
     pub element: Element,
-    /// The number of each of our atoms, rising.
+    /// Id of each of paceline's atoms, increasing.
     pub order: Vec<i64>,
 }
 
-/// Parts of each frame that are read.
+/// Data of each frame to be read.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadRequest<'a> {
     /// Numbers of the frames, for messages.
     pub frames: &'a [i64],
-    /// Places of their positions, velocities and forces, and of their atoms' numbers.
+    /// Locations of positions, velocities and forces.
     pub slices: [Option<Slice<'a>>; 3],
-    /// Index of the dataset of the atoms' numbers, where atoms are in no fixed order.
+    /// Location of the ids, if the order of atoms is not fixed.
     pub ids: Option<Slice<'a>>,
     /// Fields that every frame must hold.
     pub required: Fields,
     /// Leave out frames that cannot be read.
     pub skip: bool,
-    /// Prove every checksum, and that every stream ends where it should.
+    /// Verify every checksum, and the end of every stream.
     pub whole: bool,
 }
 
 impl ReadRequest<'_> {
-    /// Return the fields that a frame holds of those that are read.
+    /// Return the fields that a frame holds among the fields to be read.
     fn held(&self, row: usize) -> Fields {
         let [positions, velocities, forces] = self
             .slices
@@ -390,42 +388,42 @@ impl ReadRequest<'_> {
     }
 }
 
-// Where the frames of a block are in one dataset.
+// Locations of the frames of a block in one dataset.
 
-/// The part of a dataset's index that one block needs.
+/// Part of a dataset's index that one block needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
-    /// Row of each frame; −1 where it has none.
+    /// Row of each frame; −1 for a missing one.
     pub rows: &'a [i64],
-    /// Numbers along the first axis of the chunks that hold them: distinct, rising. Empty for a
-    /// contiguous dataset.
+    /// Numbers, along the first axis, of the chunks with these rows: distinct, increasing. Empty
+    /// for a contiguous dataset.
     pub chunk_numbers: &'a [u64],
-    /// Bytes of the chunks of these numbers; size 0 for one that was never written.
+    /// Offsets of the chunks with these numbers, bytes; size 0 for a chunk that was never written.
     pub offsets: &'a [u64],
     /// Sizes of these chunks, bytes.
     pub sizes: &'a [u64],
-    /// Bit k: stage k of the filters was left out.
+    /// Filter masks. Bit k: filter k of the pipeline was skipped.
     pub masks: &'a [u32],
 }
 
-/// Where chunks are for which the index of the file has no place that can be believed.
+/// Offset of chunks whose entry in the index of the file is impossible.
 const NOWHERE: u64 = u64::MAX;
 
-/// Place of a chunk, and the stages that its bytes went through.
+/// Location of a chunk, and its filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Chunk {
-    /// Byte in the file, or [`NOWHERE`].
+    /// Offset in the file, bytes, or [`NOWHERE`].
     pub offset: u64,
     pub size: u64,
     pub mask: u32,
 }
 
-/// A row of the dataset, and the row of the block that it goes to.
+/// Row of the dataset, and its row in the block.
 type Wanted = (u64, usize);
 
 impl Slice<'_> {
     /// # Errors
-    /// [`Error::Argument`] where it does not fit the dataset or a block of `n` frames.
+    /// [`Error::Argument`] if it does not fit the dataset or a block of `n` frames.
     fn check(&self, grid: &Grid, is_chunked: bool, n: usize) -> Result<()> {
         let n_chunks = self.chunk_numbers.len().checked_mul(grid.n_columns);
         let lengths = [self.offsets.len(), self.sizes.len(), self.masks.len()];
@@ -462,16 +460,17 @@ impl Slice<'_> {
         }
     }
 
-    /// Rows wanted by some frames of the block, rising; rows of the block count from its first.
+    /// Rows wanted by some frames of the block, increasing; rows of the block count from its first
+    /// one.
     fn wanted(&self, frames: Range<usize>, wanted: &mut Vec<Wanted>) {
         wanted.clear();
         let rows = self.rows[frames].iter().enumerate();
         wanted.extend(rows.filter_map(|(k, &row)| Some((u64::try_from(row).ok()?, k))));
-        // Nearly always sorted already, which this finds out in one pass.
+        // Usually already sorted, which this detects in one pass.
         wanted.sort();
     }
 
-    /// A chunk of a number that is known to be there.
+    /// Return the chunk of a number that is in the slice.
     fn chunk(&self, grid: &Grid, chunk_number: u64, column: usize) -> Chunk {
         let slot = self
             .chunk_numbers

@@ -1,4 +1,4 @@
-//! Selection of atoms in a dataset: the chunks that hold them, and the checks of these.
+//! Selection of atoms in a dataset: the chunks that contain them, and checks of these chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::hdf5_chunks::{
 };
 use crate::source::Source;
 
-/// The atoms that are wanted of each row of a dataset, and how its chunks hold them.
+/// Wanted atoms of each row of a dataset, and their layout in its chunks.
 pub(super) struct Selection {
     pub dataset: Dataset,
     pub units: Units,
     pub grid: Grid,
     pub pipeline: Pipeline,
-    /// Numbers of a frame in a block.
+    /// Number of values of a frame in a block.
     pub frame_len: usize,
 }
 
 impl Selection {
     /// # Errors
-    /// [`Error::Unsupported`] where there can be no such dataset in the file.
+    /// [`Error::Unsupported`] if such a dataset is impossible in the file.
     pub fn new(
         io: &IoContext,
         element: Element,
@@ -56,7 +56,7 @@ impl Selection {
         self.dataset.chunk.is_none()
     }
 
-    /// Number of a row's chunks along the first axis.
+    /// Number, along the first axis, of the chunks that contain a row.
     pub fn chunk_number(&self, row: u64) -> u64 {
         row / self.grid.chunk_rows
     }
@@ -66,7 +66,7 @@ impl Selection {
         (row - chunk_number * self.grid.chunk_rows) * self.grid.row_bytes as u64
     }
 
-    /// Return where a chunk is; a contiguous dataset is one.
+    /// Return the location of a chunk; a contiguous dataset is one chunk.
     pub fn chunk(&self, slice: Slice<'_>, chunk_number: u64, column: usize) -> Chunk {
         match self.is_contiguous() {
             false => slice.chunk(&self.grid, chunk_number, column),
@@ -82,7 +82,7 @@ impl Selection {
         }
     }
 
-    /// Put the fill value where a chunk was never written.
+    /// Fill the values of a chunk that was never written.
     pub fn fill<T: Value>(&self, column: &Column, rows: &[Wanted], out: &mut [T]) {
         let value = match self.dataset.fill.is_empty() {
             true => T::default(),
@@ -97,7 +97,7 @@ impl Selection {
         }
     }
 
-    /// Bytes that are wanted of rows of a chunk.
+    /// Return the byte ranges that rows of a chunk need.
     pub fn ranges(
         &self,
         chunk: Chunk,
@@ -113,7 +113,7 @@ impl Selection {
         rows.iter().flat_map(of_row).collect()
     }
 
-    /// Refuse a chunk that is not within the file, or not of the size that it must have.
+    /// Refuse a chunk that is not within the file, or has a wrong size.
     pub fn check_plain(
         &self,
         io: &IoContext,
@@ -161,7 +161,7 @@ impl Selection {
         ))
     }
 
-    /// Return a description of what is wrong with a chunk.
+    /// Describe the flaw of a chunk.
     pub fn flaw(
         &self,
         chunk_number: u64,
@@ -179,7 +179,7 @@ impl Selection {
         }
     }
 
-    /// Return the flaw of a row of a contiguous dataset behind whose start the file ends.
+    /// Describe the flaw of a row of a contiguous dataset that extends beyond the end of the file.
     pub fn cut_row(&self, row: u64, offset: u64, file_size: u64) -> Flaw {
         Flaw {
             what: format!("row {row} of {}", self.dataset.name),
@@ -190,7 +190,7 @@ impl Selection {
     }
 }
 
-/// Refuse axes that are not those of so many atoms.
+/// Refuse axes that do not match the number of atoms.
 fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Result<(), String> {
     let fits = match dataset.shape[1..] {
         [numbers] => Some(numbers) == n_atoms.checked_mul(per_atom),
@@ -207,8 +207,8 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
     }
 }
 
-/// Refuse rows that no bytes of the file could ever become, and more chunks than bytes: they would
-/// take memory without bound.
+/// Refuse rows that exceed the possible data of the file, and more chunks than bytes: they would
+/// take unbounded memory.
 fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
     let numbers: u64 = dataset.shape[1..].iter().product();
     let most =
@@ -229,23 +229,23 @@ fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), Stri
     }
 }
 
-// Frames whose atoms are in no fixed order: each says which atom is where.
+// Frames whose order of atoms is not fixed: each frame holds the ids of its slots.
 
 /// No slot holds the atom.
 const NO_SLOT: usize = usize::MAX;
 
-/// Finds wanted atoms by their numbers.
+/// Finds wanted atoms by their ids.
 pub(super) struct Ids {
     reader: DatasetReader,
     n_slots: usize,
-    /// The number of each of our atoms, rising.
+    /// Id of each of paceline's atoms, increasing.
     order: Vec<i64>,
     atoms: Atoms,
-    /// Numbers of the atoms in each slot, of the frames that were read last.
+    /// Ids in each slot, of the frames that were read last.
     numbers: Vec<i64>,
-    /// Slot of each of our atoms in the frame at hand.
+    /// Slot of each of paceline's atoms in the present frame.
     slots: Vec<usize>,
-    /// The frame at hand, wanted atoms in our order.
+    /// Present frame, with wanted atoms in paceline's order.
     sorted: [Vec<f32>; 3],
 }
 
@@ -284,7 +284,7 @@ impl Ids {
         })
     }
 
-    /// Places for atoms in a frame; there may be more than atoms.
+    /// Number of atom slots in a frame, which may exceed the number of atoms.
     pub fn n_slots(&self) -> usize {
         self.n_slots
     }
@@ -307,10 +307,10 @@ impl Ids {
             .fill(io, slice, frames, whole, &mut self.numbers, skipped)
     }
 
-    /// The wanted atoms of a frame in our order, given those in all slots.
+    /// Return the wanted atoms of a frame in paceline's order, from the values of all slots.
     ///
     /// # Errors
-    /// The first atom that is in no slot, or the first slot with one that was before, in words.
+    /// Text about the first atom without a slot, or the first slot with a duplicate atom.
     pub fn sort(
         &mut self,
         k: usize,
@@ -331,15 +331,14 @@ impl Ids {
         Ok(self.sorted.each_ref().map(|values| &values[..]))
     }
 
-    /// Find all atoms of a frame; a number that is none of theirs is passed over, as it marks a
-    /// slot without an atom.
+    /// Find all atoms of a frame; an unknown id is ignored, since it marks an empty slot.
     fn find(&mut self, k: usize) -> std::result::Result<(), String> {
         self.slots.clear();
         self.slots.resize(self.order.len(), NO_SLOT);
         let numbers = &self.numbers[k * self.n_slots..(k + 1) * self.n_slots];
         let first = self.order.first().copied().unwrap_or_default();
         for (slot, &number) in numbers.iter().enumerate() {
-            // Nearly always numbers are consecutive.
+            // Ids are usually consecutive.
             let guess = number.wrapping_sub(first) as usize;
             let atom = match self.order.get(guess) == Some(&number) {
                 true => guess,
@@ -359,7 +358,7 @@ impl Ids {
         }
     }
 
-    /// Return the flaw in the numbers of a row of the block.
+    /// Describe the flaw in the ids of a row of the block.
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
         let selection = &self.reader.selection;
         let row = slice.rows[row].unsigned_abs();
@@ -383,7 +382,7 @@ impl Ids {
 ///
 /// # Errors
 /// [`Error::DamagedChunk`] for the first chunk that cannot be read, [`Error::Argument`] for a
-/// dataset of other numbers, or of more than its file could hold, and what the source gives.
+/// dataset of other numbers, or of more than its file could hold, and errors of the source.
 pub fn read_integers(
     source: Arc<dyn Source>,
     dataset: Dataset,
