@@ -4,26 +4,26 @@ use paceline_base::{cell_volume, triclinic_vectors};
 
 use crate::qcp::Matrix3;
 
-/// Part of their length by which b and c rise above the vectors before them: of a flatter cell,
-/// angles in single precision do not tell the volume.
+/// Minimum height of b and c above the previous vectors, relative to their length: for a flatter
+/// cell, angles in single precision do not determine the volume.
 pub(crate) const FLAT: f64 = 1e-3;
 
-/// The image itself comes first, so that of equals it is taken.
+/// The image itself comes first, so that it is preferred among equals.
 const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
 
-/// The vectors a, b, c of a cell (Å), a along x and b in the plane of x and y, as MDAnalysis has
-/// them: rounded to single precision.
+/// Vectors a, b, c of a cell (Å), a along x and b in the xy plane, as in MDAnalysis: rounded to
+/// single precision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     vectors: Matrix3,
     /// True if any angle differs from 90°.
     triclinic: bool,
-    /// Square of half the shortest height, Å²: what is shorter has no nearer image.
+    /// Square of half the shortest height, Å²: a shorter difference has no nearer image.
     near: f64,
     volume: f64,
 }
 
-/// Why lengths and angles make no cell.
+/// Reason why lengths and angles do not define a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoCell {
     Missing,
@@ -31,7 +31,7 @@ pub enum NoCell {
 }
 
 impl NoCell {
-    /// One sentence for the user, given what needs the cell.
+    /// Make a sentence for the user, given the operation that needs the cell.
     pub fn reason(&self, needed_by: &str) -> String {
         match self {
             NoCell::Missing => format!("the frame has no cell, which {needed_by} needs"),
@@ -44,10 +44,10 @@ impl NoCell {
 }
 
 impl Cell {
-    /// The cell of three lengths (Å) and three angles (degrees).
+    /// Make the cell of three lengths (Å) and three angles (degrees).
     ///
     /// # Errors
-    /// [`NoCell`] if all lengths are zero, or no cell of a volume has these.
+    /// [`NoCell`] if all lengths are zero, or if they span no volume.
     pub fn new(dimensions: [f32; 6]) -> Result<Self, NoCell> {
         if dimensions[..3] == [0.0; 3] {
             return Err(NoCell::Missing);
@@ -67,7 +67,7 @@ impl Cell {
         })
     }
 
-    /// The cell of vectors a along x, b in the plane of x and y, and c, Å.
+    /// Make the cell of vectors a along x, b in the xy plane, and c, Å.
     pub(crate) fn of_vectors(vectors: Matrix3) -> Self {
         let [a, b, c] = vectors;
         Cell {
@@ -88,8 +88,9 @@ impl Cell {
         self.triclinic
     }
 
-    /// The same lattice by vectors that lean over at most half of those before them: in a cell that
-    /// leans further, [`Cell::nearest_images`] may miss the nearest.
+    /// Return the same lattice with reduced vectors, which are tilted by at most half of the
+    /// previous vectors. In a cell with larger tilts, [`Cell::nearest_images`] may miss the nearest
+    /// image.
     #[must_use]
     pub fn reduced(&self) -> Cell {
         let mut vectors = self.vectors;
@@ -107,12 +108,12 @@ impl Cell {
         }
     }
 
-    /// Å³, in double precision.
+    /// Volume, Å³, in double precision.
     pub fn volume(&self) -> f64 {
         self.volume
     }
 
-    /// The middle of the cell, Å.
+    /// Centre of the cell, Å.
     pub fn centre(&self) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         std::array::from_fn(|i| 0.5 * (a[i] + b[i] + c[i]))
@@ -124,25 +125,25 @@ impl Cell {
         square(d) < self.near
     }
 
-    /// Square of half the shortest height, Å²: what is shorter is near.
+    /// Square of half the shortest height, Å²: shorter differences have no nearer image.
     pub fn near(&self) -> f64 {
         self.near
     }
 
-    /// `x` and whole numbers of the cell's vectors.
+    /// Add whole multiples of the cell's vectors to `x`.
     #[inline]
     pub fn shifted(&self, x: [f64; 3], images: [f64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         std::array::from_fn(|i| x[i] + (images[0] * a[i] + images[1] * b[i] + images[2] * c[i]))
     }
 
-    /// The numbers of vectors a, b, c that make a difference of positions short: the shortest
-    /// there is, but in cells that no simulation uses.
+    /// Return the numbers of vectors a, b, c that minimise a difference of positions, except in
+    /// cells that simulations do not use.
     ///
-    /// The image that comes nearest vector by vector is the shortest of all where the cell is
-    /// rectangular, or it is shorter than half the shortest height. Else its 26 neighbours are
-    /// compared too. In a cell so skewed or flat that several layers of images lie within half its
-    /// diagonal, a shorter one may be beyond these.
+    /// The image that is nearest vector by vector is the shortest one if the cell is rectangular,
+    /// or if the image is shorter than half the shortest height. Otherwise its 26 neighbours are
+    /// compared too. In a very skewed or flat cell, in which several layers of images are within
+    /// half the diagonal, a shorter image may be beyond these.
     pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
         let mut images = [0.0; 3];
         let mut rest = d;
@@ -169,10 +170,10 @@ impl Cell {
         best
     }
 
-    /// The image of a position within the cell, and the numbers of vectors that bring it there.
+    /// Return the image of a position within the cell, and the numbers of vectors of the shift.
     ///
-    /// A position just below a face can come to lie on the opposite one by rounding, and is then
-    /// brought back to the face: it is done twice.
+    /// By rounding, a position just below a face can be shifted onto the opposite face, and must
+    /// then be shifted back: the shift is made twice.
     pub fn home(&self, x: [f32; 3]) -> ([f32; 3], [f64; 3]) {
         let (mut home, mut images) = (x, [0.0; 3]);
         for _ in 0..2 {
@@ -188,8 +189,8 @@ impl Cell {
         (home, images)
     }
 
-    /// The function that gives positions in units of the vectors: for many positions, since it
-    /// multiplies by inverses.
+    /// Return the function that converts positions to fractional coordinates; it multiplies by
+    /// inverses, which pays for many positions.
     pub fn fractions(&self) -> impl Fn([f64; 3]) -> [f64; 3] + use<> {
         let [a, b, c] = self.vectors;
         let [over_a, over_b, over_c] = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
@@ -201,7 +202,7 @@ impl Cell {
         }
     }
 
-    /// A position in units of the vectors.
+    /// Convert a position to fractional coordinates.
     fn fractional(&self, x: [f64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         let w = x[2] / c[2];
@@ -211,13 +212,13 @@ impl Cell {
     }
 }
 
-/// True for the cell that files have whose structure has none: 1 Å and right angles.
+/// True for the placeholder cell of structures without a cell: 1 Å and right angles.
 pub fn is_placeholder(dimensions: [f32; 6]) -> bool {
     let near = |x: f32, wanted: f32| (x - wanted).abs() <= 1e-5 * wanted;
     dimensions[..3].iter().all(|&x| near(x, 1.0)) && dimensions[3..].iter().all(|&x| near(x, 90.0))
 }
 
-/// Square of half the shortest of the three heights, volume over area.
+/// Square of half the shortest of the three heights (volume over area).
 fn near(&[a, b, c]: &Matrix3) -> f64 {
     let over_b = b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt();
     let normal = [b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
@@ -242,24 +243,24 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-// Positions brought into the cell in single precision, rounded step by step as MDAnalysis rounds
-// them: distances between them are then its own, to the last bit.
+// Wrapping of positions into the cell in single precision, rounded step by step as in MDAnalysis,
+// so that distances have the same bits.
 
-/// Part of the cell's edges by which rounding may leave a position outside.
+/// Maximum distance of a wrapped position outside of the cell by rounding, relative to the edges.
 pub const SLACK: f64 = 1e-5;
 
-/// So many edges away, single precision no longer tells where in a cell a position is.
+/// Number of edges beyond which single precision does not determine the position within a cell.
 pub const FAR: f64 = 1e6;
 
-/// Brings positions into a cell.
+/// Wraps positions into a cell.
 #[derive(Debug, Clone)]
 pub struct ApplyPbc {
-    /// a along x, b in the plane of x and y.
+    /// Vectors, a along x, b in the xy plane.
     vectors: [[f32; 3]; 3],
-    /// Start of the edges of the face below, for a step along y and z.
+    /// Lower bounds of the edges of a face, for a step along y and z.
     b_on_z: f64,
     a_on: [f64; 2],
-    /// Turns positions into numbers of vectors.
+    /// Matrix that converts positions to fractional coordinates.
     inverse: Matrix3,
 }
 
@@ -281,8 +282,8 @@ impl ApplyPbc {
         }
     }
 
-    /// Into the brick `a_x` × `b_y` × `c_z` at the origin, which holds one image of each position,
-    /// too, and is the cell itself where that is rectangular.
+    /// Wrap into the brick `a_x` × `b_y` × `c_z` at the origin, which also contains one image of
+    /// each position; a rectangular cell is its own brick.
     pub fn brick(vectors: &Matrix3) -> Self {
         let mut over = [[0.0; 3]; 3];
         for axis in 0..3 {
@@ -300,14 +301,14 @@ impl ApplyPbc {
     pub fn apply(&self, x: [f32; 3]) -> Option<[f32; 3]> {
         let mut near = x;
         if self.step(&mut near) {
-            // It is within but for rounding, unless it is no number.
+            // The position is within the cell apart from rounding, unless it is NaN.
             return (!near.iter().any(|x| x.is_nan())).then_some(near);
         }
         let mut far = x;
         for axis in [2, 1, 0] {
             let [u, v, w] = self.inverse[axis];
             let number = u * f64::from(far[0]) + v * f64::from(far[1]) + w * f64::from(far[2]);
-            // No number is not within it either.
+            // NaN is also outside of the range.
             if !(-FAR..=FAR).contains(&number) {
                 return None;
             }
@@ -317,7 +318,7 @@ impl ApplyPbc {
         self.holds(far).then_some(far)
     }
 
-    /// What `apply` does at first, to many positions of a brick: x, y and z of each.
+    /// Make the first step of `apply` for many positions of a brick: x, y and z of each.
     #[inline(always)]
     pub fn apply_to<const N: usize>(&self, x: &mut [[f32; N]; 3]) {
         for axis in [2, 1, 0] {
@@ -329,7 +330,7 @@ impl ApplyPbc {
                     any |= u32::from(beyond);
                     *number = f32::from(u8::from(beyond));
                 }
-                // Atoms of a molecule are near each other: mostly all of them are within.
+                // Atoms of a molecule are close to each other: usually all of them are within.
                 if any == 0 {
                     continue;
                 }
@@ -343,7 +344,7 @@ impl ApplyPbc {
         }
     }
 
-    /// Take at most one vector of each kind off or on; whether that is enough.
+    /// Add or subtract at most one vector of each kind; return whether the position is then within.
     fn step(&self, x: &mut [f32; 3]) -> bool {
         let mut enough = true;
         for axis in [2, 1, 0] {
@@ -353,7 +354,7 @@ impl ApplyPbc {
                 self.add(x, axis, 1.0);
                 enough &= f64::from(x[axis]) >= low;
             }
-            // Not else: what was just below the face can come to lie on the opposite one.
+            // Not `else`: a position just below the face can be rounded onto the opposite one.
             if f64::from(x[axis]) >= high {
                 self.add(x, axis, -1.0);
                 enough &= f64::from(x[axis]) < high;
@@ -368,7 +369,7 @@ impl ApplyPbc {
         }
     }
 
-    /// Return the position along an axis at which the cell begins.
+    /// Return the lower bound of the cell along an axis.
     fn low(&self, x: &[f32; 3], axis: usize) -> f64 {
         let [_, y, z] = x.map(f64::from);
         match axis {
@@ -387,17 +388,17 @@ impl ApplyPbc {
     }
 }
 
-/// The nearest whole number, of two the even one, as NumPy and MDAnalysis have it, of magnitudes up
-/// to 2⁵¹; of others a large one, or none.
+/// Round to the nearest whole number, ties to even, as NumPy and MDAnalysis do, for magnitudes up
+/// to 2⁵¹; for others the result is large or NaN.
 #[inline(always)]
 pub fn whole(x: f64) -> f64 {
     const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-    // Without SSE4.1, `round_ties_even` is a call. Here the spacing of the sum's numbers is 1.
+    // Without SSE4.1, `round_ties_even` is a call. The spacing of numbers of this sum is 1.
     (x + TO_WHOLE) - TO_WHOLE
 }
 
-/// As `f64::round`, which without SSE4.1 is a call: the nearest whole number, of two the one
-/// farther from 0.
+/// Equivalent of `f64::round`, which is a call without SSE4.1: the nearest whole number, ties away
+/// from 0.
 #[inline]
 pub fn rounded(x: f64) -> f64 {
     let near = whole(x);

@@ -1,8 +1,8 @@
-//! Cell lists of columns along x: an atom is compared only with atoms of columns nearby, and only
-//! with those within a window of x, which moves along with the atom.
+//! Cell lists of columns along x: an atom is compared only with atoms of nearby columns, within a
+//! window of x that moves with the atom.
 //!
-//! A column is a part of the cell as long as its vector a, which lies along x. Its atoms are sorted by
-//! x. The distance between two columns limits how far apart along x their atoms may be.
+//! A column is a part of the cell as long as its vector a, which lies along x. Its atoms are sorted
+//! by x. The distance between two columns limits how far apart along x their atoms may be.
 
 use std::ops::Range;
 
@@ -10,53 +10,53 @@ use crate::cell::{SLACK, square};
 use crate::histogram::{Histogram, PIECE, Rough};
 use crate::qcp::Matrix3;
 
-/// Number of columns within the largest distance: more leave out more pairs, but make each row
-/// shorter. For 11,084 atoms and 15 Å, 3 take 4 % less time than 2, and 9 % less than 4.
+/// Number of columns within the largest distance: more columns exclude more pairs, but have shorter
+/// rows. For 11,084 atoms and 15 Å, 3 take 4 % less time than 2, and 9 % less than 4.
 const COLUMNS_WITHIN: f64 = 3.0;
 
-/// Part of a distance by which rounding to single precision may change it.
+/// Maximum relative change of a distance by rounding to single precision.
 const ROUNDED: f64 = 1e-6;
 
-/// How a cell, or the room that atoms without a cell take up, is divided into columns.
+/// Division of a cell, or of the extent of atoms without a cell, into columns.
 #[derive(Debug, Clone)]
 pub struct Grid {
     origin: [f64; 3],
     vectors: Matrix3,
     periodic: bool,
-    /// Columns along b and c.
+    /// Numbers of columns along b and c.
     n: [usize; 2],
-    /// The largest distance that is searched for, rounding included, Å.
+    /// Maximum distance of the search, rounding included, Å.
     reach: f64,
-    /// Most that single precision may change a distance within reach by, Å.
+    /// Maximum change of a distance within reach by single precision, Å.
     rounded: f64,
-    /// Columns that may hold atoms so near, relative to a column.
+    /// Relative positions of columns with atoms within reach.
     offsets: Vec<Offset>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     columns: [i64; 2],
-    /// How far apart along x two atoms may be, Å.
+    /// Maximum distance along x between two atoms, Å.
     window: f64,
 }
 
-/// The atoms of one group in their columns.
+/// Atoms of one group, sorted into columns.
 #[derive(Debug, Clone)]
 pub struct CellColumns {
     points: Points,
-    /// Index in them at which each column begins, and at which the last one ends.
+    /// Index at which each column begins, and end of the last one.
     begins: Vec<usize>,
 }
 
 impl Grid {
-    /// Divide a periodic cell, which `positions` are in; `end` is less than half its least height.
+    /// Divide a periodic cell that contains `positions`; `end` is less than half its least height.
     pub fn of_cell(vectors: &Matrix3, end: f64, n_atoms: usize) -> Self {
-        // An atom that rounding left outside is counted to the column at the edge.
+        // An atom outside of the cell by rounding belongs to the column at the edge.
         let reach = end * (1.0 + ROUNDED) + 4.0 * SLACK * longest(vectors);
         Grid::new([0.0; 3], *vectors, true, reach, n_atoms)
     }
 
-    /// Divide whatever room the atoms take up.
+    /// Divide the extent of the atoms.
     pub fn of_extent(extent: &[Range<f32>; 3], end: f64, n_atoms: usize) -> Self {
         let origin = [0, 1, 2].map(|axis| f64::from(extent[axis].start));
         let edge = |axis: usize| f64::from(extent[axis].end) - origin[axis];
@@ -70,7 +70,7 @@ impl Grid {
 
     fn new(origin: [f64; 3], vectors: Matrix3, periodic: bool, reach: f64, n_atoms: usize) -> Self {
         let edges = [vectors[1][1], vectors[2][2]];
-        // Never more columns than atoms, however small the distance and large the room.
+        // At most one column per atom, for any distance and extent.
         let width = (reach / COLUMNS_WITHIN).max((edges[0] * edges[1] / n_atoms as f64).sqrt());
         let n = edges.map(|edge| ((edge / width) as usize).clamp(1, n_atoms.max(1)));
         let shift = if periodic {
@@ -92,7 +92,7 @@ impl Grid {
         grid
     }
 
-    /// Offsets to all columns within reach.
+    /// Find the offsets of all columns within reach.
     fn near(&self) -> Vec<Offset> {
         let (along_b, along_c) = self.steps();
         // Without periods there are no columns beyond the edge; within a cell they come again.
@@ -124,14 +124,14 @@ impl Grid {
         offsets
     }
 
-    /// Width of a column along b, and the step to the next one along c (y and z), Å.
+    /// Width of a column along b, and step to the next column along c (y and z), Å.
     fn steps(&self) -> (f64, [f64; 2]) {
         let [_, b, c] = self.vectors;
         let [n_b, n_c] = self.n.map(|n| n as f64);
         (b[1] / n_b, [c[1] / n_c, c[2] / n_c])
     }
 
-    /// How far apart a column and another are at least, Å.
+    /// Minimum distance between two columns, Å.
     fn gap(&self, j: i64, k: i64) -> f64 {
         if j.abs() <= 1 && k.abs() <= 1 {
             return 0.0;
@@ -183,7 +183,7 @@ impl Grid {
     fn column(&self, x: &[f32; 3]) -> usize {
         let [_, b, c] = self.vectors;
         let [y, z] = [1, 2].map(|axis| f64::from(x[axis]) - self.origin[axis]);
-        // Where there is no room along an axis this is no number, which counts as 0.
+        // Without extent along an axis this is NaN, which is converted to 0.
         let along_c = z / c[2];
         let along_b = (y - if along_c.is_finite() {
             along_c * c[1]
@@ -204,7 +204,7 @@ impl Grid {
     /// Count each distance between two atoms of a group once.
     pub fn count_own(&self, columns: &CellColumns, found: &mut Histogram) {
         for offset in &self.offsets {
-            // Half of the offsets: the others are these, seen from the other atom.
+            // Half of the offsets: the other half gives the same pairs.
             let [j, k] = offset.columns;
             if (k, j) >= (0, 0) {
                 self.count_at(offset, columns, columns, (k, j) == (0, 0), found);
@@ -212,8 +212,8 @@ impl Grid {
         }
     }
 
-    /// Visit the points that are within reach of a position, and some beyond: in rows, each with the
-    /// shift (Å) of the image that it is near to.
+    /// Visit the points within reach of a position, and some beyond, in rows; each row has the
+    /// shift (Å) of its nearest image.
     pub fn visit_near(
         &self,
         at: [f32; 3],
@@ -300,7 +300,7 @@ impl Grid {
         }
     }
 
-    /// The column at an offset from another, and in which image of the cell it is.
+    /// Return the column at an offset from another, and its image of the cell.
     fn neighbour(&self, column: usize, offset: [i64; 2]) -> Option<(usize, [i64; 2])> {
         let n = self.n.map(|n| n as i64);
         let at = [
@@ -330,7 +330,7 @@ impl Grid {
         first.ceil() as i64..=last.floor() as i64
     }
 
-    /// Whole numbers of the cell's vectors, Å.
+    /// Compute whole multiples of the cell's vectors, Å.
     fn shift(&self, images: [i64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         let [i, j, k] = images.map(|n| n as f64);
@@ -344,8 +344,8 @@ impl CellColumns {
     }
 }
 
-/// Count distances between the atoms of two columns, one of them shifted; `once` where both are the
-/// same, unshifted.
+/// Count distances between the atoms of two columns, one of them shifted; with `once` both columns
+/// are the same and unshifted.
 fn sweep(
     (from, ours): (&CellColumns, Range<usize>),
     (to, theirs): (&CellColumns, Range<usize>),
@@ -414,11 +414,11 @@ fn ordered(x: f32) -> u32 {
 /// Number that the number of distances computed together is a multiple of.
 const LANES: usize = 8;
 
-/// Positions (Å) of some atoms, and what marks atoms that are not to be paired.
+/// Positions (Å) of some atoms, and labels that exclude pairs.
 #[derive(Debug, Clone, Default)]
 pub struct Points {
     axes: [Vec<f32>; 3],
-    /// Two atoms of the same label make no pair; empty if all do.
+    /// Labels: two atoms of the same label are not a pair; empty if all atoms are pairs.
     labels: Vec<u32>,
     len: usize,
 }
@@ -507,7 +507,7 @@ impl Points {
         }
     }
 
-    /// The label of a point.
+    /// Label of a point.
     #[inline]
     pub fn label(&self, j: usize) -> u32 {
         self.labels[j]

@@ -1,8 +1,8 @@
-//! Distances of chosen pairs of atoms in each frame of a block, and the part of them that are
-//! contacts, as `MDAnalysis.analysis.contacts` defines it.
+//! Distances of chosen pairs of atoms in each frame of a block, and the fraction of contacts among
+//! them, as defined by `MDAnalysis.analysis.contacts`.
 //!
-//! Distances are those of `MDAnalysis.lib.distances.distance_array` to the last bit, because what a
-//! file holds to 0.01 Å is often as long as in the reference.
+//! Distances have the same bits as those of `MDAnalysis.lib.distances.distance_array`: in files
+//! with a precision of 0.01 Å, a distance often equals that in the reference.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
-/// Distances of pairs of atoms: one column a pair.
+/// Distances of pairs of atoms: one column per pair.
 #[derive(Debug, Clone)]
 pub struct PairDistances {
-    /// Each atom of a pair, once.
+    /// Distinct atoms of the pairs.
     atoms: Columns,
-    /// Places in `atoms`.
+    /// Indices in `atoms`.
     pairs: Vec<[usize; 2]>,
     periodic: bool,
 }
 
 impl PairDistances {
-    /// The distances of two atoms each, which follow each other in `columns`; between nearest images
-    /// in frames that have a cell, if they are periodic.
+    /// Make the distances of consecutive pairs of `columns`; with `periodic`, between nearest
+    /// images in frames with a cell.
     ///
     /// # Errors
     /// [`Error::Argument`] if there are none, or not two columns each.
@@ -135,28 +135,28 @@ impl RowKernel for PairDistances {
     }
 }
 
-/// How a distance counts that has a limit.
+/// Contribution of a distance with a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Switch {
-    /// As 1 up to the limit, and 0 beyond.
+    /// 1 up to the limit, and 0 beyond.
     Hard,
-    /// As 1 / (1 + exp(β (r − limit))), of this β (Å⁻¹).
+    /// 1 / (1 + exp(β (r − limit))), with this β (Å⁻¹).
     Soft(f64),
 }
 
-/// Fractions of contacts: one column for each reference, whose contacts are pairs of atoms.
+/// Fractions of contacts: one column per reference, whose contacts are pairs of atoms.
 #[derive(Debug, Clone)]
 pub struct Contacts {
     distances: PairDistances,
     /// Limit of each pair, Å.
     limits: Vec<f64>,
-    /// Pairs of each reference.
+    /// Number of pairs of each reference.
     sizes: Vec<usize>,
     switch: Switch,
 }
 
 impl Contacts {
-    /// The pairs of references follow each other, `sizes` of each.
+    /// Make the fractions; pairs are sorted by reference, with `sizes` pairs per reference.
     ///
     /// # Errors
     /// [`Error::Argument`] if a reference has no pairs, or not one limit a pair.
@@ -216,18 +216,18 @@ impl RowKernel for Contacts {
     }
 }
 
-/// Groups of atoms, such as residues, of which two are in contact where any two atoms are.
+/// Groups of atoms, such as residues; two groups are in contact if any two of their atoms are.
 #[derive(Debug, Clone)]
 pub struct ContactMap {
     atoms: Columns,
     groups: Vec<Range<usize>>,
-    /// Å.
+    /// Cutoff, Å.
     cutoff: f64,
     periodic: bool,
 }
 
 impl ContactMap {
-    /// The groups' atoms follow each other in `columns`, `sizes` of each.
+    /// Make the map; `columns` are sorted by group, with `sizes` atoms per group.
     ///
     /// # Errors
     /// [`Error::Argument`] if a group has no atoms, or the cutoff (Å) is no length.
@@ -252,13 +252,14 @@ impl ContactMap {
         })
     }
 
-    /// Pairs of groups: the first with each of the others, the second with those behind it, ….
+    /// Number of pairs of groups: the first group with each other one, the second with each later
+    /// one, ….
     pub fn n_pairs(&self) -> usize {
         self.groups.len() * (self.groups.len() - 1) / 2
     }
 
-    /// Add 1 to the count of each pair, for each frame in which it is in contact; the first frame
-    /// that cannot be counted, and why.
+    /// Add 1 to the count of each pair for each frame with a contact; return the first frame that
+    /// cannot be counted, with the reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if the block has no such atoms, or `counts` another size.

@@ -1,5 +1,5 @@
-//! Functions of the time between frames, from the series of particles: mean squared displacements
-//! and autocorrelations, by their definition or by the fast Fourier transform.
+//! Time correlation functions of particle series: mean squared displacements and autocorrelations,
+//! by definition or by fast Fourier transform.
 //!
 //! - Calandrini, Pellegrini, Calligari, Hinsen & Kneller (2011), Collection SFN 12, 201,
 //!   doi:10.1051/sfn/201112010
@@ -22,22 +22,22 @@ const LANES: usize = 8;
 /// A function of two values of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correlated {
-    /// Their squared distance.
+    /// Squared distance.
     Displacement,
-    /// Their inner product.
+    /// Inner product.
     Product,
 }
 
-/// Computes a function of the time between frames, averaged over all pairs of frames.
+/// Computes a function of the lag time, averaged over all pairs of frames.
 #[derive(Clone)]
 pub struct Correlation {
     correlated: Correlated,
     n_frames: usize,
     width: usize,
     axes: Vec<usize>,
-    /// Frames that do not count, ascending.
+    /// Frames that were left out, ascending.
     gaps: Vec<usize>,
-    /// Pairs of frames at each distance.
+    /// Number of pairs of frames for each lag.
     n_pairs: Vec<f64>,
     transforms: Option<Transforms>,
 }
@@ -50,16 +50,16 @@ pub struct Correlation {
 #[derive(Clone)]
 struct Transforms {
     len: usize,
-    /// w(t).
+    /// Weights w(t).
     weights: Vec<Complex<f64>>,
     forward: Arc<dyn Fft<f64>>,
-    /// Of powers, which are real.
+    /// Inverse transform of the power spectrum, which is real.
     inverse: Arc<dyn RealToComplex<f64>>,
 }
 
 impl Correlation {
-    /// A value of a series has `width` numbers, of which the `axes` count. Frames in `gaps`
-    /// (ascending) were left out.
+    /// Make a function of series with `width` numbers per value, of which `axes` are used. Frames
+    /// in `gaps` (ascending) were left out.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no frame or axis, an axis is not below `width`, or gaps are
@@ -94,12 +94,12 @@ impl Correlation {
         })
     }
 
-    /// Fill the function of each particle, in rows of one number a frame, and add up the rows into
-    /// `sum`. `series` has the shape (frames, particles, `width`). Distances in time of which
-    /// there is no pair of frames are NaN.
+    /// Compute the function of each particle, in rows of one number per lag, and add the rows to
+    /// `sum`. `series` has the shape (frames, particles, `width`). Lags without a pair of frames
+    /// are NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not belong together.
+    /// [`Error::Argument`] if the sizes of the slices do not match.
     pub fn fill<T: Copy + Into<f64>>(
         &self,
         series: &[T],

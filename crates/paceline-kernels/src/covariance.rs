@@ -1,9 +1,9 @@
 //! Covariance of the coordinates of atoms over frames.
 //!
-//! What is carried is a count, means, and co-moments: sums over frames of products of deviations
-//! from the means. A leaf's are computed a few frames at a time, about the mean of these frames;
-//! parts and leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242; for two variables
-//! Pébay 2008, Sandia report SAND2008-6212).
+//! A partial result holds a count, means, and co-moments: sums over frames of products of
+//! deviations from the means. Those of a leaf are computed for a few frames at a time, about the
+//! mean of these frames; parts and leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37,
+//! 242; for two variables Pébay 2008, Sandia report SAND2008-6212).
 //!
 //! The matrix is symmetric: of n coordinates, row i holds its products with i, i + 1, … n − 1, and
 //! rows follow each other.
@@ -13,7 +13,7 @@ use super::projection::Superposed;
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
-/// Frames whose products are summed at a time: few enough to stay in the processor's caches.
+/// Number of frames whose products are summed at a time: they stay in the processor's caches.
 const FRAMES: usize = 16;
 
 /// Coordinates in a panel. Products of two panels are summed in registers.
@@ -21,7 +21,7 @@ const WIDTH: usize = 4;
 
 type Panel = [f64; WIDTH];
 
-/// Numbers of the upper triangle of a symmetric matrix, diagonal included.
+/// Number of elements of the upper triangle of a symmetric matrix, diagonal included.
 ///
 /// # Errors
 /// [`Error::Argument`] if there are more than the machine can count.
@@ -40,7 +40,7 @@ pub fn triangle_len(n: usize) -> Result<usize> {
 /// these, all zero where `count` is.
 ///
 /// # Errors
-/// [`Error::Argument`] if these do not belong together.
+/// [`Error::Argument`] if the sizes do not match.
 pub fn accumulate(
     positions: &[f32],
     n_atoms: usize,
@@ -63,8 +63,8 @@ pub fn accumulate(
     Ok(())
 }
 
-/// Add the co-moments of the right to those of the left. Where one side has no frames, the other
-/// remains as it is.
+/// Merge the co-moments of the right into those of the left. If one side has no frames, the other
+/// is unchanged.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sides differ in length.

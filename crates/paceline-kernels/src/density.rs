@@ -21,25 +21,25 @@ const NOT_FINITE: &str = "positions are not all finite numbers";
 
 /// Density of mass and charge along x, y and z.
 ///
-/// The atoms, or the centers of mass of compounds, are brought into the brick `a_x` × `b_y` × `c_z`
+/// The atoms, or the centers of mass of compounds, are wrapped into the brick `a_x` × `b_y` × `c_z`
 /// at the origin, which holds each of them once in any cell. Bins divide the longest edge of it,
 /// and go on for the other axes with the same width.
 #[derive(Debug, Clone)]
 pub struct Profiles {
     columns: Columns,
-    /// Mass and charge of each atom, or of each compound.
+    /// Mass and charge of each atom or compound.
     weights: Vec<[f64; 2]>,
     compounds: Option<Compounds>,
     n_bins: usize,
 }
 
-/// The compound and the mass of each atom.
+/// Compound and mass of each atom.
 #[derive(Debug, Clone)]
 struct Compounds {
     of_atom: Vec<(usize, f64)>,
 }
 
-/// The bins of one frame, and the way into its brick.
+/// Bins of one frame, and the wrapping into its brick.
 struct Brick {
     edges: [f32; 3],
     into: ApplyPbc,
@@ -51,14 +51,14 @@ struct Brick {
 #[derive(Debug, Clone, Copy)]
 struct Rough {
     first: f32,
-    /// What is here or above has no bin.
+    /// Bound from which on a position has no bin.
     end: f32,
     bins_per_angstrom: f32,
-    /// So far from the middle of a bin, in bins, a position is certainly within it.
+    /// Maximum distance from the middle of a bin, in bins, for which single precision is certain.
     certain: f32,
 }
 
-/// Voxels of a grid, in which atoms are counted.
+/// Voxels of a grid in which atoms are counted.
 #[derive(Debug, Clone)]
 pub struct Voxels {
     columns: Columns,

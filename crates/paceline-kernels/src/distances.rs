@@ -1,4 +1,4 @@
-//! Distances between atoms and between groups of them, and angles, by nearest images.
+//! Distances between atoms and between groups of atoms, and angles, with nearest images.
 
 use super::cell::square;
 use super::nearest_images::Images;
@@ -79,7 +79,7 @@ by_widest! {
     }
 }
 
-/// Groups of atoms, each an entry of its own: what all kernels here begin with.
+/// Groups of atoms with separate columns, the common part of these kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct Groups<const N: usize> {
     columns: [Columns; N],
@@ -133,7 +133,7 @@ impl<const N: usize> Groups<N> {
     }
 }
 
-/// Distances between the atoms of two groups, the first to the first and so on.
+/// Distances between corresponding atoms of two groups.
 #[derive(Debug, Clone)]
 pub struct AtomicDistances(Groups<2>);
 
@@ -162,12 +162,12 @@ impl RowKernel for AtomicDistances {
     }
 }
 
-/// Distances between all atoms of two groups, atom after atom of the first; or of one group, from
-/// each atom to all that follow it.
+/// Distances between all atoms of two groups, sorted by the atoms of the first group; or within one
+/// group, from each atom to all later ones.
 #[derive(Debug, Clone)]
 pub struct DistanceMatrix {
     groups: Groups<2>,
-    /// True where both are the same group.
+    /// True if both groups are the same.
     own: bool,
 }
 
@@ -254,7 +254,7 @@ impl RowKernel for CenterDistance {
     }
 }
 
-/// Least distance between the atoms of two groups, and the first pair that has it.
+/// Minimum distance between the atoms of two groups, and the first pair at this distance.
 #[derive(Debug, Clone)]
 pub struct MinimumDistance(Groups<2>);
 
@@ -311,7 +311,7 @@ fn least(numbers: &[f64]) -> f64 {
     all.fold(f64::INFINITY, |least, &x| if x < least { x } else { least })
 }
 
-/// Angles of triples of atoms, at the second of them.
+/// Angles of triples of atoms, at the second atom.
 ///
 /// The arctangent is that of the platform's own library.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! All atoms moved as a rigid body, so that a group of them lies on its reference.
+//! Superposition of all atoms as a rigid body, so that a group matches its reference.
 
 use super::Columns;
 use super::placement::Basis;
@@ -7,17 +7,17 @@ use super::reference::{Motion, Reference};
 use super::transform::{Notes, Refused, Transform, Turn, each_row};
 use paceline_base::error::Result;
 
-/// Part of a body's motion that is taken away.
+/// Part of a body's motion that is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freedom {
     /// Rotation as well as translation.
     pub rotation: bool,
-    /// The axis (0 to 2) along which nothing is translated, and about which alone is rotated;
-    /// `None` for all of space.
+    /// Axis (0 to 2) along which nothing is translated, and which is the only axis of rotation;
+    /// `None` for three-dimensional motion.
     pub normal: Option<usize>,
 }
 
-/// A group of atoms, and the reference to move it onto.
+/// Group of atoms, and the reference onto which it is moved.
 #[derive(Debug, Clone)]
 pub struct Fit {
     n_atoms: usize,

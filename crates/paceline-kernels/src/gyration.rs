@@ -1,4 +1,4 @@
-//! Radius and tensor of gyration of groups of atoms, and what describes their shape.
+//! Radius and tensor of gyration of groups of atoms, and shape descriptors.
 
 use super::qcp::Matrix3;
 use super::reference::{self, EMPTY, Numbers, Sum, TILE};
@@ -7,14 +7,14 @@ use super::transform::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
-/// Numbers of each compound: radius of gyration, the radii about x, y and z (Å), the moments in
+/// Number of values of each compound: radius of gyration, radii about x, y and z (Å), moments in
 /// ascending order (Å²), asphericity and shape parameter.
 pub const N_NUMBERS: usize = 9;
 
 /// Turns over all three planes, at most; four are enough for all digits.
 const SWEEPS: usize = 12;
 
-/// Gyration of compounds, each as `MDAnalysis.core.groups.AtomGroup` defines it.
+/// Gyration of compounds, as defined by `MDAnalysis.core.groups.AtomGroup`.
 ///
 /// The tensor is the weighted mean of (x − c)(x − c)ᵀ about the weighted centre c; its moments are
 /// its eigenvalues, and their sum is the square of the radius.
@@ -27,7 +27,7 @@ pub struct Gyration {
 #[derive(Debug, Clone)]
 struct Compound {
     n_atoms: usize,
-    /// The first atom that weighs anything.
+    /// Index of the first atom with a weight.
     first: usize,
     /// A tile of atoms each, zero where there is no atom.
     weights: Vec<Numbers>,

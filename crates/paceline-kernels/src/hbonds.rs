@@ -13,7 +13,7 @@ use super::rows::Frames;
 use super::transform::Refused;
 use paceline_base::error::{self, Error};
 
-/// Atoms that are nearer than this are no donor and acceptor of a bond, Å.
+/// Minimum distance between donor and acceptor, Å.
 const LEAST: f64 = 1.0;
 
 /// Donors whose hydrogens are found though no acceptor is near.
@@ -22,22 +22,24 @@ const SOME: usize = 4 * FEW;
 /// Criterion of a hydrogen bond: distances in Å, angles in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Criterion {
-    /// Donor and acceptor are at most so far apart, and the angle at the hydrogen is larger.
+    /// Donor and acceptor are at most `distance` apart, and the angle at the hydrogen is larger
+    /// than `angle`.
     DonorHydrogenAcceptor {
         /// Largest distance from donor to acceptor, Å.
         distance: f64,
-        /// Bound of the angle, degrees.
+        /// Lower bound of the angle, degrees.
         angle: f64,
     },
-    /// Hydrogen and acceptor are nearer, and the angle at the hydrogen is larger (Baker & Hubbard).
+    /// Hydrogen and acceptor are nearer than `distance`, and the angle at the hydrogen is larger
+    /// than `angle` (Baker & Hubbard).
     HydrogenAcceptor {
-        /// Bound of the distance from hydrogen to acceptor, Å.
+        /// Upper bound of the distance from hydrogen to acceptor, Å.
         distance: f64,
-        /// Bound of the angle, degrees.
+        /// Lower bound of the angle, degrees.
         angle: f64,
     },
-    /// Donor and acceptor are at most so far apart, and the angle at the donor, between hydrogen
-    /// and acceptor, is at most this (Luzar & Chandler; GROMACS).
+    /// Donor and acceptor are at most `distance` apart, and the angle at the donor, between
+    /// hydrogen and acceptor, is at most `angle` (Luzar & Chandler; GROMACS).
     AtDonor {
         /// Largest distance from donor to acceptor, Å.
         distance: f64,
@@ -47,7 +49,7 @@ pub enum Criterion {
     /// Donor and acceptor are nearer than `distance` − `slope` δ², with the angle δ at the donor
     /// (Wernet, Nilsson et al.).
     Cone {
-        /// Bound of the distance from donor to acceptor at δ = 0, Å.
+        /// Upper bound of the distance from donor to acceptor at δ = 0, Å.
         distance: f64,
         /// Å per square degree.
         slope: f64,
@@ -55,7 +57,7 @@ pub enum Criterion {
 }
 
 impl Criterion {
-    /// The largest distance that is searched for, Å, and whether it is from hydrogens.
+    /// Return the maximum distance of the search, Å, and whether it starts from hydrogens.
     fn reach(&self) -> (f64, bool) {
         match *self {
             Criterion::HydrogenAcceptor { distance, .. } => (distance, true),
@@ -66,32 +68,33 @@ impl Criterion {
     }
 }
 
-/// Donors and hydrogens, and how they are known to belong together.
+/// Donors and hydrogens, and how they are paired.
 #[derive(Debug, Clone)]
 pub struct Donors {
     /// Columns of the donors.
     pub donors: Vec<u32>,
     /// Columns of the hydrogens.
     pub hydrogens: Vec<u32>,
-    /// None where they are pairs; else those within this distance are, in each frame, Å.
+    /// `None` if donors and hydrogens are pairs; else the maximum distance of a pair, which is
+    /// determined in each frame, Å.
     pub within: Option<f64>,
 }
 
-/// Atoms of the same number are alike; bonds are between the donors and acceptors of pairs of
-/// numbers that are allowed, `n_acceptors` for each number of donors.
+/// Classes of atoms by number; bonds are possible between donors and acceptors of allowed pairs of
+/// numbers, with `n_acceptors` entries per number of donors.
 #[derive(Debug, Clone)]
 pub struct Parts {
     /// Number of each donor.
     pub donors: Vec<u32>,
     /// Number of each acceptor.
     pub acceptors: Vec<u32>,
-    /// True for pairs of numbers between which bonds may be.
+    /// True for pairs of numbers between which bonds are possible.
     pub allowed: Vec<bool>,
-    /// Count of the acceptors' numbers.
+    /// Number of distinct numbers of acceptors.
     pub n_acceptors: usize,
 }
 
-/// One bond: places in the analysis's atoms, Å, and degrees at the hydrogen.
+/// Bond: indices in the analysis's atoms, distance in Å, and angle at the hydrogen in degrees.
 pub type Bond = ([u32; 3], f64, f64);
 
 /// Finds hydrogen bonds. Atoms are columns of a block.
@@ -101,7 +104,7 @@ pub struct HydrogenBonds {
     acceptors: Vec<u32>,
     parts: Option<Parts>,
     criterion: Criterion,
-    /// None where it is made anew for each frame.
+    /// Probes; `None` if they are made for each frame.
     probes: Option<Probes>,
     /// Where it is, and acceptors are searched from donors: places of donors and of acceptors between
     /// which bonds may be.
@@ -121,7 +124,7 @@ struct Probes {
 
 impl HydrogenBonds {
     /// # Errors
-    /// [`Error::Argument`] if lists do not belong together, or distances are none.
+    /// [`Error::Argument`] if the sizes of the lists do not match, or distances are invalid.
     pub fn new(
         donors: Donors,
         acceptors: Vec<u32>,
@@ -171,8 +174,8 @@ impl HydrogenBonds {
         Ok(task)
     }
 
-    /// Count the bonds of each frame of a block, and give them to `take`, with the frame's row; the
-    /// first frame that cannot be searched, and why.
+    /// Count the bonds of each frame of a block, and pass them to `take` with the frame's row;
+    /// return the first frame that cannot be searched, with the reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if a block has no such atoms.

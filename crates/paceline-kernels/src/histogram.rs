@@ -1,16 +1,17 @@
-//! Bins of equal width, assigned as `numpy.histogram` assigns them, and distances counted in them.
+//! Bins of equal width, assigned as in `numpy.histogram`, and counts of distances in them.
 
 use std::ops::RangeInclusive;
 
 use paceline_base::error::{Error, Result};
 
-/// Tallies that neighbouring distances are added to in turn: they are often of the same bin, and one
-/// would wait for the other.
+/// Number of counters per bin, used in turn: consecutive distances are often in the same bin, and
+/// their additions would depend on each other.
 const LANES: usize = 8;
 /// Maximum number of distances that are binned at a time.
 pub const PIECE: usize = 64;
 
-/// With more bins, or other distances (Å), single precision is certain of too few bins.
+/// Maximum number of bins; for more bins, or larger distances (Å), single precision is certain for
+/// too few bins.
 const MOST_BINS: usize = 1 << 14;
 const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
 
@@ -25,7 +26,7 @@ pub struct Bins {
     bins_per_angstrom: f64,
 }
 
-/// Counts of distances, Å, given their squares.
+/// Counts of distances, Å, from their squares.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     bins: Bins,
@@ -36,7 +37,7 @@ pub struct Histogram {
     lanes: Vec<[u64; LANES]>,
 }
 
-/// Assignment of bins in single precision, where that is certain.
+/// Assignment of bins in single precision, as far as it is certain.
 #[derive(Debug, Clone)]
 pub struct Rough {
     bins_per_angstrom: f32,
@@ -88,17 +89,17 @@ impl Bins {
         self.edges.len() - 1
     }
 
-    /// The beginning of the first bin, Å.
+    /// Beginning of the first bin, Å.
     pub fn first(&self) -> f64 {
         self.edges[0]
     }
 
-    /// The end of the last bin, Å.
+    /// End of the last bin, Å.
     pub fn end(&self) -> f64 {
         self.edges[self.len()]
     }
 
-    /// The bin of a number, the first or the last for what is out of all.
+    /// Return the bin of a number; the first or the last bin for a number outside of all.
     #[inline]
     pub fn nearest(&self, x: f64) -> usize {
         let last = self.len() - 1;
@@ -134,7 +135,7 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// The distance where the last bin ends, Å.
+    /// Distance at which the last bin ends, Å.
     pub fn end(&self) -> f64 {
         self.bins.end()
     }
@@ -182,7 +183,7 @@ impl Histogram {
         }
     }
 
-    /// Add what was counted, so many times, to `counts`, one a bin, and begin anew.
+    /// Add the counts, multiplied by `times`, to `counts`, one per bin, and reset them.
     pub fn empty_into(&mut self, counts: &mut [u64], times: u64) {
         if let [_, within @ .., _] = &mut self.lanes[..] {
             for (count, lanes) in self.counts.iter_mut().zip(within) {
@@ -196,7 +197,7 @@ impl Histogram {
 }
 
 impl Rough {
-    /// Tell the bins of the first `n` squares; whether any is in doubt.
+    /// Find the bins of the first `n` squares; return whether any is uncertain.
     #[inline(never)]
     pub fn assign(&mut self, n: usize) -> bool {
         // Copies: what the bins might change would be read again for each square.
@@ -230,7 +231,7 @@ impl Rough {
         any != 0
     }
 
-    /// Let those whose label is this one be below all bins, without doubt.
+    /// Set those with this label below all bins, with certainty.
     pub fn leave_out(&mut self, labels: &[u32], label: u32) {
         let assigned = self.bins.iter_mut().zip(&mut self.doubts);
         for ((bin, doubt), &other) in assigned.zip(labels) {

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What functions are compiled for.
+/// Instruction sets for which functions are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instructions {
     /// The instructions that the target has in any case: SSE2 on x86-64.
@@ -22,16 +22,16 @@ use Instructions::{Avx2, Avx512, Base};
 
 const UNKNOWN: u8 = 0;
 
-/// Instructions that are used, or `UNKNOWN`.
+/// Instruction set in use, or `UNKNOWN`.
 static CHOICE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Allow instructions up to some, for measurements and tests; by default, all that the processor has.
-/// Results are the same.
+/// Limit the instruction sets, for measurements and tests; by default, all sets of the processor
+/// are used. Results are the same.
 pub fn allow(most: Instructions) {
     CHOICE.store(most.min(detected()) as u8, Ordering::Relaxed);
 }
 
-/// Instructions that functions of `by_widest` use.
+/// Instruction set that functions of `by_widest` use.
 #[inline]
 pub fn used() -> Instructions {
     let choice = CHOICE.load(Ordering::Relaxed);
@@ -49,7 +49,7 @@ fn choose() -> Instructions {
     found
 }
 
-/// The widest that the processor has, with what comes with it.
+/// Widest instruction set of the processor, with the sets that it includes.
 fn detected() -> Instructions {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,4 +1,5 @@
-//! Analyses of molecular dynamics, one file a kernel: slices in, numbers out.
+//! Kernels of analyses of molecular dynamics, one file per kernel: functions from slices to
+//! numbers.
 //!
 //! ```
 //! use paceline_kernels::rmsd::{Group, Rmsd};
@@ -22,13 +23,13 @@
 //! # }
 //! ```
 //!
-//! A kernel gives the same bits for any block size and any number of threads. So it uses only
-//! operations whose results IEEE 754 fixes (`+ − × ÷ √`), in an order that depends on nothing but
-//! the frame. Sums over atoms run in a few interleaved partial sums (`Sum` in `reference.rs`), which a
-//! compiler may compute side by side without changing them.
+//! A kernel gives the same bits for any block size and any number of threads. It therefore uses
+//! only operations that IEEE 754 defines exactly (`+ − × ÷ √`), in an order that depends only on
+//! the frame. Sums over atoms run in a few interleaved partial sums (`Sum` in `reference.rs`),
+//! which a compiler may compute side by side without changing them.
 //!
-//! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result
-//! as NaN: a kernel leaves out nothing that it was given.
+//! A block holds complete frames of `n_atoms` positions (x, y, z, Å). A NaN in the input gives a
+//! NaN in the result: a kernel does not leave out any input.
 
 #![deny(missing_docs)]
 
@@ -79,12 +80,12 @@ pub mod wrap;
 pub use histogram::count_indices;
 pub use paceline_base::error;
 
-/// The atoms of a block that a kernel works on, in its own order; repetition is allowed.
+/// Atoms of a block that a kernel uses, in its own order; duplicates are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Columns {
-    /// Neighbours in ascending order, read where they are.
+    /// Contiguous atoms in ascending order, which are not copied.
     Run(Range<usize>),
-    /// Anything else, gathered first.
+    /// Any other atoms, which are gathered first.
     List(Vec<usize>),
 }
 
@@ -103,7 +104,7 @@ impl Columns {
         }
     }
 
-    /// Number of atoms, repetitions counted.
+    /// Number of atoms, duplicates included.
     pub fn len(&self) -> usize {
         match self {
             Columns::Run(run) => run.len(),
@@ -135,7 +136,7 @@ impl Columns {
         )))
     }
 
-    /// The positions of these atoms, in their order. `check` has been passed.
+    /// Return the positions of these atoms, in their order. The caller has called `check`.
     fn pick<'a>(&self, frame: &'a [f32], scratch: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
             Columns::Run(run) => &frame[3 * run.start..3 * run.end],
@@ -150,7 +151,7 @@ impl Columns {
     }
 }
 
-/// The frames of a block.
+/// Split a block into frames.
 ///
 /// # Errors
 /// [`Error::Argument`] if `positions` is not a whole number of frames of at least one atom.
@@ -158,7 +159,7 @@ fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
     Ok(positions.chunks_exact(frame_len(positions.len(), n_atoms)?))
 }
 
-/// Coordinates of a frame, of which there are `n_coordinates` in a block.
+/// Number of coordinates of a frame, from the number `n_coordinates` of a block.
 ///
 /// # Errors
 /// As [`frames`].

@@ -1,16 +1,16 @@
 //! Mean and second moment over frames, of each coordinate or each number of a row.
 //!
 //! Frames are added one by one, in order, within a leaf (Welford 1962, Technometrics 4, 419), and
-//! leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242). So what is carried
-//! is a count, means, and sums of squared deviations from them.
+//! leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242). A partial result therefore
+//! holds a count, means, and sums of squared deviations from them.
 
 use super::check_len;
 use super::projection::Superposed;
 use paceline_base::error::Result;
 
-/// Add the frames of a block to the moments of a leaf; the sum of the RMSDs (Å) of the atoms that
-/// were superposed, 0 where none are. `positions` has the shape (frames, `n_atoms`, 3), Å; `mean`
-/// (Å) and `m2` (Å²) have 3 numbers an atom of `atoms`, all zero where `count` is.
+/// Add the frames of a block to the moments of a leaf; return the sum of the RMSDs (Å) of the
+/// superposed atoms, 0 without superposition. `positions` has the shape (frames, `n_atoms`, 3), Å;
+/// `mean` (Å) and `m2` (Å²) have 3 numbers an atom of `atoms`, all zero where `count` is.
 ///
 /// # Errors
 /// [`Error::Argument`](paceline_base::error::Error::Argument) if these do not belong together.
@@ -27,7 +27,7 @@ pub fn accumulate(
     atoms.each_frame(positions, n_atoms, |xs| add(xs, mean, m2, count))
 }
 
-/// The same of rows of numbers, one a frame, as many as there are means.
+/// Add rows of numbers, one per frame, with as many numbers as there are means.
 ///
 /// # Errors
 /// As [`accumulate`].
@@ -57,8 +57,8 @@ fn add<T: Copy + Into<f64>>(xs: &[T], mean: &mut [f64], m2: &mut [f64], count: &
     }
 }
 
-/// Add the moments of the right to those of the left. Where one side has no frames, the other
-/// remains as it is.
+/// Merge the moments of the right into those of the left. If one side has no frames, the other is
+/// unchanged.
 ///
 /// # Errors
 /// [`Error::Argument`](paceline_base::error::Error::Argument) if the sides differ in length.

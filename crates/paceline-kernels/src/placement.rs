@@ -1,4 +1,4 @@
-//! Frames as kernels see them: cells upright, compact, and periodic along all vectors.
+//! Conversion of frames for kernels: cells are upright, compact, and periodic along all vectors.
 //!
 //! Kernels take the first vector of a cell along x and the second in the plane of x and y, look for
 //! nearest images among 26 neighbours, and know no other boundary than a periodic one. Almost all
@@ -16,27 +16,27 @@ use crate::cell::{FLAT, cross, dot, square};
 use crate::qcp::Matrix3;
 use crate::{check_len, frame_len};
 
-/// Space between the atoms and their images across a boundary that is not periodic, Å: more than
-/// any cutoff.
+/// Space between the atoms and their images across a non-periodic boundary, Å: more than any
+/// cutoff.
 const SPACE: f64 = 1024.0;
 /// Part of a vector by which another may lean over more than half of it, as rounding makes it.
 const ROUNDING: f64 = 1e-4;
 /// Rounds of reduction: each makes a vector shorter.
 const MOST_ROUNDS: usize = 1000;
 
-/// The vectors by which a kernel sees a cell.
+/// Vectors that describe a cell for a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// The cell's own: for what puts atoms into it.
+    /// The cell's own vectors: for kernels that wrap atoms into it.
     Own,
-    /// Short ones of the same lattice: for nearest images.
+    /// Short vectors of the same lattice: for nearest images.
     Compact,
 }
 
-/// How a frame is turned, and the cell that it then has.
+/// Rotation of a frame, and its resulting cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
-    /// Lengths (Å) and angles (degrees) for the kernel; zeros where no vector is periodic.
+    /// Lengths (Å) and angles (degrees) for the kernel; zeros if no vector is periodic.
     pub dimensions: [f32; 6],
     /// The vectors of that cell in the orientation of the file, Å.
     pub basis: Matrix3,
@@ -135,7 +135,7 @@ impl Placement {
     }
 }
 
-/// The frames of a block as a kernel sees them.
+/// Frames of a block, converted for a kernel.
 #[derive(Debug)]
 pub struct PlacedFrames<'a> {
     /// Å, as [`Frames`](crate::rows::Frames) has them.

@@ -9,7 +9,7 @@ use paceline_base::error::Result;
 /// Partial sums in a sum over coordinates: coordinate i adds to sum i modulo this.
 const LANES: usize = 4;
 
-/// Directions, and the positions that displacements count from.
+/// Directions, and the mean positions from which displacements are measured.
 #[derive(Debug, Clone)]
 pub struct Projection {
     atoms: Superposed,
@@ -78,21 +78,21 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 
 // Positions of some atoms in double precision, as they are or superposed on a reference.
 
-/// Atoms of a block, and the superposition that their positions are taken after.
+/// Atoms of a block, and the superposition that is applied to their positions.
 #[derive(Debug, Clone)]
 pub struct Superposed {
     atoms: Columns,
     fit: Option<(Columns, Reference)>,
 }
 
-/// Atoms that are superposed on a reference; others follow their motion.
+/// Atoms that are superposed on a reference; other atoms follow their motion.
 #[derive(Debug, Clone, Copy)]
 pub struct Fit<'a> {
     /// The atoms, as columns of the block.
     pub columns: &'a [usize],
     /// x, y, z of each atom, Å.
     pub reference: &'a [f64],
-    /// Relative to their mean; all the same where there are none.
+    /// Weights relative to their mean; `None` for equal weights.
     pub weights: Option<&'a [f64]>,
 }
 

@@ -1,10 +1,10 @@
-//! Distances between the atoms of two groups, or of one, counted in bins: what a radial
-//! distribution function is made of.
+//! Histograms of distances between the atoms of two groups, or of one, from which radial
+//! distribution functions are computed.
 //!
-//! Distances are those of `MDAnalysis.lib.distances.capped_distance` to the last bit, because what
-//! a file holds to 0.01 Å often lies exactly on the border of two bins. MDAnalysis has two ways,
-//! which round differently, and chooses by the sizes of groups and cell; so the same is chosen
-//! here, and both ways give only what it gives.
+//! Distances have the same bits as those of `MDAnalysis.lib.distances.capped_distance`: in files
+//! with a precision of 0.01 Å, distances are often exactly at the border of two bins. MDAnalysis
+//! has two algorithms, which round differently, and chooses by the sizes of groups and cell. The
+//! same choice is made here.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::cell_list::Grid;
 use crate::cell_list::Points;
 use paceline_base::error::{self, Error};
 
-/// Groups with fewer atoms are compared atom by atom.
+/// Number of atoms below which groups are compared atom by atom.
 pub(crate) const FEW: usize = 10;
 /// So many pairs never are, as long as the distances are less than half the cell.
 const MANY: usize = 100_000_000;
@@ -31,12 +31,12 @@ const NEEDED_BY: &str = "norm='rdf'";
 pub struct Rdf {
     histogram: Histogram,
     first: Group,
-    /// None where it is the first again.
+    /// Second group; `None` if it is the first group.
     second: Option<Group>,
     needs_cell: bool,
 }
 
-/// Atoms, and a label of each, where atoms of the same label make no pair.
+/// Atoms with labels; two atoms of the same label are not a pair.
 #[derive(Debug, Clone)]
 pub struct Group {
     columns: Columns,
@@ -99,8 +99,8 @@ impl Rdf {
         })
     }
 
-    /// Add the distances in a block's frames to `counts`, one a bin; the sum of the cells' volumes
-    /// (Å³), or the first frame that cannot be counted, and why.
+    /// Add the distances in a block's frames to `counts`, one per bin; return the sum of the cells'
+    /// volumes (Å³), or the first frame that cannot be counted, with the reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not hold the same number of whole frames, or no such

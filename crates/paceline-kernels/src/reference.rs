@@ -1,4 +1,4 @@
-//! A reference structure, and how far others are from it.
+//! Reference structure, and RMSDs of other structures from it.
 
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
@@ -10,11 +10,11 @@ use crate::qcp::{IDENTITY, Matrix3, Optimum};
 /// their squared RMSD has lost too many digits, so that the deviations themselves are summed.
 pub(crate) const CANCELLED: f64 = 1e-6;
 
-/// A structure to compare others with, and the weights of its atoms.
+/// Structure for comparison with others, and the weights of its atoms.
 #[derive(Debug, Clone)]
 pub struct Reference {
     n_atoms: usize,
-    /// Å.
+    /// Origin, Å.
     origin: [f64; 3],
     tiles: Vec<Tile>,
     /// Σ w y², Å².
@@ -23,16 +23,16 @@ pub struct Reference {
 
 #[derive(Debug, Clone)]
 struct Tile {
-    /// Relative to their mean, so that they add up to the number of atoms.
+    /// Weights relative to their mean, so that their sum is the number of atoms.
     weights: Numbers,
-    /// Counted from the reference's origin, Å.
+    /// Positions relative to the origin, Å.
     positions: Positions,
 }
 
-/// A rigid motion of row vectors: x becomes (x − `centre`) · `rotation`.
+/// Rigid motion of row vectors: x becomes (x − `centre`) · `rotation`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Motion {
-    /// Å.
+    /// Centre, Å.
     pub centre: [f64; 3],
     pub rotation: Matrix3,
 }

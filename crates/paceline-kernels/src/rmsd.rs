@@ -1,4 +1,4 @@
-//! RMSD of each frame of a block, as `MDAnalysis.analysis.rms.RMSD` defines it.
+//! RMSD of each frame of a block, as defined by `MDAnalysis.analysis.rms.RMSD`.
 
 use super::reference::{Motion, Reference};
 use super::rows::{Frames, RowKernel, Taken};
@@ -6,18 +6,18 @@ use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
-/// Atoms of a block and what to compare them with.
+/// Atoms of a block and their reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
     /// The atoms, as columns of the block.
     pub columns: &'a [usize],
     /// x, y, z of each atom, Å.
     pub reference: &'a [f64],
-    /// Relative to their mean; all the same where there are none.
+    /// Weights relative to their mean; `None` for equal weights.
     pub weights: Option<&'a [f64]>,
 }
 
-/// An RMSD to compute of each frame: one column a group.
+/// RMSDs to compute for each frame: one column per group.
 #[derive(Debug, Clone)]
 pub struct Rmsd {
     superposition: bool,

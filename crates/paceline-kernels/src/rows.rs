@@ -1,4 +1,4 @@
-//! Common parts of the kernels that give a row of numbers for each frame.
+//! Common parts of the kernels that compute a row of numbers for each frame.
 
 use super::cell::{Cell, NoCell};
 use super::placement::{Basis, PlacedFrames, Placement};
@@ -7,15 +7,15 @@ use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::Result;
 
-/// The frames of a block: positions of all decoded atoms (Å), and cells (Å and degrees).
+/// Frames of a block: positions of all decoded atoms (Å), and cells (Å and degrees).
 #[derive(Debug, Clone, Copy)]
 pub struct Frames<'a> {
     positions: &'a [f32],
     frame_len: usize,
     cells: &'a [[f32; 6]],
-    /// The positions before frames were placed.
+    /// Positions before the placement of frames.
     stored: &'a [f32],
-    /// How each frame was placed; empty if none was.
+    /// Placement of each frame; empty if no frame was placed.
     placements: &'a [Option<Placement>],
 }
 
@@ -38,7 +38,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Frames that are placed, whose positions were `stored`.
+    /// Make frames after placement, with their `stored` positions.
     ///
     /// # Errors
     /// As [`Frames::new`].
@@ -52,7 +52,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// The positions of a frame before it was placed, Å, and how it was.
+    /// Return the positions of a frame before placement, Å, and the placement.
     pub(crate) fn before(&self, row: usize) -> (&'a [f32], Option<&'a Placement>) {
         let stored = &self.stored[row * self.frame_len..][..self.frame_len];
         (stored, self.placements.get(row).and_then(Option::as_ref))
@@ -63,13 +63,13 @@ impl<'a> Frames<'a> {
         self.cells.len()
     }
 
-    /// Atoms of a frame.
+    /// Number of atoms of a frame.
     pub fn n_atoms(&self) -> usize {
         self.frame_len / 3
     }
 
-    /// Give each frame's positions and cell to `task`; the first frame that it cannot compute, and
-    /// why.
+    /// Call `task` with each frame's positions and cell; return the first frame that fails, with
+    /// the reason.
     pub fn try_each(
         &self,
         mut task: impl FnMut(&[f32], [f32; 6]) -> Result<(), String>,
@@ -77,7 +77,7 @@ impl<'a> Frames<'a> {
         self.try_each_row(|_, frame, dimensions| task(frame, dimensions))
     }
 
-    /// The same, with the row of each frame.
+    /// Call `task` with each frame's row, positions and cell, like [`Frames::try_each`].
     pub(crate) fn try_each_row(
         &self,
         mut task: impl FnMut(usize, &[f32], [f32; 6]) -> Result<(), String>,
@@ -90,8 +90,9 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Fill a row of `n_columns` numbers for each frame; the first frame that `fill` cannot
-    /// compute, and why. Rows of frames that were left out, of nothing but NaN, are NaN.
+    /// Fill a row of `n_columns` numbers for each frame; return the first frame that `fill` cannot
+    /// compute, with the reason. Rows of frames that were left out, which contain only NaN, are
+    /// NaN.
     ///
     /// # Errors
     /// [`Error::Argument`](paceline_base::error::Error::Argument) if `out` has another size.
@@ -130,32 +131,32 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// How a kernel takes the frames of a block.
+/// Conversion of a block's frames for a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// As they are stored: it asks for no images.
+    /// Unchanged frames: the kernel uses no images.
     Stored,
-    /// With upright cells, which it divides along x, y and z.
+    /// Frames with upright cells, which the kernel divides along x, y and z.
     Upright,
-    /// Placed, so that it finds images in any cell.
+    /// Placed frames, so that the kernel finds images in any cell.
     Placed,
 }
 
 /// Computes a row of numbers for each frame of a block.
 pub trait RowKernel: Send + Sync {
-    /// How it takes frames.
+    /// Conversion of frames for this kernel.
     fn taken(&self) -> Taken {
         Taken::Placed
     }
 
-    /// Numbers of a row.
+    /// Number of values of a row.
     fn n_columns(&self) -> usize;
 
-    /// Fill one row a frame; the first frame that cannot be computed, and why.
+    /// Fill one row per frame; return the first frame that cannot be computed, with the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the block, the kernel and
-    /// `out` do not belong together.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the sizes of the block, the
+    /// kernel and `out` do not match.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>>;
 }
 
@@ -192,14 +193,14 @@ pub fn compute_in_cells(
     kernel.compute(&Frames::new(positions, n_atoms, &dimensions)?, out)
 }
 
-/// Why a cell cannot be divided along x, y and z.
+/// Reason why a cell cannot be divided along x, y and z.
 const MOVED: &str = "a density along x, y and z needs a cell that stays where it is along axes that \
                      are not periodic, and the frame's has moved since the first one";
 
-/// The cell of a frame; `None` if it has none, and distances are not periodic.
+/// Return the cell of a frame; `None` if it has none, and distances are not periodic.
 ///
 /// # Errors
-/// One sentence where lengths and angles make no cell.
+/// Sentence about lengths and angles that do not define a cell.
 pub fn cell_or_none(dimensions: [f32; 6], needed_by: &str) -> Result<Option<Cell>, String> {
     match Cell::new(dimensions) {
         Ok(cell) => Ok(Some(cell)),

@@ -1,5 +1,5 @@
-//! Common parts of the transformations of frames: they change a block's positions in place,
-//! and leave out the frames that they cannot change.
+//! Common parts of the transformations of frames, which change a block's positions in place, and
+//! leave out frames that cannot be changed.
 
 use super::cell::{Cell, NoCell};
 use super::placement::{Basis, Placement, change_placed};
@@ -8,21 +8,21 @@ use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::{self, Error};
 
-/// A frame of the block that could not be transformed, and why. Its positions are NaN.
+/// Frame of the block that could not be transformed, and the reason. Its positions are NaN.
 pub type Refused = (usize, String);
 
-/// Bonds of a frame that are longer than half the cell after molecules were made whole: the
-/// frame's row, their number, the longest one's atoms, and its length, Å.
+/// Bonds of a frame that are longer than half the cell after molecules were made whole: row of the
+/// frame, number of bonds, atoms of the longest one, and its length, Å.
 pub type LongBonds = (usize, usize, [usize; 2], f64);
 
-/// A rotation of a frame, and of all that turns with it.
+/// Rotation of a frame, which also applies to vectors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turn {
     /// Row of the frame in the block.
     pub row: usize,
     /// Rows by which a vector is multiplied from the left.
     pub rotation: Matrix3,
-    /// The point about which the frame was turned, Å.
+    /// Centre of the rotation, Å.
     pub centre: [f64; 3],
     /// The same point after the transformation, Å.
     pub target: [f64; 3],
@@ -42,19 +42,19 @@ impl Turn {
     }
 }
 
-/// Input of a transformation beside positions and cells, and what it reports.
+/// Input of a transformation in addition to positions and cells, and its findings.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// How frames were placed; empty if none was.
+    /// Placement of each frame; empty if no frame was placed.
     pub placements: Vec<Option<Placement>>,
-    /// Bonds that look wrong, where the transformation knows of any.
+    /// Suspicious bonds, if the transformation checks bonds.
     pub long: Vec<LongBonds>,
-    /// Frames that were turned.
+    /// Frames that were rotated.
     pub turns: Vec<Turn>,
 }
 
 impl Notes {
-    /// A point of the file, as the frame of a row has it, Å.
+    /// Convert a point of the file to the frame of a row, Å.
     pub fn placed(&self, row: usize, point: [f64; 3]) -> [f64; 3] {
         match self.placements.get(row) {
             Some(Some(placement)) => placement.placed_point(point),
@@ -63,12 +63,12 @@ impl Notes {
     }
 }
 
-/// A change of all frames of a block, in place.
+/// Transformation of all frames of a block, in place.
 pub trait Transform: Send + Sync {
-    /// Atoms of a frame.
+    /// Number of atoms of a frame.
     fn n_atoms(&self) -> usize;
 
-    /// By which vectors it sees cells; none if it asks for no cell.
+    /// Vectors by which it describes cells; `None` if it uses no cell.
     fn basis(&self) -> Option<Basis>;
 
     /// Change positions (Å), given each frame's cell: three lengths (Å) and three angles (degrees).
@@ -77,7 +77,7 @@ pub trait Transform: Send + Sync {
     /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
 
-    /// The same, noting what it finds.
+    /// Apply the transformation, and record findings.
     ///
     /// # Errors
     /// As [`Transform::apply`].
@@ -108,7 +108,7 @@ pub fn apply_in_cells(
     change_placed(positions, task.n_atoms(), cells, task.basis(), change)
 }
 
-/// Turn cells with their frames: their vectors, and the corner where these begin.
+/// Rotate cells with their frames: their vectors, and their origin.
 pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
     let (rows, _) = cells.as_chunks_mut();
     for turn in turns {
@@ -124,7 +124,7 @@ pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
     }
 }
 
-/// Turn vectors of a block's atoms, such as velocities, with their frames.
+/// Rotate vectors of a block's atoms, such as velocities, with their frames.
 pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
     for turn in turns {
         let frame = &mut vectors[3 * n_atoms * turn.row..][..3 * n_atoms];
@@ -134,8 +134,8 @@ pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
     }
 }
 
-/// Change each frame of a block, given its cell. A frame of nothing but NaN, with a cell of NaN, was
-/// left out before, and is passed over.
+/// Change each frame of a block, given its cell. A frame that contains only NaN, with a cell of
+/// NaN, was left out before, and is skipped.
 ///
 /// # Errors
 /// As [`Transform::apply`].
@@ -199,11 +199,11 @@ pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f6
     sum.map(|sum| sum / total)
 }
 
-/// Weighted means of groups of atoms in each frame, Å: `atoms` follow each other, `sizes` of each
-/// group, and have one weight each.
+/// Weighted means of groups of atoms in each frame, Å: `atoms` are sorted by group, with `sizes`
+/// atoms per group, and have one weight each.
 ///
 /// # Errors
-/// [`Error::Argument`] if these do not belong together, or an atom is out of range.
+/// [`Error::Argument`] if the sizes do not match, or an atom is out of range.
 pub fn centres(
     positions: &[f32],
     n_atoms: usize,
@@ -243,7 +243,7 @@ pub fn translate(frame: &mut [f32], by: [f64; 3]) {
     }
 }
 
-/// Weights of some atoms: those given, or all equal.
+/// Return the given weights of some atoms, or equal weights.
 ///
 /// # Errors
 /// [`Error::Argument`] if there are no atoms, one is out of range, there is not one weight an atom,

@@ -10,13 +10,13 @@ use crate::transform::{LongBonds, Notes, Refused, Transform, each_row};
 
 /// The bonds of a block's molecules, in the order in which they are made whole.
 ///
-/// Each molecule's first atom stays where it is. From it every other atom is reached along one
-/// bond, and takes the image that is nearest to its neighbour.
+/// The first atom of each molecule does not move. Every other atom is reached from it along bonds,
+/// and takes the image nearest to its bonded neighbour.
 #[derive(Debug, Clone)]
 pub struct Unwrap {
     n_atoms: usize,
     steps: Vec<Step>,
-    /// Bonds that close rings: no atom is reached along them.
+    /// Bonds that close rings, along which no atom is reached.
     closing: Closing,
 }
 

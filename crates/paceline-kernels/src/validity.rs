@@ -1,4 +1,4 @@
-//! Check the numbers of a frame: all are finite, and how far out the farthest is.
+//! Check the numbers of a frame: whether all are finite, and the largest coordinate.
 
 use paceline_base::Fields;
 

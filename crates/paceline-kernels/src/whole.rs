@@ -1,8 +1,8 @@
-//! Molecules of which parts are in different images, looked for in every frame.
+//! Detection of molecules with parts in different images, in every frame.
 //!
 //! Atoms of a molecule are joined by *links*: bonds, or paths of bonds through atoms that are not
-//! decoded. A link spans no more than its bonds do, which is less than half the cell. So its two atoms
-//! are in one image if, and only if, they are nearer to each other than that.
+//! decoded. A link spans no more than its bonds do, which is less than half the cell. So its two
+//! atoms are in one image if, and only if, they are nearer to each other than that.
 
 use std::collections::VecDeque;
 
@@ -13,17 +13,17 @@ use crate::instructions::by_widest;
 use crate::unwrap::{fragments, walk};
 use crate::{check_len, frame_len};
 
-/// A frame in which two atoms are in different images: its row, the atoms, and their distance, Å.
+/// Frame in which two atoms are in different images: its row, the atoms, and their distance, Å.
 pub type Apart = (usize, [usize; 2], f64);
 
-/// Paths of bonds between atoms that are decoded.
+/// Paths of bonds between decoded atoms.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Links {
     /// Pairs of atoms, each once.
     pub pairs: Vec<[usize; 2]>,
-    /// Bonds of each path.
+    /// Number of bonds of each path.
     pub lengths: Vec<usize>,
-    /// Atoms to be decoded beside those that were asked for: without them paths are too long.
+    /// Atoms to be decoded in addition to the requested ones: without them paths are too long.
     pub added: Vec<usize>,
 }
 
@@ -205,7 +205,7 @@ fn root(roots: &mut [usize], mut atom: usize) -> usize {
     atom
 }
 
-/// Groups of a block's atoms, of whose molecules no two parts may be in different images.
+/// Groups of a block's atoms; no two parts of their molecules may be in different images.
 #[derive(Debug, Clone)]
 pub struct Whole {
     n_atoms: usize,
@@ -293,7 +293,7 @@ impl Whole {
         })
     }
 
-    /// Atoms of a frame.
+    /// Number of atoms of a frame.
     pub fn n_atoms(&self) -> usize {
         self.n_atoms
     }

@@ -1,4 +1,4 @@
-//! Atoms brought back into the cell: compounds as a whole, or all around a group in its middle.
+//! Wrapping of atoms into the cell, as whole compounds or around a group in its middle.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use super::transform::{
 use super::{check_len, transform};
 use paceline_base::error::Result;
 
-/// The atoms to be wrapped, and which of them stay together.
+/// Atoms to be wrapped, and the atoms that stay together.
 #[derive(Debug, Clone)]
 pub struct Wrap {
     n_atoms: usize,
     atoms: Vec<usize>,
     weights: Vec<f64>,
-    /// Parts of `atoms` whose weighted centres come to lie within the cell.
+    /// Parts of `atoms` whose weighted centres are moved into the cell.
     compounds: Vec<Range<usize>>,
 }
 
@@ -102,13 +102,13 @@ impl Transform for Wrap {
 
 // A group of atoms brought to the middle of the cell, and all others with it.
 
-/// The atoms to be centred, and where to.
+/// Atoms to be centred, and their target.
 #[derive(Debug, Clone)]
 pub struct Center {
     n_atoms: usize,
     atoms: Vec<usize>,
     weights: Vec<f64>,
-    /// Å; `None` for the middle of the cell.
+    /// Target, Å; `None` for the middle of the cell.
     point: Option<[f64; 3]>,
     /// True if the centre is that of the atoms' images within the cell.
     wrap: bool,

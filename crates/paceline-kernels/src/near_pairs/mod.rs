@@ -1,9 +1,9 @@
-//! Pairs of atoms of two groups within a distance: the pairs, distances and order of
-//! `MDAnalysis.lib.distances.capped_distance`, to the last bit.
+//! Pairs of atoms of two groups within a distance, with the same pairs, order and bits of distances
+//! as `MDAnalysis.lib.distances.capped_distance`.
 //!
-//! Atoms of the smaller group are sorted into bins of the cell, in single precision and with room
-//! for rounding; of the larger group only those are looked at whose bin is near any of these. What
-//! may be near is then measured as MDAnalysis measures it.
+//! Atoms of the smaller group are sorted into bins of the cell, in single precision with a margin
+//! for rounding. Atoms of the larger group are considered only if their bin is near these bins.
+//! Distances of candidates are then computed as in MDAnalysis.
 
 use super::rows::{Frames, RowKernel};
 use super::transform::Refused;
@@ -18,10 +18,10 @@ use bins::{Bins, Near, mark_near};
 pub use measure::Measure;
 pub(crate) use measure::cell_for;
 
-/// A position, in single precision.
+/// Position, in single precision.
 pub type Point = [f32; 3];
 
-/// Atoms of a frame, by their places in a group of such columns, or in all of them.
+/// Atoms of a frame, by their indices in a group of columns, or in all columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Atoms<'a> {
     pub frame: &'a [Point],
@@ -42,14 +42,14 @@ impl Atoms<'_> {
     }
 }
 
-/// Two atoms that are near each other: their places in the two groups, and how far apart, Å.
+/// Two atoms near each other: their indices in the two groups, and their distance, Å.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// Index in the first group.
     pub i: u32,
     /// Index in the second group.
     pub j: u32,
-    /// Å.
+    /// Distance, Å.
     pub distance: f64,
 }
 
@@ -57,7 +57,8 @@ pub struct Pair {
 #[derive(Debug, Clone)]
 pub struct PairList {
     first: Vec<u32>,
-    /// None where it is the first again: each pair comes once, the earlier place first.
+    /// Second group; `None` if it is the first group: each pair occurs once, the earlier index
+    /// first.
     second: Option<Vec<u32>>,
     cutoff: f64,
     periodic: bool,
@@ -67,7 +68,7 @@ impl PairList {
     /// Pairs within `cutoff` (Å); of nearest images in frames that have a cell, if `periodic`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the cutoff is none.
+    /// [`Error::Argument`] if the cutoff is invalid.
     pub fn new(
         first: Vec<u32>,
         second: Option<Vec<u32>>,
@@ -89,8 +90,8 @@ impl PairList {
         [&self.first, self.second.as_ref().unwrap_or(&self.first)]
     }
 
-    /// Give the pairs of each frame of a block to `take`, with the frame's row, in the order of
-    /// places; the first frame that cannot be searched, and why.
+    /// Pass the pairs of each frame of a block to `take` with the frame's row, in the order of
+    /// indices; return the first frame that cannot be searched, with the reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if a block has no such atoms.
@@ -171,7 +172,7 @@ impl RowKernel for Components {
         self.0.first.len()
     }
 
-    /// The number of each atom's component, from 0, in the order of their first atoms.
+    /// Return the number of each atom's component, from 0, in the order of their first atoms.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         let mut finder = Finder::new(&self.0, frames.n_atoms())?;
         let mut edges = Vec::new();

@@ -1,6 +1,6 @@
-//! Atoms followed across the faces of the cell: from frame to frame each takes the image that lies
-//! nearest, vector by vector, to where it was (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18,
-//! 6161, equation B6).
+//! Following of atoms across the faces of the cell: from frame to frame each atom takes the image
+//! that is nearest, vector by vector, to its last position (Kulke & Vermaas 2022, J. Chem. Theory
+//! Comput. 18, 6161, equation B6).
 //!
 //! The images are counted in whole cells relative to the first frame of a trajectory. Counts add
 //! exactly, so that parts of a trajectory may be counted by themselves.
@@ -27,30 +27,31 @@ pub type Images = [i16; 3];
 /// to wake a thread.
 const MOST_PARTS: usize = 16;
 const LEAST_PART: usize = 2 * PIECE;
-/// Cells that an atom may be away from the origin: from there to the other side, an image can count.
+/// Maximum distance of an atom from the origin in cells: images can represent the distance to the
+/// other side.
 const FARTHEST: f64 = 16_383.0;
 
-/// The atoms that are followed.
+/// Atoms that are followed.
 #[derive(Debug, Clone)]
 pub struct NoJump {
     n_atoms: usize,
     atoms: Vec<usize>,
 }
 
-/// Images counted over neighbouring frames, relative to the first of them.
+/// Images counted over consecutive frames, relative to the first of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scan {
     /// Images in the last frame.
     pub moved: Vec<Images>,
-    /// Images in the frames that were asked for, one after another.
+    /// Images in the requested frames, one after another.
     pub noted: Vec<Images>,
 }
 
 /// Moves atoms to their images, block after block, from the first frame of a trajectory on.
 ///
-/// The atoms are in several parts. Threads that have neighbouring blocks work at the same time: the
-/// second one moves the first part of the atoms as soon as the first one has moved these in the block
-/// before.
+/// The atoms are divided into several parts. Threads with adjacent blocks work at the same time:
+/// the second thread moves the first part of the atoms as soon as the first thread has moved it in
+/// the previous block.
 #[derive(Debug)]
 pub struct Follower {
     task: NoJump,
@@ -100,7 +101,7 @@ impl Follower {
         }
     }
 
-    /// Atoms of a frame.
+    /// Number of atoms of a frame.
     pub fn n_atoms(&self) -> usize {
         self.task.n_atoms
     }
@@ -150,7 +151,7 @@ impl Follower {
         Ok(Some(refused))
     }
 
-    /// Release those that wait: no other block is moved.
+    /// Release the waiting threads: no other block is moved.
     pub fn close(&self) {
         for part in &self.parts {
             part.lock().block = None;

@@ -43,11 +43,11 @@ const STEPS: usize = 24;
 /// Columns of a tile that are put in the rows of its mirror image at a time: those of a cache line.
 const COLUMNS: usize = 8;
 
-/// How to compare two frames.
+/// Comparison of two frames.
 #[derive(Debug, Clone)]
 pub struct PairRmsd {
     n_atoms: usize,
-    /// Relative to their mean; all 1 where there are none.
+    /// Weights relative to their mean; `None` for weights of 1.
     weights: Option<Vec<f64>>,
     superposition: bool,
 }

@@ -1,8 +1,8 @@
 //! Solvent-accessible surface by points on spheres (Shrake & Rupley 1973, J. Mol. Biol. 79, 351).
 //!
-//! An atom's sphere reaches as far as the centre of a probe that touches it. Of the points on it,
-//! which are the same for all atoms, those within no other sphere are exposed. How many these are is
-//! a whole number, whatever the order of the atoms.
+//! The radius of an atom's sphere is the distance of the centre of a touching probe. The points on
+//! a sphere are the same for all atoms; points outside of all other spheres are exposed. Their
+//! number is an integer, independent of the order of the atoms.
 
 mod grid;
 #[cfg(test)]
@@ -22,15 +22,15 @@ use paceline_base::error::Error;
 
 const NEEDED_BY: &str = "SASA";
 
-/// Spheres, the points on them, and what is summed up.
+/// Spheres, the points on them, and the sums to compute.
 #[derive(Debug, Clone)]
 pub struct Sasa {
     columns: Columns,
-    /// Radius of each sphere, probe included, Å.
+    /// Radius of each sphere, including the probe, Å.
     radii: Vec<f32>,
-    /// Å² of one point on each sphere.
+    /// Area of one point on each sphere, Å².
     areas: Vec<f64>,
-    /// Spheres that are reported, each with the number in the row that it adds to.
+    /// Reported spheres, each with the index in the row to which its area is added.
     output: Vec<[u32; 2]>,
     n_parts: usize,
     points: Points,

@@ -1,8 +1,9 @@
-//! Updating groups: the atoms that a tree of MDAnalysis's selections chooses in each frame.
+//! Updating groups: evaluation of a tree of MDAnalysis's selections in each frame.
 //!
-//! A node of the tree is applied to a group of atoms, as MDAnalysis's `Selection.apply` is, and gives
-//! atoms; distances, and the limits that they are compared with, are rounded as there. What does not
-//! depend on positions is given as lists. Atoms are known by their places among those that are read.
+//! A node of the tree is applied to a group of atoms, as MDAnalysis's `Selection.apply` is, and
+//! gives atoms; distances, and the limits that they are compared with, are rounded as there. What
+//! does not depend on positions is given as lists. Atoms are known by their places among those that
+//! are read.
 
 use super::cell::{Cell, is_placeholder};
 use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
@@ -11,7 +12,7 @@ use super::rows::{Frames, cell_or_none};
 use super::transform::Refused;
 use paceline_base::error::{self, Error};
 
-/// Label of atoms that are the same as no other.
+/// Label of atoms that equal no other atom.
 pub const NO_LABEL: u32 = u32::MAX;
 
 /// Comparison of a coordinate with a number.
@@ -27,29 +28,30 @@ pub enum Comparison {
     LessOrEqual,
     /// Unequal to the number.
     NotEqual,
-    /// Not farther apart than this, Å.
+    /// Within this distance of the number, Å.
     Close(f32),
 }
 
-/// One selection. Others that it needs are given by their numbers, which are smaller than its own.
+/// Selection. Selections that it depends on are given by their numbers, which are smaller than its
+/// own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     /// The group itself.
     All,
-    /// The same atoms in each frame, of whatever group.
+    /// The same atoms in each frame, for any group.
     Fixed(Vec<u32>),
-    /// The first is evaluated first, and the second only where the first is true.
+    /// Both selections: the second one is evaluated only for atoms of the first one.
     And([usize; 2]),
-    /// Atoms of either.
+    /// Atoms of either selection.
     Or([usize; 2]),
-    /// Atoms that the selection leaves out.
+    /// Atoms that are not in the selection.
     Not(usize),
-    /// Applied to all atoms of the Universe.
+    /// Selection applied to all atoms of the Universe.
     Global(usize),
-    /// Those of the group that are in an updating group, too.
+    /// Atoms of the group that are also in an updating group.
     Group(Group),
-    /// Within `outer` of any atom of another selection, and farther than `inner` from all; without
-    /// atoms of that selection.
+    /// Atoms within `outer` of any atom of another selection, and farther than `inner` from all,
+    /// without atoms of that selection.
     Near {
         /// Number of the other selection.
         of: usize,
@@ -60,7 +62,7 @@ pub enum Node {
         /// Measure distances to the nearest images.
         periodic: bool,
     },
-    /// Within `outer` of a center, and farther than `inner`.
+    /// Atoms within `outer` of a center, and farther than `inner`.
     Sphere {
         /// Center of the sphere.
         center: Center,
@@ -71,7 +73,7 @@ pub enum Node {
         /// Measure distances to the nearest images.
         periodic: bool,
     },
-    /// Around the center of another selection, along z; squares of radii, Å².
+    /// Atoms in a cylinder along z around the center of another selection; squares of radii, Å².
     Cylinder {
         /// Number of the other selection.
         of: usize,
@@ -104,7 +106,7 @@ pub enum Node {
         /// Label of each atom.
         labels: Vec<u32>,
     },
-    /// Atoms with a coordinate of an atom of another selection, about.
+    /// Atoms whose coordinate approximately equals that of an atom of another selection.
     SameCoordinate {
         /// Number of the other selection.
         of: usize,
@@ -116,7 +118,7 @@ pub enum Node {
 /// Center of a sphere.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Center {
-    /// Of a selection, each atom alike.
+    /// Center of geometry of a selection.
     Of(usize),
     /// A fixed point, Å.
     At(Point),
@@ -127,7 +129,7 @@ pub enum Center {
 pub struct Group {
     /// Selection that gives the base group, of all atoms.
     pub base: usize,
-    /// Atoms of the base group, also those that are not read; none if they change.
+    /// Number of atoms of the base group, including atoms that are not read; `None` if they change.
     pub n_base: Option<usize>,
     /// Selections, applied to the base group in turn.
     pub selections: Vec<usize>,
@@ -138,7 +140,7 @@ pub struct Group {
 pub struct Selected {
     nodes: Vec<Node>,
     group: Group,
-    /// Columns of a block's atoms; none if they are all of them, in order.
+    /// Columns of a block's atoms; `None` if they are all columns, in order.
     columns: Option<Vec<u32>>,
     n_atoms: usize,
     n_universe: usize,
@@ -149,7 +151,7 @@ pub struct Selected {
 
 type Mask = Vec<bool>;
 
-/// The atoms that a selection is applied to.
+/// Atoms to which a selection is applied.
 struct Domain {
     mask: Mask,
     /// Number of atoms, also of those that are not read.
