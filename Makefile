@@ -166,7 +166,7 @@ catalogue: target/catalogue.json ## write the list of analyses, catalogue.json, 
 target/catalogue.json: $(VENV)/built
 	mkdir -p $(@D) && $(BIN)/python -m paceline.analysis.write_catalogue > $@
 
-# Errors are larger on Windows, where a path takes a word more. The types of system.py, which alone
+# Errors are larger on Windows, where a path takes a word more. The types of os_calls.py, which alone
 # calls what one of the systems lacks, are those of Linux.
 check-targets: lint-tools $(VENV)/built $(VENV)/wheel-tools ## check the code for Windows and macOS from here
 	@for one in $(CHECKED_TARGETS); do \
@@ -175,7 +175,7 @@ check-targets: lint-tools $(VENV)/built $(VENV)/wheel-tools ## check the code fo
 	      --all-targets --target $$one -- -D warnings -A clippy::result_large_err && echo "$$one: passed" || exit 1; \
 	  else echo "$$one: not checked; add its standard library with: rustup target add $$one"; fi; done
 	@for one in win32 darwin; do said=$$($(BIN)/mypy --platform $$one --cache-dir .mypy_cache/$$one) || [ $$? = 1 ] \
-	  || { echo "$$said"; exit 1; }; ! echo "$$said" | grep ' error: ' | grep -v '^python/paceline/_util/system.py:' \
+	  || { echo "$$said"; exit 1; }; ! echo "$$said" | grep ' error: ' | grep -v '^python/paceline/_util/os_calls.py:' \
 	  || exit 1; echo "types on $$one: passed"; done
 
 bench: $(VENV)/with-bench ## measure paceline beside other tools; ARGS="path --tiny" for a short look

@@ -29,7 +29,7 @@ from benchmarks.data import SELECTION, Dataset
 from benchmarks.measure import Spread
 from benchmarks.table import Table
 from paceline._util.machine import OtherWork
-from paceline._util.system import drop_from_cache
+from paceline._util.os_calls import drop_from_cache
 
 #: Allowed difference of predicted / measured from 1, in the median of the jobs.
 TOLERANCE = 0.15

@@ -112,7 +112,7 @@ class Subject:
         """
         if cold is not None:
             # Here, and imported here alone: the process's memory is measured, too.
-            from paceline._util.system import drop_from_cache
+            from paceline._util.os_calls import drop_from_cache
 
             drop_from_cache(cold)
         return self._ask("run", n, at_least)

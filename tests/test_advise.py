@@ -15,9 +15,9 @@ from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import advice as advising
-from paceline._util import machine, system
+from paceline._util import machine, os_calls
 from paceline._util.machine import OtherWork
-from paceline._util.system import cached_share, drop_from_cache
+from paceline._util.os_calls import cached_share, drop_from_cache
 from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import Threads
@@ -32,7 +32,7 @@ from paceline.performance.advice import _given
 from paceline.performance.forecast import Forecast, Recoded, SampleTimes
 
 needs_mincore = pytest.mark.skipif(
-    system._mincore() is None, reason="this system does not tell what is in memory"
+    os_calls._mincore() is None, reason="this system does not tell what is in memory"
 )
 
 #: Seconds that the sleeping function takes a frame.

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from paceline._util import system
-from paceline._util.system import cached_share, cached_share_of_all, drop_from_cache
+from paceline._util import os_calls
+from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.errors import UnsupportedError
 
 #: Bytes of half a file: many pages, as Linux may keep some of them as one.
 HALF = 4 << 20
 
 needs_mincore = pytest.mark.skipif(
-    system._mincore() is None, reason="this system does not tell what is in memory"
+    os_calls._mincore() is None, reason="this system does not tell what is in memory"
 )
 
 
@@ -65,9 +65,9 @@ def test_files_count_by_their_size(path, tmp_path):
 @needs_mincore
 def test_long_files_are_looked_at_from_end_to_end(path, monkeypatch):
     dropped(path, [(0, HALF)])
-    monkeypatch.setattr(system, "_WINDOWS", 4)
-    monkeypatch.setattr(system, "_WINDOW", mmap.PAGESIZE)
-    windows = system._windows(2 * HALF)
+    monkeypatch.setattr(os_calls, "_WINDOWS", 4)
+    monkeypatch.setattr(os_calls, "_WINDOW", mmap.PAGESIZE)
+    windows = os_calls._windows(2 * HALF)
     assert (len(windows), windows[0][0], sum(windows[-1])) == (4, 0, 2 * HALF)
     assert cached_share(path) == 0.5
 
@@ -91,7 +91,7 @@ def test_systems_that_cannot(path, monkeypatch):
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
     with pytest.raises(UnsupportedError, match="cannot drop"):
         drop_from_cache(path)
-    monkeypatch.setattr(system, "_mincore", lambda: None)
+    monkeypatch.setattr(os_calls, "_mincore", lambda: None)
     assert cached_share(path) is None
 
 
@@ -103,7 +103,7 @@ def test_an_interrupt_stays_one_wherever_it_comes(path):
 
         def trace(frame, event, argument):
             nonlocal left
-            if frame.f_code.co_filename != system.__file__:
+            if frame.f_code.co_filename != os_calls.__file__:
                 return None
             left -= event == "line"
             if left < 0:

@@ -16,7 +16,7 @@ import pytest
 from helpers.scaling_runs import MS, Pretended, block
 from helpers.waiting import PATIENCE
 
-from paceline._util.system import cached_share, drop_from_cache
+from paceline._util.os_calls import cached_share, drop_from_cache
 from paceline.cli import bench, main
 from paceline.cli.bench import table_for_people
 from paceline.cli.performance_commands import counts

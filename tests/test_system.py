@@ -12,7 +12,7 @@ import pytest
 from helpers import lammps_files
 from MDAnalysisTests import datafiles
 
-from paceline._util import launcher, system
+from paceline._util import launcher, os_calls
 from paceline.backends import dask_cluster
 from paceline.errors import UnsupportedError
 
@@ -48,7 +48,7 @@ def test_one_python_module_calls_what_not_every_system_has():
         called = re.findall(r"\b(?:os|signal)\.(\w+)", text)
         if modules.intersection(imported) or calls.intersection(called):
             found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == {"_util/system.py"}
+    assert found == {"_util/os_calls.py"}
 
 
 def test_one_rust_module_calls_what_not_every_system_has():
@@ -72,18 +72,18 @@ def file(tmp_path):
 def test_bytes_are_read_and_written_at_offsets(file, monkeypatch, calls):
     for name in calls:
         monkeypatch.delattr(os, name)
-    assert system.write_at(file, b"345678", 3) == 6
-    assert system.write_at(file, memoryview(b"012"), 0) == 3
-    assert system.read_at(file, 4, 2) == b"2345"
-    assert system.read_at(file, 4, 7) == b"78"
-    assert system.read_at(file, 4, 9) == b""
+    assert os_calls.write_at(file, b"345678", 3) == 6
+    assert os_calls.write_at(file, memoryview(b"012"), 0) == 3
+    assert os_calls.read_at(file, 4, 2) == b"2345"
+    assert os_calls.read_at(file, 4, 7) == b"78"
+    assert os_calls.read_at(file, 4, 9) == b""
 
 
 def test_space_is_reserved_by_growing_where_a_file_gets_it_so(file, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
-    monkeypatch.setattr(system, "WINDOWS", True)
-    system.reserve(file, 10, 90)
-    system.reserve(file, 0, 50)
+    monkeypatch.setattr(os_calls, "WINDOWS", True)
+    os_calls.reserve(file, 10, 90)
+    os_calls.reserve(file, 0, 50)
     assert os.fstat(file).st_size == 100
 
 
@@ -116,7 +116,7 @@ from pathlib import Path
 import numpy as np
 
 import paceline
-from paceline._util import system
+from paceline._util import os_calls
 from paceline._util.journal import Journal
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSD
@@ -124,7 +124,7 @@ from paceline.errors import AnalysisError, CheckpointError, DamagedFileError
 from paceline.snapshot.output import Output
 from paceline.trajectory.open import open_file
 
-assert system.WINDOWS and not system.CAN_LIMIT
+assert os_calls.WINDOWS and not os_calls.CAN_LIMIT
 # Each file is opened as text of a stated encoding, or as bytes.
 warnings.filterwarnings("error", category=EncodingWarning, module="paceline")
 folder = Path(sys.argv[1])

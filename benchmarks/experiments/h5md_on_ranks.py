@@ -18,7 +18,7 @@ import paceline
 from benchmarks.experiments.h5md_cases import Case
 from benchmarks.experiments.on_ranks import WORLD, collected, of_first, our_times
 from benchmarks.experiments.papers import Times, rmsd, share
-from paceline._util.system import drop_from_cache
+from paceline._util.os_calls import drop_from_cache
 from paceline.analysis.rms import RMSD
 
 #: Two-phase reads, in which few ranks read and distribute data: ROMIO's value by driver.

@@ -33,7 +33,7 @@ from paceline._util.machine import (
     describe_system,
     describe_versions,
 )
-from paceline._util.system import WINDOWS
+from paceline._util.os_calls import WINDOWS
 
 #: Residues of the chain, each of N, CA, C and O, and frames.
 N_RESIDUES, N_FRAMES = 60, 64

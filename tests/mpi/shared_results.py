@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 import paceline
-from paceline._util.system import SharedFile
+from paceline._util.os_calls import SharedFile
 from paceline.engine import result_arrays
 
 world = MPI.COMM_WORLD

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use paceline_kernels::instructions::{Instructions, allow};
 use paceline_kernels::rmsd::{Group, Rmsd};
-use paceline_kernels::rows::{Frames, RowKernel};
+use paceline_kernels::row_kernel::{Frames, RowKernel};
 
 const FRAMES: usize = 64;
 const REPEATS: usize = 15;

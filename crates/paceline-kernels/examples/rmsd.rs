@@ -5,7 +5,7 @@ use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Result;
 use paceline_formats::trajectory::Trajectory;
 use paceline_kernels::rmsd::{Group, Rmsd};
-use paceline_kernels::rows::compute_in_cells;
+use paceline_kernels::row_kernel::compute_in_cells;
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).expect("the name of a trajectory");

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::cell::{ApplyPbc, nearest_in, nearest_of_27, square};
-use super::rows::{Frames, RowKernel, cell_or_none};
+use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};

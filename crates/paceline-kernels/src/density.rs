@@ -2,7 +2,7 @@
 
 use super::cell::{ApplyPbc, Cell};
 use super::histogram::Bins;
-use super::rows::{Frames, RowKernel, Taken};
+use super::row_kernel::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use crate::instructions::by_widest;

@@ -8,7 +8,7 @@
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::cell::{Cell, cross, dot};
-use super::rows::{Frames, RowKernel, cell_or_none};
+use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use paceline_base::error::{Error, Result};
 

@@ -1,7 +1,7 @@
 //! Dipole moments and currents: Σ q x and Σ q v over atoms.
 
 use super::cell::Cell;
-use super::rows::{Frames, RowKernel, Taken};
+use super::row_kernel::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};

@@ -2,7 +2,7 @@
 
 use super::cell::square;
 use super::nearest_images::Images;
-use super::rows::{Frames, RowKernel};
+use super::row_kernel::{Frames, RowKernel};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
 use crate::instructions::by_widest;

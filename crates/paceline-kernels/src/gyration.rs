@@ -2,7 +2,7 @@
 
 use super::qcp::Matrix3;
 use super::reference::{self, EMPTY, Numbers, Sum, TILE};
-use super::rows::{Frames, RowKernel, Taken};
+use super::row_kernel::{Frames, RowKernel, Taken};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};

@@ -9,7 +9,7 @@ use super::cell::{Cell, dot, square};
 use super::check_len;
 use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rdf::FEW;
-use super::rows::Frames;
+use super::row_kernel::Frames;
 use super::transform::Refused;
 use paceline_base::error::{self, Error};
 

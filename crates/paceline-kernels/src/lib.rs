@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use paceline_kernels::rmsd::{Group, Rmsd};
-//! use paceline_kernels::rows::{Frames, RowKernel};
+//! use paceline_kernels::row_kernel::{Frames, RowKernel};
 //!
 //! # fn main() -> paceline_kernels::error::Result<()> {
 //! let reference = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0];
@@ -65,7 +65,7 @@ pub mod rdf;
 mod reference;
 pub mod rmsd;
 pub mod rmsd_matrix;
-pub mod rows;
+pub mod row_kernel;
 pub mod sasa;
 pub mod select;
 pub mod site_pairs;

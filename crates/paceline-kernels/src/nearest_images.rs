@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, square, whole};
 use super::instructions::by_widest;
-use super::rows::cell_or_none;
+use super::row_kernel::cell_or_none;
 
 /// Images that are compared with their neighbours side by side.
 const FAR: usize = 32;

@@ -3,7 +3,7 @@
 use super::cell::square;
 use super::check_len;
 use super::distances::{Groups, difference};
-use super::rows::{Frames, RowKernel};
+use super::row_kernel::{Frames, RowKernel};
 use super::transform::Refused;
 use paceline_base::error::{Error, Result};
 

@@ -138,7 +138,7 @@ impl Placement {
 /// Frames of a block, converted for a kernel.
 #[derive(Debug)]
 pub struct PlacedFrames<'a> {
-    /// Å, as [`Frames`](crate::rows::Frames) has them.
+    /// Å, as [`Frames`](crate::row_kernel::Frames) has them.
     pub positions: Cow<'a, [f32]>,
     /// Lengths (Å) and angles (degrees) of each frame's cell.
     pub dimensions: Vec<f32>,

@@ -1,7 +1,7 @@
 //! Projection of each frame onto directions in the space of all coordinates.
 
 use super::reference::{Motion, Reference};
-use super::rows::{Frames, RowKernel, Taken};
+use super::row_kernel::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use paceline_base::error::Result;

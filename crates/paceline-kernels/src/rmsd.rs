@@ -1,7 +1,7 @@
 //! RMSD of each frame of a block, as defined by `MDAnalysis.analysis.rms.RMSD`.
 
 use super::reference::{Motion, Reference};
-use super::rows::{Frames, RowKernel, Taken};
+use super::row_kernel::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};

@@ -9,7 +9,7 @@ use super::cell::{ApplyPbc, Cell, NoCell, nearest_in, square};
 use super::cell_list::{CellColumns, Grid, Points};
 use super::histogram::largest_square;
 use super::rdf::are_searched_by_cells;
-use super::rows::Frames;
+use super::row_kernel::Frames;
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{self, Error};

@@ -10,7 +10,7 @@ use paceline_kernels::nojump::{Follower, NoJump};
 use paceline_kernels::projection::{Fit, Superposed};
 use paceline_kernels::rdf::{self, Rdf};
 use paceline_kernels::rmsd::{Group, Rmsd};
-use paceline_kernels::rows::{Frames, RowKernel};
+use paceline_kernels::row_kernel::{Frames, RowKernel};
 use paceline_kernels::sasa::Sasa;
 use paceline_kernels::select::{Group as Updating, Node, Selected};
 

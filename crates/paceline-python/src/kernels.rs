@@ -7,7 +7,7 @@ use super::errors::Result;
 use numpy::ndarray::Dimension;
 use paceline_formats::error;
 use paceline_kernels::placement::{Basis, PlacedFrames};
-use paceline_kernels::rows::Frames;
+use paceline_kernels::row_kernel::Frames;
 
 /// Arguments that a kernel uses while the interpreter is released.
 pub(super) trait Lend {

@@ -18,7 +18,7 @@ use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{dssp, gyration, projection, rows, sasa};
+use paceline_kernels::{dssp, gyration, projection, row_kernel, sasa};
 
 /// Index and mass of each atom's compound.
 type Compounds<'py> = (Indices, Array1<'py, f64>);
@@ -31,7 +31,7 @@ kernels! {
     ///
     /// Constructors take `columns`, those of the analysis's atoms in the block (None: all in order);
     /// other indices count these atoms.
-    pub(super) struct RowKernel(Box<dyn rows::RowKernel>);
+    pub(super) struct RowKernel(Box<dyn row_kernel::RowKernel>);
 
     static {
         /// Angles (degrees) at the second of three groups of `n_angles` atoms, which follow each other.
@@ -257,7 +257,7 @@ kernels! {
         ) -> Result<Option<Refused>> {
             let n_atoms = positions.shape()[1];
             let (positions, cells, out) = (&*positions, &*cells, &mut *out);
-            Ok(py.detach(|| rows::compute_in_cells(&*self.0, positions, n_atoms, cells, out))?)
+            Ok(py.detach(|| row_kernel::compute_in_cells(&*self.0, positions, n_atoms, cells, out))?)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod errors;
 mod methods;
-pub(super) mod threads;
+pub(super) mod thread_ranks;
 
 use std::path::{Path, PathBuf};
 

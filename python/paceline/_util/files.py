@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from paceline._util.os_calls import NO_LINK
 from paceline._util.signals import Stopping
-from paceline._util.system import NO_LINK
 from paceline.errors import UnsupportedError, UnwritableError
 
 #: Bytes in a unit of size.

@@ -21,7 +21,7 @@ from paceline._util.files import (
     temporary_name,
     writing_to,
 )
-from paceline._util.system import (
+from paceline._util.os_calls import (
     PLAIN,
     WINDOWS,
     after_fork,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from paceline._util.system import WINDOWS
+from paceline._util.os_calls import WINDOWS
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from paceline._util.system import NO_LINK, PLAIN, WINDOWS, is_own, lock
+from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: Purposes of temporary folders, which are named paceline-KIND-…
 KINDS = ("attempts", "dask", "advice", "selftest")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from paceline._util.system import clock_ticks, full_name, load_averages, total_memory, usable_cpus
+from paceline._util.os_calls import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
 #: Linux's files of free memory, and of memory limits.
 MEMINFO = Path("/proc/meminfo")

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from paceline._util.leftovers import ScratchFolder, remove_leftovers
-from paceline._util.system import WINDOWS, kill_session
+from paceline._util.os_calls import WINDOWS, kill_session
 from paceline.errors import UnsupportedError, WorkerError
 
 #: Time allowed for the keeper to kill all processes, seconds; a busy machine may be slow.

@@ -21,8 +21,8 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from paceline._util.os_calls import after_fork
 from paceline._util.progress import Progress
-from paceline._util.system import after_fork
 from paceline.backends.base import Backend
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.errors import PacelineWarning, UnsupportedError, WorkerError

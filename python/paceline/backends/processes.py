@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from paceline._util.leftovers import remove_leftovers
+from paceline._util.os_calls import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline._util.progress import Progress
-from paceline._util.system import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import (
     ForMDAnalysis,

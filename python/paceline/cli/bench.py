@@ -25,8 +25,8 @@ from paceline._util.machine import (
     describe_system,
     describe_versions,
 )
+from paceline._util.os_calls import cached_share_of_all, drop_from_cache, load_averages
 from paceline._util.signals import Stopping
-from paceline._util.system import cached_share_of_all, drop_from_cache, load_averages
 from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError

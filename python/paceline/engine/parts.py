@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from paceline._util.system import CAN_SHARE, SharedFile
+from paceline._util.os_calls import CAN_SHARE, SharedFile
 from paceline.contract.analysis import Analysis, info_of
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import Leaves, Plan

@@ -13,7 +13,7 @@ from typing import Self
 import cloudpickle
 
 from paceline._util.leftovers import ScratchFolder
-from paceline._util.system import PLAIN
+from paceline._util.os_calls import PLAIN
 from paceline.engine.tasks import AnyJob, BlockResult, TaskBatch
 from paceline.engine.worker import Worker, run_batch, thread_name, unpickle
 from paceline.errors import WorkerError

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.system import cached_share, cached_share_of_all, drop_from_cache
+from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
 from paceline.contract.plan import Borders, Leaves, Plan, make_plan
 from paceline.contract.source import IndexedFile, TrajectoryFile

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-from paceline._util.system import (
+from paceline._util.os_calls import (
     CAN_LIMIT,
     after_fork,
     end_with_pipe,

@@ -43,7 +43,7 @@ from numpy.lib.format import read_array, write_array
 
 from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
-from paceline._util.system import set_mode
+from paceline._util.os_calls import set_mode
 from paceline.trajectory.open import cache_folder
 
 _MAGIC = b"paceline topology"

@@ -19,8 +19,8 @@ from typing import IO, Any, NamedTuple, Self
 
 from paceline._util.files import new_file
 from paceline._util.launcher import BAD_ARGUMENTS, INSTALL
+from paceline._util.os_calls import ask_to_end
 from paceline._util.signals import Stopping
-from paceline._util.system import ask_to_end
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.performance.number_format import aligned
 from paceline.performance.record import (

@@ -22,7 +22,7 @@ from paceline._util.files import (
     temporary_name,
     writing_to,
 )
-from paceline._util.system import PLAIN, attach, detach, read_at, reserve, write_at
+from paceline._util.os_calls import PLAIN, attach, detach, read_at, reserve, write_at
 from paceline.errors import AtomCountError, FileChangedError, UnwritableError
 
 #: Errors of file systems that cannot reserve space.

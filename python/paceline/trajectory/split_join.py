@@ -13,8 +13,8 @@ import numpy as np
 
 from paceline._util.files import check_output, new_files, writing_to
 from paceline._util.machine import available_cpus
+from paceline._util.os_calls import copy_in_kernel, read_at, write_at
 from paceline._util.progress import Progress
-from paceline._util.system import copy_in_kernel, read_at, write_at
 from paceline.block import FrameBuffer
 from paceline.contract.source import (
     FORMATS,

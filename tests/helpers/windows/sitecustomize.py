@@ -140,6 +140,6 @@ def hide():
 
 
 hide()
-from paceline._util import system  # noqa: E402  (after the calls are gone)
+from paceline._util import os_calls  # noqa: E402  (after the calls are gone)
 
-system.WINDOWS = True
+os_calls.WINDOWS = True

@@ -2,7 +2,7 @@
 
 mod dlpoly;
 mod regular;
-mod sample;
+mod sampling;
 mod saved;
 mod scanned;
 mod trr;

@@ -4,7 +4,7 @@ use super::Point;
 use crate::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, rounded, square};
 use crate::qcp::Matrix3;
 use crate::rdf::are_searched_by_cells;
-use crate::rows::cell_or_none;
+use crate::row_kernel::cell_or_none;
 
 /// How MDAnalysis rounds the distances of one frame, and in which order it finds them.
 #[derive(Debug, Clone)]

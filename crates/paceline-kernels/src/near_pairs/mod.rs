@@ -5,7 +5,7 @@
 //! for rounding. Atoms of the larger group are considered only if their bin is near these bins.
 //! Distances of candidates are then computed as in MDAnalysis.
 
-use super::rows::{Frames, RowKernel};
+use super::row_kernel::{Frames, RowKernel};
 use super::transform::Refused;
 use super::unwrap::fragments;
 use paceline_base::error::{self, Error};

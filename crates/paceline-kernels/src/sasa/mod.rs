@@ -10,7 +10,7 @@ mod tests;
 
 use self::grid::{BATCH, Batch};
 use super::cell::is_placeholder;
-use super::rows::{Frames, RowKernel, cell_or_none};
+use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use crate::cell::square;

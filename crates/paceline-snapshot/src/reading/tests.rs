@@ -9,7 +9,7 @@ use super::atom_table::{
 };
 use super::exchange::{ById, Grid, Owners};
 use super::{ReadingCost, Settings, distribute};
-use crate::tests::threads::on_ranks;
+use crate::tests::thread_ranks::on_ranks;
 use paceline_formats::Fields;
 use paceline_formats::error::{Error, Result};
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::threads::on_ranks;
+use super::thread_ranks::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, system};
 use crate::check::check_ids;
 use crate::formats::Text;

@@ -1,6 +1,6 @@
 //! Every method, at any number of ranks, makes the same bytes.
 
-use super::threads::on_ranks;
+use super::thread_ranks::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, starts, system};
 use crate::formats::{Arrays, Float, Text};
 use crate::{Batch, Cost, Method, Records};

@@ -15,8 +15,8 @@ import cloudpickle
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.choices import SCHEDULES
 from paceline._util.launcher import launched, threads_a_rank, world
+from paceline._util.os_calls import end_after
 from paceline._util.signals import deaf
-from paceline._util.system import end_after
 from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.pickled_jobs import pickle_jobs

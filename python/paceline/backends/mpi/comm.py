@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from paceline._util.system import end_after, yield_processor
+from paceline._util.os_calls import end_after, yield_processor
 from paceline.errors import PacelineError, WorkerError
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ import cloudpickle
 import numpy as np
 from mpi4py import MPI
 
-from paceline._util.system import SharedFile, memory_file
+from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.engine.collect import RecordLog
 from paceline.engine.reduce import TreeReduction, joined
