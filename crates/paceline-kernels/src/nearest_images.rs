@@ -1,23 +1,23 @@
-//! Nearest images of differences of positions in a cell of any angles, many at a time.
+//! Nearest images of differences of positions in a cell with any angles, for many at a time.
 
 use super::cell::{Cell, square, whole};
 use super::instructions::by_widest;
 use super::row_kernel::cell_or_none;
 
-/// Images that are compared with their neighbours side by side.
+/// Number of images that are compared with their neighbours together.
 const FAR: usize = 32;
 
-/// Makes the nearest image of a difference of positions, Å.
+/// Computes the nearest image of a difference of positions, Å.
 pub enum Images {
     /// Without a cell.
     Plain,
-    /// With right angles: edges and their inverses.
+    /// Cell with right angles: edges and their inverses.
     Rectangular([f64; 3], [f64; 3]),
     Triclinic(Box<Triclinic>),
 }
 
 impl Images {
-    /// In the frame's cell if distances are periodic and it has one.
+    /// Use the frame's cell if distances are periodic and the frame has one.
     pub fn new(dimensions: [f32; 6], periodic: bool) -> Result<Self, String> {
         if !periodic {
             return Ok(Images::Plain);
@@ -40,7 +40,7 @@ impl Images {
         }
     }
 
-    /// Fill `out` with the squares of distances (Å²), given the difference of each pair.
+    /// Fill `out` with the squares of distances (Å²), from the difference of each pair.
     #[inline(always)]
     pub fn squares(&self, out: &mut [f64], difference: impl Fn(usize) -> [f64; 3]) {
         match self {
@@ -49,7 +49,8 @@ impl Images {
                     *out = square(difference(k));
                 }
             }
-            // Copies of the cell: what `out` might change would be read again for each distance.
+            // Local copies of the cell: otherwise they would be read again for each distance, since
+            // `out` might alias them.
             Images::Rectangular(edges, inverse) => {
                 let (edges, inverse) = (*edges, *inverse);
                 for (k, out) in out.iter_mut().enumerate() {
@@ -76,15 +77,15 @@ impl Images {
     }
 }
 
-/// A cell with angles other than 90°: what [`Cell::nearest_images`] does, for many differences.
+/// Cell with angles other than 90°: [`Cell::nearest_images`] for many differences.
 pub struct Triclinic {
-    /// Leaning over at most half of those before them.
+    /// Reduced vectors, tilted by at most half of the previous ones.
     vectors: [[f64; 3]; 3],
-    /// Inverses of their lengths along the axes.
+    /// Inverses of the vectors' diagonal elements.
     over: [f64; 3],
     /// As [`Cell::near`].
     near: f64,
-    /// The 26 neighbours of a cell, and the squares of their distances (Å²), without opposite ones.
+    /// The 26 neighbours of a cell without opposite ones, and the squares of their distances (Å²).
     neighbours: [([f64; 3], f64); 13],
 }
 
@@ -106,13 +107,13 @@ impl Triclinic {
         }
     }
 
-    /// The image that comes nearest vector by vector; if it is near, of all.
+    /// Return the image that is nearest vector by vector; if it is near, it is the nearest of all.
     #[inline(always)]
     fn folded(&self, d: [f64; 3]) -> [f64; 3] {
         folded_aslant(d, &self.vectors, &self.over)
     }
 
-    /// The nearest of a folded image and its 26 neighbours.
+    /// Return the nearest of a folded image and its 26 neighbours.
     fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
         if square(d) < self.near {
             return d;
@@ -149,7 +150,7 @@ impl Far {
         self.n += 1;
     }
 
-    /// Replace their squares in `out` by those of the nearest neighbours, and forget them.
+    /// Replace their squares in `out` by those of the nearest neighbours, and clear the list.
     fn shorten(&mut self, cell: &Triclinic, out: &mut [f64]) {
         shorten(self, cell, out);
         self.n = 0;
@@ -159,8 +160,8 @@ impl Far {
 by_widest! {
     /// As [`Far::shorten`].
     ///
-    /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: what is folded to something else than its
-    /// nearest image is about half a cell away.
+    /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: a folded image that is not the nearest
+    /// one is about half a cell away.
     fn shorten(far: &Far, cell: &Triclinic, out: &mut [f64]) {
         let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
         let mut changes = [0.0; FAR];
@@ -178,7 +179,7 @@ by_widest! {
     }
 }
 
-/// The image in a cell with angles other than 90° that comes nearest vector by vector.
+/// Return the image in a cell with other angles than 90° that is nearest vector by vector.
 #[inline(always)]
 fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
     let w = whole(z * over[2]);
@@ -188,7 +189,7 @@ fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]
     [x - whole(x * over[0]) * a[0], y, z]
 }
 
-/// The nearest image in a cell with right angles.
+/// Return the nearest image in a cell with right angles.
 #[inline(always)]
 fn folded(d: [f64; 3], edges: &[f64; 3], inverse: &[f64; 3]) -> [f64; 3] {
     std::array::from_fn(|i| d[i] - edges[i] * whole(d[i] * inverse[i]))

@@ -1,4 +1,4 @@
-//! Order parameters: how vectors between pairs of atoms lie along an axis.
+//! Order parameters: orientation of vectors between pairs of atoms relative to an axis.
 
 use super::cell::square;
 use super::check_len;
@@ -7,7 +7,7 @@ use super::row_kernel::{Frames, RowKernel};
 use super::transform::Refused;
 use paceline_base::error::{Error, Result};
 
-/// Means of (3 cos² θ − 1) / 2 over vectors, with their angle θ to an axis.
+/// Means of (3 cos² θ − 1) / 2 over vectors with the angle θ to an axis.
 #[derive(Debug, Clone)]
 pub struct Order {
     ends: Groups<2>,

@@ -23,16 +23,16 @@ const TURN: u8 = 6;
 const BEND: u8 = 7;
 const PPII: u8 = 8;
 
-/// kcal Å/mol.
+/// Coupling constant of the electrostatic energy, kcal Å/mol.
 const COUPLING: f64 = -27.888;
-/// Energies below make a hydrogen bond, and the least there is, kcal/mol.
+/// Maximum energy of a hydrogen bond, and minimum energy, kcal/mol.
 const BOND: f64 = -0.5;
 const LEAST: f64 = -9.9;
-/// Atoms nearer than this have the least energy, Å.
+/// Distance of atoms below which the energy is the minimum, Å.
 const TOO_NEAR: f64 = 0.5;
-/// Residues whose CA are farther apart make no bond, Å.
+/// Maximum distance of CA of bonded residues, Å.
 const CA_REACH: f64 = 9.0;
-/// A longer distance from C to the next N is a break of the chain, Å.
+/// Maximum distance from C to the next N within a chain, Å.
 const PEPTIDE: f64 = 2.5;
 /// Where C=O is no longer than this, no bond has N and O farther apart than that, Å.
 const LONG_CO: f64 = 1.3;
@@ -49,17 +49,17 @@ const PPII_PHI: [f64; 2] = [0.258_819_045_102_520_7, -0.965_925_826_289_068_3];
 const PPII_PSI: [f64; 2] = [-0.819_152_044_288_991_8, 0.573_576_436_351_046];
 const PPII_COS: f64 = 0.874_619_707_139_395_7;
 
-/// No acceptor.
+/// Mark of a missing acceptor.
 const NONE: u32 = u32::MAX;
 
-/// The backbone of a protein.
+/// Backbone of a protein.
 #[derive(Debug, Clone)]
 pub struct Letters {
     /// N of each residue, then each CA, C and O.
     columns: Columns,
     /// Residues whose N may donate.
     donors: Vec<bool>,
-    /// True if polyproline helices are looked for, as version 4 does.
+    /// True to search for polyproline helices, as version 4 does.
     polyproline: bool,
 }
 
@@ -155,18 +155,18 @@ impl Backbone<'_> {
     }
 }
 
-/// What is found of a chain in one frame.
+/// Secondary structure of a chain in one frame.
 #[derive(Debug, Default)]
 struct Chain {
     /// From O to C of each residue, Å, and this divided by its length.
     from_o: Vec<[f64; 3]>,
     along: Vec<[f64; 3]>,
-    /// Number of the piece without breaks that each residue is in.
+    /// Number of the unbroken piece that contains each residue.
     pieces: Vec<u32>,
     candidates: Vec<[u32; 2]>,
     /// Acceptors of each donor, the strongest bond first, and their energies, kcal/mol.
     bonds: Vec<[(f64, u32); 2]>,
-    /// Residues that make a bridge, and true where it is antiparallel.
+    /// Residues that form a bridge, and true if it is antiparallel.
     bridges: Vec<([usize; 2], bool)>,
     ladders: Vec<Ladder>,
     /// Turns of 3, 4 and 5 residues that begin at each residue.
@@ -174,7 +174,7 @@ struct Chain {
     letters: Vec<u8>,
 }
 
-/// Bridges that follow each other; of two strands the first and the last residue.
+/// Consecutive bridges; first and last residue of both strands.
 #[derive(Debug, Clone, Copy)]
 struct Ladder {
     parallel: bool,

@@ -1,8 +1,9 @@
 //! Secondary structure by hydrogen bonds of the backbone (Kabsch & Sander 1983, Biopolymers 22,
 //! 2577), as `MDAnalysis.analysis.dssp.DSSP` assigns it.
 //!
-//! A bond is there where its energy is below −0.5 kcal/mol, and a rounding error can decide that. So
-//! positions are rounded to single precision where MDAnalysis rounds them, for the same letters.
+//! A bond exists if its energy is below −0.5 kcal/mol, and a rounding error can affect this
+//! decision. Therefore positions are rounded to single precision where MDAnalysis rounds them, to
+//! give the same letters.
 
 use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square};
 use super::rdf::are_searched_by_cells;
@@ -14,31 +15,32 @@ use paceline_base::error::{self, Error};
 pub mod letters;
 mod near;
 
-/// Bit of a residue's number in a row: it is part of a helix.
+/// Bit of a residue in a helix, in its number of a row.
 pub const HELIX: u8 = 1;
-/// Bit of a residue's number in a row: it is part of a strand.
+/// Bit of a residue in a strand, in its number of a row.
 pub const STRAND: u8 = 2;
 
-/// Longest distance from N to O that is searched, Å.
+/// Maximum distance from N to O that is searched, Å.
 const REACH: f64 = 5.0;
-/// Of the partial charges, in units of the elementary charge, and kcal Å/mol.
+/// Product of the partial charges, in units of the elementary charge, and conversion factor, kcal
+/// Å/mol.
 const CHARGES: f64 = 0.084;
 const FACTOR: f64 = 332.0;
-/// Energies below make a hydrogen bond, kcal/mol.
+/// Maximum energy of a hydrogen bond, kcal/mol.
 const BOND: f64 = -0.5;
-/// From N to a hydrogen that is placed, Å.
+/// Distance from N to a placed hydrogen, Å.
 const NH: f32 = 1.01;
-/// Fewest residues that MDAnalysis takes.
+/// Minimum number of residues that MDAnalysis accepts.
 const FEWEST: usize = 6;
 
 const NEEDED_BY: &str = "DSSP";
 
-/// The backbone of a protein.
+/// Backbone of a protein.
 #[derive(Debug, Clone)]
 pub struct Dssp {
-    /// N of each residue, then each CA, C and O, and each H where these are not placed.
+    /// Columns of N of each residue, then each CA, C and O, and each H unless hydrogens are placed.
     columns: Columns,
-    /// Residues whose N may donate; the first never does.
+    /// True for residues whose N may donate; the first one never does.
     donors: Vec<bool>,
 }
 

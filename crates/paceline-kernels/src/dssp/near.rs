@@ -1,8 +1,8 @@
-//! Pairs of a nitrogen and an oxygen of a backbone that are near each other.
+//! Pairs of a backbone nitrogen and oxygen that are near each other.
 
 use crate::cell::{Cell, square, whole};
 
-/// Residues that are compared with as many others after one test of their centres.
+/// Number of residues that are compared with as many others after one test of their centres.
 const RUN: usize = 8;
 
 /// Find all pairs of N and O within `reach` (Å), and some beyond, of those N that `donates` and of
@@ -50,18 +50,19 @@ pub fn find_pairs(
     }
 }
 
-/// Where atoms of one run are, seen from those of another.
+/// Relative position of atoms of one run and atoms of another.
 enum Apart {
-    /// None is within reach.
+    /// No atom is within reach.
     Far,
-    /// All that are within reach are so in this image, by this vector (Å).
+    /// All atoms within reach are in this image, with this shift (Å).
     Shifted([f32; 3]),
     /// Images may differ from atom to atom.
     Anywhere,
 }
 
 impl Apart {
-    /// Given the difference of two centres, and how near these must be for any atoms within reach.
+    /// Derive it from the difference of two centres, and the maximum distance of centres for atoms
+    /// within reach.
     fn new(cell: Option<&Cell>, d: [f64; 3], reach: f64) -> Self {
         let Some(cell) = cell else {
             return match square(d) > reach * reach {
@@ -72,7 +73,7 @@ impl Apart {
         if reach * reach >= cell.near() {
             return Apart::Anywhere;
         }
-        // Of a point, one image at most is within half the shortest height; it is found so.
+        // At most one image of a point is within half the shortest height; this finds it.
         let mut rest = d;
         for axis in [2, 1, 0] {
             let vector = cell.vectors()[axis];
@@ -86,14 +87,14 @@ impl Apart {
     }
 }
 
-/// Neighbouring atoms of one kind, of some residues.
+/// Adjacent residues' atoms of one kind.
 struct Run {
-    /// Å, as all.
+    /// Centre, Å.
     centre: [f64; 3],
     radius: f64,
-    /// The largest coordinate.
+    /// Largest coordinate, Å.
     farthest: f64,
-    /// x, y and z of each atom; infinite where there is none.
+    /// x, y and z of each atom, Å; infinite for missing atoms.
     axes: [[f32; RUN]; 3],
 }
 
@@ -124,7 +125,7 @@ impl Run {
         }
     }
 
-    /// A bit for each atom within `reach` (Å) of a position, shifted.
+    /// Return a bit for each atom within `reach` (Å) of a shifted position.
     #[inline]
     fn within(&self, x: &[f32; 3], shift: [f32; 3], reach: f64) -> u8 {
         let x: [f32; 3] = std::array::from_fn(|axis| x[axis] + shift[axis]);

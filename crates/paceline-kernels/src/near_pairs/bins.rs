@@ -1,32 +1,32 @@
-//! Atoms of a group, sorted into bins, and what may be near them.
+//! Atoms of a group, sorted into bins, and the search for atoms near them.
 //!
-//! Bins lie along the vectors of the cell, or fill the room that the atoms take up where there is
-//! none. Atoms at the faces of a cell are there once more beyond the opposite face, so that no search
-//! goes around it. Bins that may be near one with atoms are marked, in halves. All in single
-//! precision, with room for rounding: what is not surely near or far is measured by others.
+//! Bins are aligned with the vectors of the cell, or fill the extent of the atoms if there is no
+//! cell. Atoms at the faces of a cell are repeated beyond the opposite face, so that no search
+//! wraps around. Halves of bins that may be near a bin with atoms are marked. Positions are in
+//! single precision, with a margin for rounding: uncertain distances are computed elsewhere.
 
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::measure::Measure;
 use super::{Atoms, Point, extent_of, finite};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 
-/// Bins, at most, for each atom: where about as many are searched …
+/// Maximum number of bins per atom, if a similar number of atoms is searched,
 const BINS: usize = 16;
-/// … and where many more are, most of which are near none.
+/// and if many more atoms are searched, most of which are near no bin.
 const BINS_OF_FEW: usize = 32;
-/// Atoms that are many more, by this factor.
+/// Factor from which on the number of atoms counts as many more.
 const MANY: usize = 2;
-/// Atoms whose rows of bins are looked up together.
+/// Number of atoms whose rows of bins are looked up together.
 const SOME: usize = 64;
 
-/// A position in the cell, and the part of a bin that it is in along each vector.
+/// Position in the cell, and the part of a bin that contains it along each vector.
 #[derive(Debug, Clone, Copy)]
 struct Home {
     x: Point,
     part: [u16; 3],
 }
 
-/// An atom that may be near those in the bins: its place, its bin, and its position in the cell.
+/// Atom that may be near atoms in the bins: its index, its bin, and its position in the cell.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Near {
     pub place: u32,
@@ -34,30 +34,31 @@ pub(super) struct Near {
     x: Point,
 }
 
-/// Atoms in bins, and marks of the parts of bins that may be near any.
+/// Atoms in bins, and marks of the parts of bins that may be near any atom.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bins {
     grid: Grid,
-    /// Atoms and their images in the order of bins; beyond the last one nothing is near.
+    /// Atoms and their images in the order of bins; padding after the last one is far from all
+    /// positions.
     axes: [Vec<f32>; 3],
-    /// Which of the group's places each is, and as many more.
+    /// Indices of these atoms in the group, and padding.
     numbers: Vec<u32>,
     begins: Vec<u32>,
-    /// One bit a part, and `PARTS` more at both ends of a row along a, which begins with a number; at
-    /// the end a number without marks, for positions that are in no part.
+    /// One bit per part, and `PARTS` more at both ends of a row along a, which begins with a new
+    /// word; a word without marks at the end is for positions outside of all parts.
     marks: Vec<u64>,
     homes: Vec<Home>,
     entries: Vec<(u32, u32, Point)>,
-    /// The same of parts that have atoms; of these and parts beside them in a row.
+    /// Bits of parts with atoms; and of these and adjacent parts in a row.
     occupied: Vec<u64>,
     spread: Vec<u64>,
 }
 
 impl Bins {
-    /// Sort atoms into bins, and collect those of others that may be near any of them.
+    /// Sort atoms into bins, and collect the other atoms that may be near any of them.
     ///
     /// # Errors
-    /// One sentence for positions that are not finite, or cannot be put into the cell.
+    /// Sentence about positions that are not finite, or cannot be wrapped into the cell.
     pub(super) fn fill(
         &mut self,
         measure: &Measure,
@@ -65,7 +66,7 @@ impl Bins {
         others: Atoms<'_>,
         near: &mut Vec<Near>,
     ) -> Result<(), String> {
-        // The farther away atoms were, the more they were rounded.
+        // Rounding errors grow with the distance of atoms from the cell.
         let mut largest = 0.0;
         loop {
             largest = self.put(measure, of, others.places.len(), largest)?;
@@ -77,8 +78,8 @@ impl Bins {
         }
     }
 
-    /// Sort atoms into bins, near which so many others are searched, from as far away as `largest`
-    /// (Å), or as these atoms were; how far that is.
+    /// Sort atoms into bins, given the number of other atoms, and the largest coordinate of the
+    /// others (Å); return the largest coordinate including these atoms.
     fn put(
         &mut self,
         measure: &Measure,
@@ -115,7 +116,7 @@ impl Bins {
         Ok(largest)
     }
 
-    /// Mark the parts of bins within reach of one that has atoms.
+    /// Mark the parts of bins within reach of a bin with atoms.
     fn mark(&mut self) {
         let ([n0, n1, n2], words) = (self.grid.parts(), self.grid.words());
         self.occupied.clear();
@@ -125,7 +126,7 @@ impl Bins {
             let row = &mut self.occupied[words * (j + n1 * k)..][..words];
             let mut mark = |bit: usize| row[bit / 64] |= 1 << (bit % 64);
             mark(i + PARTS);
-            // Beyond both ends of a row are the parts at the other end of it.
+            // Beyond both ends of a row are the parts at its other end.
             if i < PARTS {
                 mark(i + n0 + PARTS);
             }
@@ -154,7 +155,7 @@ impl Bins {
             if is_inside || !is_periodic {
                 continue;
             }
-            // The bins in which it and its images are, along each vector.
+            // Bins of the atom and of its images, along each vector.
             let images = |k: usize| {
                 let beyond = (bins[k] == 0).then_some((n[k] + 1, 1.0));
                 let before = (bins[k] + 1 == n[k]).then_some((0, -1.0_f32));
@@ -176,8 +177,8 @@ impl Bins {
                 }
             }
         }
-        // What begins at an index is counted two places on, then moves to the end of its bin with
-        // each atom that is put there, which is where the next one begins.
+        // Counting sort: the count of a bin is stored two entries later; then each bin's start, one
+        // entry later, advances to its end.
         self.begins.clear();
         self.begins.resize(padded.iter().product::<usize>() + 2, 0);
         for &(bin, ..) in &self.entries {
@@ -205,8 +206,8 @@ impl Bins {
         }
     }
 
-    /// Collect pairs of an atom of `near` and one in the bins, by their numbers in the lists, that
-    /// may be near each other.
+    /// Collect pairs of an atom of `near` and an atom in the bins that may be near each other, by
+    /// their indices in the lists.
     pub(super) fn pairs(&self, near: &[Near], found: &mut Vec<[u32; 2]>) {
         find_pairs(self, near, found);
         if self.grid.pbc.is_some() && self.grid.n.iter().any(|&n| n < 3) {
@@ -216,14 +217,14 @@ impl Bins {
         }
     }
 
-    /// Where the atoms of three bins of a row begin and end.
+    /// Return begin and end of the atoms of three bins of a row.
     #[inline(always)]
     fn row(&self, bin: u32, row: u32) -> [u32; 2] {
         let first = bin.wrapping_add(row) as usize;
         [self.begins[first], self.begins[first + 3]]
     }
 
-    /// Of one length, so that one check is enough.
+    /// Slices of one length, so that one check suffices.
     #[inline(always)]
     fn axes(&self) -> [&[f32]; 3] {
         let n = self.axes[0].len();
@@ -231,7 +232,8 @@ impl Bins {
     }
 }
 
-/// The square of the larger distance less those to `LANES` atoms from an index on.
+/// The square of the larger distance minus the squares of the distances to `LANES` atoms from an
+/// index on.
 #[inline(always)]
 fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] {
     let mut gaps = [most; LANES];
@@ -249,7 +251,8 @@ fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] 
 }
 
 by_widest! {
-    /// Bring all atoms of the bins into the cell. The largest coordinate of those that were far away.
+    /// Wrap all atoms of the bins into the cell. Returns the largest coordinate of atoms that were
+    /// far away.
     fn bring_home(grid: &Grid, of: Atoms<'_>, homes: &mut Vec<Home>) -> Result<f32, String> {
         homes.clear();
         let mut lanes = Lanes::default();
@@ -271,8 +274,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect those of some atoms that may be near any in the bins. The largest coordinate of those
-    /// that were far away.
+    /// Collect the atoms that may be near any atom in the bins. Returns the largest coordinate of
+    /// atoms that were far away.
     ///
     /// # Errors
     /// As [`Bins::fill`].
@@ -317,14 +320,14 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect pairs that are within the larger distance.
+    /// Collect pairs within the larger distance.
     fn find_pairs(bins: &Bins, near: &[Near], found: &mut Vec<[u32; 2]>) {
         let rows = bins.grid.rows();
         let (axes, most) = (bins.axes(), bins.grid.most);
         let mut runs = [[0; 3]; SOME * ROWS.len()];
         let mut n_found = 0;
         for (some, numbers) in near.chunks(SOME).zip((0..).step_by(SOME)) {
-            // Without branches: each row is put down, and remains if it has atoms.
+            // Branch-free: each row is stored, and kept if it has atoms.
             let mut n_runs = 0;
             for (number, one) in (numbers..).zip(some) {
                 for row in rows {
@@ -344,7 +347,7 @@ by_widest! {
                     if found.len() < n_found + LANES {
                         found.resize(2 * (n_found + LANES), [0; 2]);
                     }
-                    // Up to two without branches: each is put down, and remains if it is one.
+                    // Up to two pairs branch-free: each is stored, and kept if it is a pair.
                     for k in 0..LANES {
                         if k > 1 && bits == 0 {
                             break;
@@ -362,8 +365,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Mark those of `near` that are within the smaller distance of any in the bins; of others,
-    /// collect pairs as above.
+    /// Mark the atoms of `near` that are within the smaller distance of any atom in the bins; of
+    /// the others, collect pairs as above.
     pub(super) fn mark_near(
         bins: &Bins,
         near: &[Near],
@@ -377,7 +380,7 @@ by_widest! {
         let mut runs = [[0; 2]; ROWS.len()];
         'next: for (number, one) in (0..).zip(near) {
             let before = unsure.len();
-            // Without branches, as in `find_pairs`.
+            // Branch-free, as in `find_pairs`.
             let mut n_runs = 0;
             for row in rows {
                 let run = bins.row(one.bin, row);
@@ -390,7 +393,8 @@ by_widest! {
                     let gaps = gaps(&axes, begin, &one.x, most);
                     let mut bits = positive::<WIDE>(&gaps);
                     if bits != 0 {
-                        // What follows the row is no image of another atom: it may be near, too.
+                        // The entry after the row is not an image of another atom: it may be near,
+                        // too.
                         if positive::<WIDE>(&gaps.map(|gap| gap - between)) != 0 {
                             marks[one.place as usize] = true;
                             unsure.truncate(before);

@@ -1,4 +1,4 @@
-//! How bins lie along the vectors of the cell, and which parts of them are within reach of each other.
+//! Layout of bins along the vectors of the cell, and parts of bins within reach of each other.
 
 use std::array::from_fn;
 
@@ -8,20 +8,21 @@ use crate::cell::{ApplyPbc, SLACK, cross, dot, square};
 use crate::instructions::by_widest;
 use crate::qcp::Matrix3;
 
-/// Marks have so many parts along each edge of a bin.
+/// Number of marked parts along each edge of a bin.
 pub(super) const PARTS: usize = 2;
-/// Parts from those up to a bin before to those up to a bin after one.
+/// Number of parts from one bin before to one bin after a bin.
 const REACHED: usize = 2 * PARTS + 1;
-/// Positions this many cells away, all vectors together, are not placed in single precision.
+/// Distance in cells, summed over vectors, from which on positions are not wrapped in single
+/// precision.
 pub(super) const FEW_CELLS: f32 = 16.0;
 /// Added to a number, this rounds it to a whole one, of magnitudes below 2²².
 const TO_WHOLE: f32 = 12_582_912.0;
 /// Added to a whole number below 2²³, this leaves it in the low bits.
 const TO_BITS: f32 = 8_388_608.0;
 const LOW_BITS: u32 = 0x7f_ffff;
-/// Positions that are placed together.
+/// Number of positions that are wrapped together.
 pub(super) const PLACED: usize = 64;
-/// Rows of bins around one, the nearest first.
+/// Rows of bins around a bin, the nearest first.
 pub(super) const ROWS: [[i32; 2]; 9] = [
     [0, 0],
     [1, 0],
@@ -34,33 +35,33 @@ pub(super) const ROWS: [[i32; 2]; 9] = [
     [-1, -1],
 ];
 
-/// How bins lie.
+/// Layout of bins.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grid {
-    /// None where there is no cell.
+    /// Wrapping into the cell; `None` without a cell.
     pub pbc: Option<ApplyPbc>,
     pub vectors: [Point; 3],
-    /// Turns positions, relative to the origin, into numbers of vectors.
+    /// Matrix that converts positions relative to the origin to fractional coordinates.
     inverse: [Point; 3],
     origin: Point,
-    /// Bins along each vector.
+    /// Number of bins along each vector.
     pub n: [usize; 3],
-    /// Squares of the distances (Å²) within which atoms may be near, and surely are.
+    /// Squares of the distances (Å²) within which atoms may be near, and certainly are near.
     pub most: f32,
     pub sure: f32,
 }
 
-/// Some positions on their way into the cell.
+/// Positions that are being wrapped into the cell.
 pub(super) struct Lanes {
     pub x: [[f32; PLACED]; 3],
     pub part: [[u32; PLACED]; 3],
-    /// How many cells away they were; at least `FEW_CELLS`, or no number, where that is not known.
+    /// Distance from the cell in cells; at least `FEW_CELLS`, or NaN, if unknown.
     pub away: [f32; PLACED],
 }
 
 impl Grid {
-    /// At most so many bins, for atoms that lie within the `extent` where there is no cell, and
-    /// come from as far away as `largest` (Å) if there is one.
+    /// Make a grid with a maximum number of bins, for atoms with this `extent` if there is no cell,
+    /// and with a largest coordinate (Å) if there is one.
     pub(super) fn new(measure: &Measure, n_bins: usize, extent: [Point; 2], largest: f32) -> Self {
         let (vectors, origin, margin) = match &measure.cell {
             Some(cell) => {
@@ -107,12 +108,12 @@ impl Grid {
         }
     }
 
-    /// Parts along each vector.
+    /// Number of parts along each vector.
     pub(super) fn parts(&self) -> [usize; 3] {
         self.n.map(|n| PARTS * n)
     }
 
-    /// Numbers that hold the marks of a row.
+    /// Number of words that hold the marks of a row.
     pub(super) fn words(&self) -> usize {
         (self.parts()[0] + 2 * PARTS).div_ceil(64)
     }
@@ -123,8 +124,8 @@ impl Grid {
         from_fn(|k| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64))
     }
 
-    /// Offsets along a of the first and last part that may be within reach of a part, for each row of
-    /// parts nearby; 1 and 0 where there is none.
+    /// Offsets along a of the first and last part that may be within reach of a part, for each row
+    /// of nearby parts; 1 and 0 if there is none.
     fn spans(&self) -> [[[i32; 2]; REACHED]; REACHED] {
         let edges = self.edges();
         let [a, b, c] = edges;
@@ -157,12 +158,12 @@ impl Grid {
         from_fn(|k| from_fn(|j| span(j, k)))
     }
 
-    /// Bins along each vector, and one more at both ends.
+    /// Number of bins along each vector, including one more at both ends.
     pub(super) fn padded(&self) -> [usize; 3] {
         self.n.map(|n| n + 2)
     }
 
-    /// Bring positions into the cell. Without branches, so that several are computed at once.
+    /// Wrap positions into the cell. Branch-free, so that several are computed at once.
     #[inline(always)]
     fn bring_home<const PERIODIC: bool>(&self, lanes: &mut Lanes) {
         let sizes = self.parts().map(|n| n as f32);
@@ -197,11 +198,11 @@ impl Grid {
         }
     }
 
-    /// Bring those positions into the cell that are far away, if there is one. The largest
-    /// coordinate of these.
+    /// Wrap positions that are far away into the cell, if there is one; return their largest
+    /// coordinate.
     ///
     /// # Errors
-    /// One sentence for positions that are not finite, or cannot be put into the cell.
+    /// Sentence about positions that are not finite, or cannot be wrapped into the cell.
     #[cold]
     pub(super) fn bring_others_home(
         &self,
@@ -231,7 +232,7 @@ impl Grid {
         Ok(largest)
     }
 
-    /// By how much the first bins of rows nearby come after a bin.
+    /// Return the offsets of the first bins of nearby rows relative to a bin.
     pub(super) fn rows(&self) -> [u32; 9] {
         let padded = self.padded().map(|n| n as i32);
         ROWS.map(|[j, k]| (padded[0] * (j + padded[1] * k) - 1) as u32)
@@ -249,7 +250,7 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Positions of some places.
+    /// Return the positions at some indices.
     #[inline(always)]
     pub(super) fn gather(&mut self, of: &Atoms<'_>, some: &[u32]) {
         for (lane, &place) in some.iter().enumerate() {
@@ -260,7 +261,7 @@ impl Lanes {
         }
     }
 
-    /// Bring positions into the cell; true if some were far away.
+    /// Wrap positions into the cell; return whether some were far away.
     #[inline(always)]
     pub(super) fn bring_home(&mut self, grid: &Grid) -> bool {
         if grid.pbc.is_none() {
@@ -268,7 +269,7 @@ impl Lanes {
         } else {
             grid.bring_home::<true>(self);
         }
-        // No number is not near, either.
+        // NaN counts as far away.
         !(self.away.iter()).fold(true, |all, &away| all & (away < FEW_CELLS))
     }
 }
@@ -302,7 +303,7 @@ by_widest! {
     }
 }
 
-/// Set the bits from `first` to `last` after each one that is set in `from`.
+/// Set the bits from `first` to `last` after each bit that is set in `from`.
 #[inline(always)]
 fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec<u64>) {
     to.clear();
@@ -317,7 +318,7 @@ fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec
         if words == 1 || by == 0 {
             continue;
         }
-        // What passes the end of a row is beyond the parts that are looked at.
+        // Bits beyond the end of a row are outside of the searched parts.
         if by > 0 {
             let pairs = to[1..].iter_mut().zip(from);
             pairs.for_each(|(to, from)| *to |= from >> (64 - n));
@@ -328,13 +329,13 @@ fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec
     }
 }
 
-/// A vector of length 1 in the same direction.
+/// Normalise a vector.
 fn unit(x: [f64; 3]) -> [f64; 3] {
     let length = square(x).sqrt();
     x.map(|x| x / length)
 }
 
-/// The room that atoms take up, from its vectors and origin, and a margin, Å.
+/// Return the extent of atoms, as vectors and origin, and a margin, Å.
 fn room([low, high]: [Point; 2], cutoff: f64) -> (Matrix3, [f64; 3], f64) {
     let all = low.iter().chain(&high);
     let largest = all.fold(1.0_f32, |most, x| most.max(x.abs()));
@@ -349,7 +350,7 @@ fn room([low, high]: [Point; 2], cutoff: f64) -> (Matrix3, [f64; 3], f64) {
     (vectors, origin, margin)
 }
 
-/// The place `offset` − `PARTS` after another one, of `n` that go around.
+/// Return the index `offset` − `PARTS` after another one, modulo `n`.
 fn around(place: usize, offset: usize, n: usize) -> usize {
     match place + offset {
         sum if sum < PARTS => sum + n - PARTS,

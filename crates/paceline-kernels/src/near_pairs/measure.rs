@@ -1,4 +1,4 @@
-//! Distances as MDAnalysis rounds them, and the order in which it finds what is near.
+//! Distances rounded as in MDAnalysis, and MDAnalysis's order of near atoms.
 
 use super::Point;
 use crate::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, rounded, square};
@@ -6,22 +6,22 @@ use crate::qcp::Matrix3;
 use crate::rdf::are_searched_by_cells;
 use crate::row_kernel::cell_or_none;
 
-/// How MDAnalysis rounds the distances of one frame, and in which order it finds them.
+/// MDAnalysis's rounding of the distances of one frame, and its order of pairs.
 #[derive(Debug, Clone)]
 pub struct Measure {
     pub(super) cell: Option<Cell>,
     pub(super) pbc: Option<ApplyPbc>,
     edges: Point,
-    /// Subtracted from positions of a frame without a cell.
+    /// Origin that is subtracted from positions of a frame without a cell.
     origin: Point,
-    /// None where it compares all pairs.
+    /// Cell lists; `None` if MDAnalysis compares all pairs.
     lists: Option<Lists>,
     pub(super) cutoff: f64,
 }
 
 impl Measure {
-    /// For groups of such `sizes`; `extent` gives the least and largest coordinates of both, which
-    /// matter where there is no cell.
+    /// Make the measure for groups of these `sizes`; `extent` gives the minimum and maximum
+    /// coordinates of both groups, which are used without a cell.
     pub fn new(
         cell: Option<Cell>,
         sizes: [usize; 2],
@@ -75,10 +75,10 @@ impl Measure {
         }
     }
 
-    /// The position from which distances are measured.
+    /// Return the position that is used for distances.
     ///
     /// # Errors
-    /// One sentence where single precision cannot put it into the cell.
+    /// Sentence about a position that cannot be wrapped in single precision.
     pub(super) fn placed(&self, x: Point) -> Result<Point, String> {
         match &self.pbc {
             Some(pbc) if self.is_in_cell() => in_cell(pbc, x),
@@ -86,18 +86,18 @@ impl Measure {
         }
     }
 
-    /// True if MDAnalysis searches by cell lists, and so rounds distances as in these.
+    /// True if MDAnalysis searches by cell lists, which determines the rounding of distances.
     pub(crate) fn is_by_lists(&self) -> bool {
         self.lists.is_some()
     }
 
-    /// True if distances are measured between positions in the cell.
+    /// True if distances are computed between wrapped positions.
     fn is_in_cell(&self) -> bool {
         let triclinic = self.cell.as_ref().is_some_and(Cell::is_triclinic);
         self.pbc.is_some() && (triclinic || self.lists.is_some())
     }
 
-    /// Square of the distance between two positions that were placed, Å².
+    /// Square of the distance between two wrapped positions, Å².
     fn square(&self, a: Point, b: Point) -> f64 {
         let d: [f64; 3] = std::array::from_fn(|k| f64::from(a[k] - b[k]));
         match &self.cell {
@@ -117,12 +117,12 @@ impl Measure {
         }
     }
 
-    /// The distance of two positions, Å, if it is within the cutoff.
+    /// Distance of two positions, Å, if it is within the cutoff.
     pub(crate) fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
         Ok(self.within_placed(self.placed(a)?, self.placed(b)?))
     }
 
-    /// The distance of two positions that were placed, Å, if it is within the cutoff.
+    /// Distance of two wrapped positions, Å, if it is within the cutoff.
     pub(super) fn within_placed(&self, a: Point, b: Point) -> Option<f64> {
         let square = self.square(a, b);
         let distance = square.sqrt();
@@ -138,7 +138,7 @@ impl Measure {
         self.cell.map_or(f64::INFINITY, |cell| cell.near())
     }
 
-    /// The shortest image of the difference of two positions, as `calc_angles` rounds it.
+    /// Shortest image of the difference of two positions, rounded as in `calc_angles`.
     pub fn difference(&self, from: Point, to: Point) -> Result<[f64; 3], String> {
         let plain = |from: Point, to: Point| std::array::from_fn(|k| f64::from(to[k] - from[k]));
         Ok(match (&self.cell, &self.pbc) {
@@ -161,8 +161,8 @@ impl Measure {
         })
     }
 
-    /// Put places `j` in the second group, all near one position, in the order in which MDAnalysis
-    /// finds them. `position` is that of a place.
+    /// Sort indices `j` in the second group, all near one position, into MDAnalysis's order.
+    /// `position` returns the position at an index.
     pub fn sort(
         &self,
         at: Point,
@@ -190,10 +190,11 @@ impl Measure {
     }
 }
 
-/// The cell of a frame in which pairs within `cutoff` (Å) are searched; `None` if it has none.
+/// Return the cell of a frame for a search of pairs within `cutoff` (Å); `None` if it has none.
 ///
 /// # Errors
-/// One sentence where lengths and angles make no cell, or one that is lower than the cutoff.
+/// Sentence about lengths and angles that do not define a cell, or define one that is lower than
+/// the cutoff.
 pub(crate) fn cell_for(
     dimensions: [f32; 6],
     cutoff: f64,
@@ -217,7 +218,7 @@ pub(super) fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
         .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))
 }
 
-/// The shortest of a difference and its 26 images, in the order of MDAnalysis.
+/// Return the shortest of a difference and its 26 images, in MDAnalysis's order.
 fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     let [a, b, c] = *cell.vectors();
     let mut best = (f64::from(f32::MAX), d);
@@ -236,7 +237,7 @@ fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     best.1
 }
 
-/// MDAnalysis's cell lists, by which it orders what it finds.
+/// MDAnalysis's cell lists, which determine its order of pairs.
 #[derive(Debug, Clone)]
 struct Lists {
     n: [i64; 3],
@@ -277,7 +278,8 @@ impl Lists {
         std::array::from_fn(|k| ((along[k] / self.sizes[k]) as i64).rem_euclid(self.n[k]))
     }
 
-    /// Place of a cell among those around another one; the last for any that is not.
+    /// Return the index of a cell among the neighbours of another one; the last index for all other
+    /// cells.
     fn rank(&self, home: [i64; 3], other: [i64; 3]) -> usize {
         let offset = |k: usize| {
             let offset = other[k] - home[k];

@@ -1,8 +1,8 @@
-//! Molecules that move by the shortest steps of their centres (von Bülow, Bullerjahn & Hummer 2020,
-//! J. Chem. Phys. 153, 021101).
+//! Movement of molecules by the shortest steps of their centres (von Bülow, Bullerjahn & Hummer
+//! 2020, J. Chem. Phys. 153, 021101).
 //!
-//! What is added to a move to make it the shortest one, whole vectors of the cell, is counted in whole
-//! numbers of 2⁻²⁴ Å: they add up exactly, so that parts of a trajectory may be counted by themselves.
+//! The whole vectors of the cell that make a step the shortest one are stored in integer multiples
+//! of 2⁻²⁴ Å. These add exactly, so that parts of a trajectory can be counted separately.
 
 use crate::cell::Cell;
 use crate::placement::{Basis, Placement};
@@ -11,13 +11,13 @@ use crate::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
 use paceline_base::{CellRow, UnitCell};
 
-/// Å.
+/// Unit of steps, Å.
 const STEP: f64 = 1.0 / (1 << 24) as f64;
-/// The most steps that are added at once: half of these are a hundred billion Å.
+/// Maximum sum of steps that are added at once: half of it is a hundred billion Å.
 const MOST: u64 = 1 << 60;
 
-/// Steps of centres (Å) from the first frame to each, given the frames' cells, none of which is
-/// missing; `i64::MAX` where they are too many.
+/// Compute the steps of centres (Å) from the first frame to each frame, given the cells of all
+/// frames; `i64::MAX` if they are too large.
 ///
 /// # Errors
 /// [`Error::Argument`] if there is not one cell a frame.
@@ -36,12 +36,12 @@ pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
             let (from, to) = (centres[molecule], centres[molecule + n]);
             let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
             let mut sum: [i64; 3] = steps[molecule];
-            // Few moves are longer than half the least height.
+            // Few moves are longer than half the minimum height.
             if let Some(images) = lattice.images(by) {
                 for (number, vector) in images.into_iter().zip(&vectors) {
                     for (sum, x) in sum.iter_mut().zip(vector) {
                         let added = (number as i64).saturating_mul(*x);
-                        // Too many remain too many, whatever is added.
+                        // A sum that is too large stays too large.
                         let is_far = added.unsigned_abs() > MOST || *sum == i64::MAX;
                         *sum = if is_far {
                             i64::MAX
@@ -57,12 +57,12 @@ pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
     Ok(steps)
 }
 
-/// The periodic images of a frame.
+/// Periodic images of a frame.
 struct Lattice {
-    /// None where no vector is periodic.
+    /// Cell; `None` if no vector is periodic.
     cell: Option<Cell>,
     placement: Option<Placement>,
-    /// Of the cell in the orientation of the file, Å.
+    /// Vectors of the cell in the orientation of the file, Å.
     vectors: Matrix3,
 }
 
@@ -86,7 +86,7 @@ impl Lattice {
         }
     }
 
-    /// The whole vectors that make a move the shortest one; none for a move that is short.
+    /// Return the whole vectors that make a move the shortest one; `None` for a short move.
     fn images(&self, by: [f64; 3]) -> Option<[f64; 3]> {
         let by = match &self.placement {
             Some(placement) => placement.turned(by),
@@ -97,11 +97,11 @@ impl Lattice {
     }
 }
 
-/// Move molecules in some rows of a block by steps: `atoms` follow each other, `sizes` of each
-/// molecule.
+/// Move molecules in some rows of a block by steps: `atoms` are sorted by molecule, with `sizes`
+/// atoms per molecule.
 ///
 /// # Errors
-/// [`Error::Argument`] if these do not belong together, or an atom or a row is out of range.
+/// [`Error::Argument`] if the sizes do not match, or an atom or a row is out of range.
 pub fn move_by(
     steps: &[[i64; 3]],
     rows: &[usize],

@@ -1,29 +1,30 @@
-//! Places of some atoms in a frame, and how they move to the next one: the part of following atoms that
-//! takes the time. All is in single precision; what rounding may decide is left to `steps`.
+//! Positions of some atoms in a frame, and their images in the next frame: the time-critical part
+//! of following atoms. All numbers are in single precision; cases that rounding may affect are left
+//! to `steps`.
 
 use super::Images;
 use crate::cell::Cell;
 use crate::instructions::{by_widest, columns_of, larger_magnitude, prefetch, rows_of};
 
-/// Atoms that pass all frames of a block before the next do, so that what is known of them stays in
-/// the processor's nearest cache.
+/// Number of atoms that pass through all frames of a block together, so that their data stay in the
+/// first-level cache.
 pub(super) const PIECE: usize = 64;
-/// Adding and taking off this rounds to a whole number, of magnitudes up to 2²².
+/// Adding and subtracting this number rounds to a whole number, for magnitudes up to 2²².
 pub(super) const TO_WHOLE: f32 = 12_582_912.0;
 
-/// Positions of some atoms as they are in a frame.
+/// Positions of some atoms in a frame of the file.
 pub(super) type Rows = [[f32; 3]; PIECE];
-/// Three numbers of each of some atoms.
+/// Three numbers for each of some atoms.
 type Piece = [[f32; PIECE]; 3];
 const ZEROS: Piece = [[0.0; PIECE]; 3];
 
-/// Some atoms in a frame. What lanes load and store begins with a cache line.
+/// Some atoms in a frame, aligned to a cache line for loads and stores.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(super) struct Places {
-    /// Å, as they are in the file; zeros beyond the last atom.
+    /// Positions in the file, Å; zeros after the last atom.
     pub(super) positions: Piece,
-    /// In their images, in units of the cell's vectors, nearly; of no frame, the images.
+    /// Followed positions in fractional coordinates, approximately; without a frame, the images.
     pub(super) followed: Piece,
 }
 
@@ -38,7 +39,7 @@ impl Places {
         self.positions.each_ref().map(|of_axis| of_axis[atom])
     }
 
-    /// Bits of the largest square of a distance from the origin, Å².
+    /// Bits of the maximum square of a distance from the origin, Å².
     #[inline(always)]
     pub(super) fn square(&self) -> u32 {
         let squares = (0..PIECE).map(|k| square_of::<false>(self.position(k)).to_bits());
@@ -46,14 +47,15 @@ impl Places {
     }
 }
 
-/// A cell in single precision, as positions are.
+/// Cell in single precision, like positions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundedCell {
-    /// The vectors' numbers that are not 0. With more digits, following atoms takes 1.1 times as long.
+    /// Elements of the vectors that are not 0. With more digits, following atoms takes 1.1 times as
+    /// long.
     vectors: [f32; 6],
-    /// One over those on the diagonal.
+    /// Inverses of the diagonal elements.
     over: [f32; 3],
-    /// The most that 1 Å is in units of the vectors.
+    /// Maximum fractional length of 1 Å.
     pub(super) per_length: f64,
 }
 
@@ -71,13 +73,14 @@ impl RoundedCell {
         }
     }
 
-    /// The largest place in units of the vectors, given the largest coordinate, Å.
+    /// Maximum fractional coordinate, from the maximum coordinate, Å.
     pub(super) fn largest(&self, coordinate: f32) -> f64 {
         self.per_length * f64::from(coordinate)
     }
 
-    /// Bring positions to units of the vectors. `FUSED` is false or the `WIDE` of `by_widest`: the last
-    /// digits differ, on which no image depends, and following atoms takes 0.95 of the time.
+    /// Convert positions to fractional coordinates. `FUSED` is false or the `WIDE` of `by_widest`:
+    /// the last digits differ, on which no image depends, and following atoms takes 0.95 of the
+    /// time.
     #[inline(always)]
     pub(super) fn fractions<const FUSED: bool>(
         &self,
@@ -97,7 +100,7 @@ impl RoundedCell {
         }
     }
 
-    /// Add whole numbers of the vectors to a position.
+    /// Add whole multiples of the vectors to a position.
     #[inline(always)]
     fn moved(&self) -> impl Fn([f32; 3], [f32; 3]) -> [f32; 3] + Copy + use<> {
         let [a_x, b_x, c_x, b_y, c_y, c_z] = self.vectors;
@@ -111,7 +114,7 @@ impl RoundedCell {
     }
 }
 
-/// Images of at most a piece.
+/// Images of at most one piece of atoms.
 #[inline(always)]
 pub(super) fn piece_of(images: &[Images]) -> Piece {
     let mut piece = ZEROS;
@@ -123,7 +126,7 @@ pub(super) fn piece_of(images: &[Images]) -> Piece {
     piece
 }
 
-/// Numbers of neighbouring atoms.
+/// Numbers of consecutive atoms.
 #[inline(always)]
 pub(super) fn lanes<const N: usize>(piece: &Piece, group: usize) -> [[f32; N]; 3] {
     let [x, y, z] = piece;
@@ -141,7 +144,7 @@ fn set_lanes<const N: usize>(piece: &mut Piece, group: usize, numbers: [[f32; N]
     }
 }
 
-/// Images of neighbouring places in a frame.
+/// Images of consecutive positions in a frame.
 #[inline(always)]
 pub(super) fn images_in<const N: usize>(
     places: &Places,
@@ -163,7 +166,7 @@ pub(super) fn images_in<const N: usize>(
     images
 }
 
-/// Images of all places in a frame.
+/// Images of all positions in a frame.
 pub(super) fn images_of(places: &Places, cell: &RoundedCell) -> Piece {
     images_in(places, Some(cell), 0)
 }
@@ -182,7 +185,7 @@ fn whole_of(x: f32) -> f32 {
     (x + TO_WHOLE) - TO_WHOLE
 }
 
-/// The first atom of a piece of atoms that follow each other.
+/// Return the first atom of a piece of consecutive atoms.
 #[inline(always)]
 pub(super) fn place_of(atoms: &[usize]) -> Option<usize> {
     let piece: &[usize; PIECE] = atoms.try_into().ok()?;
@@ -204,16 +207,16 @@ pub(super) fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
     }
 }
 
-/// What atoms of a piece have at most, lane by lane.
+/// Maxima over the atoms of a piece, lane by lane.
 pub(super) struct Most<const N: usize> {
-    /// Bits of the square of the distance from the origin, Å². They are in the order of the numbers, and
-    /// those of what is not finite come last.
+    /// Bits of the square of the distance from the origin, Å². They are in the order of the
+    /// numbers, with numbers that are not finite last.
     pub(super) square: [u32; N],
-    /// Move since the last frame, in units of the cell's vectors; anything where an atom is nowhere.
+    /// Fractional move since the last frame; undefined for a NaN position.
     pub(super) by: [f32; N],
 }
 
-/// Begin in the images that are given.
+/// Start in the given images.
 #[inline(always)]
 pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
@@ -240,7 +243,7 @@ pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     }
 }
 
-/// Take the images nearest to where atoms were, and move them there if that is wanted.
+/// Take the images nearest to the last positions, and move the atoms there if requested.
 #[inline(always)]
 pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
@@ -334,7 +337,7 @@ pub(super) fn move_to_images(atoms: &[usize], frame: &mut [f32], cell: &Cell, im
 }
 
 by_widest! {
-    /// The largest magnitude; no number where one is not finite.
+    /// Return the largest magnitude; NaN if a number is not finite.
     pub(super) fn largest_of(x: &[f32]) -> f32 {
         largest_in(x)
     }
@@ -342,14 +345,14 @@ by_widest! {
 
 #[inline(always)]
 pub(super) fn largest_in(x: &[f32]) -> f32 {
-    // Magnitudes are in the order of their bits; those of what is not finite come last.
+    // Magnitudes are in the order of their bits; numbers that are not finite come last.
     finite(
         x.iter()
             .fold(0, |most, x| u32::max(most, x.abs().to_bits())),
     )
 }
 
-/// A number of these bits; no number if it is not finite.
+/// Return the number with these bits; NaN if it is not finite.
 #[inline(always)]
 fn finite(bits: u32) -> f32 {
     f32::from_bits(bits) * 0.0 + f32::from_bits(bits)

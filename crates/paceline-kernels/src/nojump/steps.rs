@@ -1,7 +1,7 @@
-//! Steps from frame to frame: the images that atoms take, and the positions there.
+//! Steps from frame to frame: images of atoms, and their positions.
 //!
-//! Images are counted in single precision, and once more in double precision where an atom moves by
-//! so nearly half a cell that rounding might decide.
+//! Images are counted in single precision, and again in double precision if an atom moves by almost
+//! half a cell, so that rounding could affect the result.
 
 use std::ops::Range;
 
@@ -13,43 +13,44 @@ use super::{FARTHEST, Images, is_lost};
 use crate::cell::{Cell, whole};
 use crate::instructions::{by_widest, rows_of};
 
-/// A frame in which atoms can be followed.
+/// Frame in which atoms can be followed.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Place of the frame among positions.
+    /// Range of the frame among positions.
     pub(super) frame: Range<usize>,
     pub(super) cell: Cell,
     rounded: RoundedCell,
 }
 
-/// Where the atoms were in the last frame, if there is one, and in which images they are.
+/// Positions of the atoms in the last frame, if there is one, and their images.
 #[derive(Debug)]
 pub(super) struct Followed {
     last: Option<Step>,
     pieces: Vec<Places>,
 }
 
-/// Images to be noted: after which of some steps, and room for them, step by step.
+/// Images to be recorded: the steps after which they are recorded, and their memory, step by step.
 pub(super) struct Notes<'a> {
     pub(super) steps: &'a [usize],
     pub(super) images: &'a mut [Images],
 }
 
-/// Frames of positions: to be read, or moved to the images that are found.
+/// Frames of positions: for reading, or to be moved to their images.
 pub(super) enum Frames<'a> {
     Read(&'a [f32]),
     Moved(&'a mut [f32]),
 }
 
-/// Why atoms are followed no further.
+/// Reason why atoms are followed no further.
 #[derive(Debug)]
 pub(super) struct Stop {
-    /// Among the steps.
+    /// Index among the steps.
     pub(super) step: usize,
-    /// Among the atoms: the one that moves by more cells than an image can count, or the first one of
-    /// a piece that is lost.
+    /// Index among the atoms: the atom that moves by more cells than an image can represent, or the
+    /// first atom of a piece with a lost atom.
     pub(super) atom: usize,
-    /// True if one of the piece is nowhere, or too far away. It is not moved then.
+    /// True if an atom of the piece has no valid position, or is too far away. The piece is then
+    /// not moved.
     pub(super) is_lost: bool,
 }
 
@@ -85,7 +86,7 @@ impl Followed {
         images
     }
 
-    /// Go on through some frames.
+    /// Continue through some frames.
     pub(super) fn go_on(
         &mut self,
         atoms: &[usize],
@@ -112,7 +113,7 @@ impl Notes<'_> {
     }
 }
 
-/// Note the images of places in a frame.
+/// Record the images of positions in a frame.
 #[inline(always)]
 fn note<const WIDE: bool, const N: usize>(
     places: &Places,
@@ -127,7 +128,7 @@ fn note<const WIDE: bool, const N: usize>(
         );
         let mut numbers = [[0; 3]; N];
         for (x, number) in rows.as_flattened().iter().zip(numbers.as_flattened_mut()) {
-            // The last bits of the sum: three times as fast as converting numbers one by one.
+            // Take the last bits of the sum: three times as fast as converting numbers one by one.
             *number = (x + TO_WHOLE).to_bits() as i16;
         }
         match to.first_chunk_mut() {
@@ -139,7 +140,7 @@ fn note<const WIDE: bool, const N: usize>(
 
 by_widest! {
     16 lanes:
-    /// Count images over frames, and move the atoms to these where that is wanted.
+    /// Count images over frames, and move the atoms there if requested.
     fn count(
         atoms: &[usize],
         frames: Frames<'_>,
@@ -206,7 +207,7 @@ by_widest! {
     }
 }
 
-/// Bring the last places back to where they are kept, after steps between that and another place.
+/// Store the last positions, after steps that alternate between two buffers.
 #[inline(always)]
 fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
     if !n_steps.is_multiple_of(2) {
@@ -214,14 +215,14 @@ fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
     }
 }
 
-/// What a piece has at most if rounding decides nothing.
+/// Bounds on a piece within which rounding has no effect.
 struct Bounds {
-    /// As those of [`Most`].
+    /// Bits of a square, as in [`Most`].
     square: u32,
     by: f32,
-    /// The most that 1 Å is in units of the cell's vectors.
+    /// Maximum fractional length of 1 Å.
     per_length: f64,
-    /// The farthest place in these units in all frames, in its image.
+    /// Maximum fractional coordinate in all frames, in its image.
     farthest: f64,
 }
 
@@ -233,24 +234,25 @@ impl Bounds {
             square: 0,
             by: 0.0,
             per_length,
-            // Followed, an atom moves by half a cell in a step at most.
+            // A followed atom moves by at most half a cell per step.
             farthest: farthest + 0.5 * n_steps as f64 + 1.0,
         };
         bounds.widen(piece.square());
         bounds
     }
 
-    /// Allow distances from the origin up to some and a bit more, and the moves that can be told then.
+    /// Allow distances from the origin up to a maximum with a margin, and the moves that can then
+    /// be determined.
     #[inline(always)]
     fn widen(&mut self, square: u32) {
         let coordinate = 1.25 * f32::from_bits(square).sqrt();
         let largest = self.per_length * f64::from(coordinate);
         (self.square, self.by) = (0, 0.0);
-        // From given images, an atom begins farther away by where it is.
+        // With given images, an atom starts at the distance of its position.
         if largest <= FARTHEST && 2.0 * largest + self.farthest < f64::from(i16::MAX) {
-            // Of the sums of magnitudes each operation and each number of the cell is off by half a
-            // last digit at most: twelve for each of two frames, and one when they are subtracted.
-            // Places in their images are rounded twice.
+            // Error bound: each operation and each number of the cell contributes half a unit in
+            // the last place of the sum of magnitudes: twelve for each of two frames, and one for
+            // the subtraction. Positions in their images are rounded twice.
             let off = f64::from(f32::EPSILON) * (16.0 * largest + 2.0 * self.farthest);
             self.square = (coordinate * coordinate).to_bits();
             self.by = ((0.5 - off) as f32).next_down().max(0.0);
@@ -272,14 +274,14 @@ impl Bounds {
     }
 }
 
-/// An atom of a piece that is not followed.
+/// Atom of a piece that is not followed.
 struct Gone {
     atom: usize,
     is_lost: bool,
 }
 
-/// Find places of a piece from those in the last frame, if there is one, and move it there if that is
-/// wanted. `next` are the rows that will be needed then.
+/// Compute the positions of a piece from those in the last frame, if there is one, and move the
+/// piece if requested. `next` are the rows that will be needed next, for prefetching.
 #[inline(always)]
 fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
@@ -300,7 +302,7 @@ fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
     go_on_exactly(MOVE.then_some(rows), last, step, before, now)
 }
 
-/// Do the same in double precision, after all.
+/// Repeat the step in double precision.
 #[cold]
 #[inline(never)]
 fn go_on_exactly(
@@ -351,7 +353,7 @@ fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) ->
     Ok(())
 }
 
-/// True for whole numbers that an image can be.
+/// True for whole numbers that an image can represent.
 #[inline(always)]
 fn is_counted(image: f32) -> bool {
     (f32::from(i16::MIN)..=f32::from(i16::MAX)).contains(&image)

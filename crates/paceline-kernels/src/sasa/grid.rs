@@ -1,4 +1,4 @@
-//! Spheres sorted into boxes, and those around each box.
+//! Spheres sorted into boxes, and the spheres around each box.
 
 use std::ops::Range;
 
@@ -6,49 +6,49 @@ use crate::cell::{Cell, FAR, square};
 use crate::instructions::{LANES, cut, low_bits, pack, positive, put_set};
 use crate::qcp::Matrix3;
 
-/// Boxes of the grid within the longest distance of two spheres that meet.
+/// Number of boxes within the maximum distance of two spheres that intersect.
 const BOXES: f64 = 2.0;
-/// By this the boxes are longer along a: with fewer of them, less is copied.
+/// Factor by which boxes are longer along a: with fewer boxes, less is copied.
 const LONGER: f64 = 2.0;
-/// Boxes along b and c that are near.
+/// Number of boxes along b and c that count as near.
 const NEAR: i64 = 1;
 
-/// Atoms sorted into boxes, which are rows along the vector a of the cell.
+/// Atoms sorted into boxes, which form rows along the vector a of the cell.
 #[derive(Debug, Default)]
 pub struct Grid {
     vectors: Matrix3,
     periodic: bool,
-    /// Boxes along each vector.
+    /// Number of boxes along each vector.
     n: [usize; 3],
-    /// Boxes along each vector within which neighbours are.
+    /// Number of boxes along each vector within which neighbours are searched.
     steps: [i64; 3],
-    /// Index of the first atom of each box, and behind that of the last one.
+    /// Index of the first atom of each box, and end of the last one.
     pub begins: Vec<usize>,
     pub atoms: Vec<u32>,
     /// Box of each atom, before it is sorted.
     boxes: Vec<u32>,
     home: Vec<[f32; 3]>,
-    /// x, y, z (Å) and radius of each sphere in the order of the boxes.
+    /// x, y, z (Å) and radius of each sphere, in the order of the boxes.
     pub spheres: Vec<[f32; 4]>,
-    /// The same, each apart; beyond the last sphere nothing is near.
+    /// The same numbers in separate columns; padding after the last sphere is far from all spheres.
     numbers: [Vec<f32>; 4],
 }
 
-/// Spheres of the boxes around one, copied to one place.
+/// Spheres of the boxes around a box, copied into contiguous memory.
 #[derive(Debug, Default)]
 pub struct Around {
     /// x, y, z (Å) and radius of each.
     numbers: [Vec<f32>; 4],
-    /// Rows of them: where each begins here, and in the grid.
+    /// Rows of spheres: index of the beginning of each row here, and in the grid.
     rows: Vec<[usize; 2]>,
     n: usize,
-    /// Where the first sphere of the box itself is.
+    /// Index of the first sphere of the box itself.
     pub own: usize,
-    /// Spheres of near boxes, and of the others.
+    /// Spheres of near boxes, and of the other boxes.
     pub runs: [Vec<Run>; 2],
 }
 
-/// Spheres of one image, and the vector (Å) that brings them near.
+/// Spheres of one image, and the shift (Å) of the image.
 #[derive(Debug, Clone)]
 pub struct Run {
     pub range: Range<usize>,
@@ -59,7 +59,7 @@ impl Grid {
     /// Sort the atoms of a frame.
     ///
     /// # Errors
-    /// One sentence where a position is too far away. All are finite.
+    /// Sentence about a position that is too far away. All positions must be finite.
     pub fn sort(
         &mut self,
         positions: &[[f32; 3]],
@@ -88,10 +88,10 @@ impl Grid {
         Ok(())
     }
 
-    /// Choose boxes, and bring the atoms into the cell; the corner of the first box.
+    /// Choose boxes, and wrap the atoms into the cell; return the corner of the first box.
     ///
     /// # Errors
-    /// One sentence where an atom is too far away.
+    /// Sentence about an atom that is too far away.
     fn place(
         &mut self,
         positions: &[[f32; 3]],
@@ -101,7 +101,7 @@ impl Grid {
         self.periodic = cell.is_some();
         self.home.clear();
         let reach = 2.0 * f64::from(radii.iter().fold(0.0, |most: f32, &x| most.max(x)));
-        // A little more, for what rounding may move.
+        // With a margin for rounding.
         let reach = reach * 1.0001;
         let least = reach / BOXES;
         let mut origin = [0.0; 3];
@@ -135,7 +135,7 @@ impl Grid {
                 edges
             }
         };
-        // Not many more boxes than atoms, however large the room.
+        // The number of boxes is limited by that of atoms, for any extent.
         let room = heights[0] * heights[1] * heights[2] / (4.0 * positions.len() as f64);
         let thickness = least.max(room.cbrt());
         let number = |axis: usize, thickness: f64| (heights[axis] / thickness) as usize;
@@ -150,7 +150,7 @@ impl Grid {
         Ok(origin)
     }
 
-    /// Sort atoms by their boxes, in their order within a box.
+    /// Sort atoms by their boxes, stably.
     fn fill(&mut self, radii: &[f32]) {
         self.begins.clear();
         self.begins.resize(self.n.iter().product::<usize>() + 2, 0);
@@ -180,7 +180,7 @@ impl Grid {
         }
     }
 
-    /// Copy the spheres of the boxes around one.
+    /// Copy the spheres of the boxes around a box.
     #[inline(always)]
     pub fn copy_around(&self, at: usize, around: &mut Around) {
         around.clear();
@@ -241,7 +241,7 @@ impl Grid {
         }
     }
 
-    /// Whole numbers of the cell's vectors, Å.
+    /// Compute whole multiples of the cell's vectors, Å.
     fn shift(&self, images: [i64; 3]) -> [f32; 3] {
         let [a, b, c] = self.vectors;
         let [i, j, k] = images.map(|n| n as f64);
@@ -249,7 +249,7 @@ impl Grid {
     }
 }
 
-/// The number of a box within the cell, and that of the cell.
+/// Return the number of a box within the cell, and that of the cell.
 #[inline(always)]
 fn wrapped(i: i64, n: i64) -> (i64, i64) {
     if (0..n).contains(&i) {
@@ -266,7 +266,7 @@ impl Around {
         self.runs.iter_mut().for_each(Vec::clear);
     }
 
-    /// All that are here, and room for some more.
+    /// Number of spheres including padding.
     pub fn room(&self) -> usize {
         self.n + 2 * LANES
     }
@@ -302,7 +302,7 @@ impl Around {
         }
     }
 
-    /// The spheres of a run in eights, the last of them filled up.
+    /// Return the spheres of a run in groups of eight, the last group padded.
     #[inline(always)]
     pub fn eights(&self, run: &Run) -> impl Iterator<Item = [&[f32; LANES]; 4]> {
         let whole = run.range.len().next_multiple_of(LANES);
@@ -312,7 +312,7 @@ impl Around {
         all.map(|(((x, y), z), radii)| [x, y, z, radii])
     }
 
-    /// Where a sphere is in the grid.
+    /// Return the index of a sphere in the grid.
     pub fn place(&self, number: usize) -> usize {
         let row = self.rows.partition_point(|[begin, _]| *begin <= number);
         let [begin, place] = self.rows[row - 1];
@@ -339,18 +339,19 @@ fn heights(cell: &Cell) -> [f64; 3] {
     ]
 }
 
-// Spheres that meet one, those that cover most of it first.
+// Spheres that intersect a sphere, those that cover most of it first.
 
-/// Neighbours that are tested together.
+/// Number of neighbours that are tested together.
 pub const BATCH: usize = LANES;
-/// Neighbours are taken in the order of so many classes by the part that they cover.
+/// Number of classes of neighbours by the fraction that they cover; they are tested in this order.
 const CLASSES: usize = 3;
-/// Ends of the classes but the last: the distance of the plane in which spheres meet, in diameters.
+/// Upper bounds of the classes except the last: distance of the plane of intersection, in
+/// diameters.
 const ENDS: [f32; CLASSES - 1] = [0.18, 0.32];
-/// A usual distance of spheres that meet, Å.
+/// Usual distance of spheres that intersect, Å.
 const USUAL: f32 = 4.0;
 
-/// Of a neighbour that covers nothing: x, y, z and `least`, as in [`Batch`].
+/// Neighbour that covers no point: x, y, z and `least`, as in [`Batch`].
 const NONE: [f32; 4] = [0.0, 0.0, 0.0, f32::MAX];
 
 /// Neighbours that are tested together: each covers the points u, on a sphere of radius 1, with
@@ -376,16 +377,16 @@ impl Batch {
 /// Neighbours of a sphere.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    /// x, y and z from the sphere to those that meet it, and their radii, Å; once they are in
-    /// classes, `least` in place of the radii. The first ones cover nothing.
+    /// x, y and z from the sphere to the intersecting spheres, and their radii, Å; after
+    /// classification, `least` replaces the radii. The first ones cover no point.
     met: [Vec<f32>; 4],
     /// For each eight of them, a bit for each one of a class.
     classes: [Vec<u8>; CLASSES],
     n_eights: usize,
     /// Numbers of those in `met` in the order of their classes: by AVX2, which packs eight at once.
     packed: [Vec<f32>; 4],
-    /// Indices in `met` in this order: in the base build, where packing takes longer than reading
-    /// the few that are needed.
+    /// Indices in `met` in this order, for the base build, in which packing takes longer than
+    /// reading the few that are needed.
     indices: Vec<u32>,
 }
 
