@@ -103,7 +103,7 @@ class Chain:
         return sum(file.n_frames for file in self.files)
 
     def runs(self) -> Iterator[tuple[TrajectoryFile, int, int]]:
-        """Yield neighbouring frames: a file, its first frame, and the one behind the last."""
+        """Yield runs of adjacent frames: file, first frame, and end."""
         for file, kept in zip(self.files, self._kept, strict=True):
             if kept is None:
                 yield file, 0, file.n_frames
