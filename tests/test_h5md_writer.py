@@ -200,6 +200,20 @@ def test_what_else_a_frame_has_is_observed(moving, tmp_path):
     assert [ts.data["energy"] for ts in found.trajectory] == [0.5 * k for k in range(9)]
 
 
+def test_observables_come_in_any_order(moving, tmp_path):
+    with paceline.H5MDWriter(tmp_path / "out.h5md", 60) as writer:
+        for ts in moving.trajectory:
+            for name in ("energy", "volume") if ts.frame % 2 else ("volume", "energy"):
+                ts.data.pop(name, None)
+                ts.data[name] = len(name) + ts.frame / 2
+            writer.write(moving.atoms)
+    del moving.trajectory.ts.data["energy"], moving.trajectory.ts.data["volume"]
+    with h5py.File(tmp_path / "out.h5md") as file:
+        for name in ("energy", "volume"):
+            expected = len(name) + np.arange(9) / 2
+            np.testing.assert_array_equal(file[f"observables/{name}/value"], expected)
+
+
 def test_frames_that_do_not_come_leave_no_room(moving, tmp_path):
     write(moving.atoms, tmp_path / "out.h5md", chunk="contiguous", n_frames=30)
     assert len(read(tmp_path / "out.h5md", 60).trajectory) == 9

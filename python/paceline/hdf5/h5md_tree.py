@@ -7,7 +7,7 @@ reads a clock, so that the same call makes the same bytes.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as data_field
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
 from paceline.contract.atoms import Atoms, TopologyAttribute, attribute_of, topology_attribute_of
+from paceline.errors import UnwritableError
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: The version of H5MD, and that of its module of units.
@@ -113,12 +114,15 @@ class Description:
     creator: Mapping[str, str] = data_field(default_factory=dict)
 
 
-class FrameRows(NamedTuple):
-    """Steps, times (ps) and vectors of cells (Å, shape (n_frames, 3, 3)) of all frames."""
+@dataclass(frozen=True)
+class FrameRows:
+    """Steps, times (ps), vectors of cells (Å, shape (n_frames, 3, 3)) and observables of frames."""
 
     steps: np.ndarray
     times: np.ndarray
     vectors: np.ndarray
+    #: A value for each frame, by the name of the observable.
+    observables: Mapping[str, Sequence[Any] | np.ndarray] = data_field(default_factory=dict)
 
 
 def element_path(field: str) -> str:
@@ -158,7 +162,7 @@ def create_tree(
     for field in fields:
         set_unit(h5[values_path(field)], ELEMENTS[field], units)
     first, *others = (h5[element_path(field)] for field in fields)
-    _create_series(first, "step", (), "<i8", rows and rows.steps)
+    _create_series(first, "step", (), "<i8", None if rows is None else rows.steps)
     times = None if rows is None else rows.times / factor_of(units["time"], "time")
     _create_series(first, "time", (), "<f8", times)
     set_unit(first["time"], "time", units)
@@ -177,6 +181,10 @@ def create_tree(
     for other in others:
         _share_time_axis(other, first)
     _describe(h5, description)
+    for name, values in rows.observables.items() if rows is not None else ():
+        group = h5.create_group(f"observables/{name}")
+        group["value"] = np.array(values)
+        _share_time_axis(group, first)
 
 
 def _create_series(
@@ -195,6 +203,15 @@ def _share_time_axis(group: Any, other: Any) -> None:
     """Link an element to the steps and times of another."""
     for name in ("step", "time"):
         group[name] = other[name]
+
+
+def check_step(what: str, step: int, last: int | None) -> None:
+    """Raise `UnwritableError` where a step is not after the last one; `what` names the frame."""
+    if last is not None and step <= last:
+        raise UnwritableError(
+            f"{what}: expected a step after {last}, found {step}: in H5MD steps rise from frame to "
+            "frame"
+        )
 
 
 def append_frame(
@@ -219,16 +236,6 @@ def frame_datasets(h5: Any, fields: Sequence[str], *, has_cell: bool) -> list[An
     cells = [h5[f"particles/{GROUP}/box/edges/value"]] if has_cell else []
     values = [h5[values_path(field)] for field in reversed(fields)]
     return [element["time"], element["step"], *cells, *values]
-
-
-def add_observables(
-    h5: Any, fields: Sequence[str], observables: Mapping[str, Sequence[Any] | np.ndarray]
-) -> None:
-    """Write observables with a value a frame, which share the time axis of the first field."""
-    for name, values in observables.items():
-        group = h5.create_group(f"observables/{name}")
-        group["value"] = np.array(values)
-        _share_time_axis(group, h5[element_path(fields[0])])
 
 
 def create_property(

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import h5py
@@ -48,10 +49,10 @@ from paceline.hdf5.units import factor_of
 from paceline.hdf5.writer import (
     AllocatedDataset,
     AppendedDataset,
+    ChunkEncoder,
     EncodeQueue,
     NewFile,
     create_dataset,
-    naming_frame,
     new_hdf5,
 )
 
@@ -264,22 +265,32 @@ class _Rewrite:
             limit=found.maxshape,
         )
         copy_attributes(found, copy)
-        encoder = chunk_encoder(
+        core = chunk_encoder(
             self.layout,
             self.compression,
             precision=self.precision,
             what=self.array.name.split("/")[-2],
             dtype="<f4" if found.dtype.itemsize == 4 else "<f8",
         )
-        if found.dtype.itemsize == 4:
-            self._encode(destination, found, copy, encoder, _reader_of(self.array))
-        elif self.layout.contiguous:
-            self._convert(destination, found, copy, encoder.step)
-        else:
-            wide = _WideEncoder(copy.dtype, self.layout, self.compression, encoder.step)
-            self._encode(destination, found, copy, wide, _through_hdf5(self.array))
-        if encoder.step is not None:
-            mark_rounded(copy, encoder.step)
+        read, encoder = self._reader_and_encoder(core, copy.dtype)
+        # Threads read and encode; they also write to contiguous space, and chunks come in order.
+        queue = EncodeQueue(destination.pool, destination.n_workers)
+        kind = AllocatedDataset if self.layout.contiguous else AppendedDataset
+        dataset = kind(destination.file.path, copy, self.layout, encoder, queue)
+        for first, stop in self._parts(found, destination.n_workers + 1):
+            dataset.add(first, stop - first, partial(read, first, stop), destination.advance)
+        queue.put_all()
+        if core.step is not None:
+            mark_rounded(copy, core.step)
+
+    def _reader_and_encoder(
+        self, core: "_core.ChunkEncoder", dtype: np.dtype
+    ) -> tuple[_Read, ChunkEncoder]:
+        """Choose the core's where numbers have 32 bits, which it reads and encodes alone."""
+        if dtype.itemsize == 4:
+            return _reader_of(self.array), core
+        wide = _WideEncoder(dtype, self.layout, self.compression, core.step)
+        return _through_hdf5(self.array), wide
 
     def _parts(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
         """Cut frames into parts that begin with a chunk of both sides, if memory allows."""
@@ -290,39 +301,6 @@ class _Rewrite:
         n_frames = max(unit, PORTION // frame // unit * unit)
         for first in range(0, len(found), n_frames):
             yield first, min(first + n_frames, len(found))
-
-    def _convert(
-        self, destination: _Destination, found: h5py.Dataset, copy: h5py.Dataset, step: float | None
-    ) -> None:
-        """Write numbers of 64 bits to contiguous space through HDF5."""
-        read = _through_hdf5(self.array)
-        for first, stop in self._parts(found, 1):
-            values = read(first, stop)
-            copy[first:stop] = _rounded(values, step)
-            destination.advance(values.nbytes)
-
-    def _encode(
-        self,
-        destination: _Destination,
-        found: h5py.Dataset,
-        copy: h5py.Dataset,
-        encoder: Any,
-        read: _Read,
-    ) -> None:
-        """Read and encode on threads; write chunks in order, contiguous space on the threads."""
-        file, n_workers = destination.file, destination.n_workers
-        work: Callable[[int, int], Any]
-        put: Callable[[int, int, Any], None]
-        if self.layout.contiguous:
-            allocated = AllocatedDataset(file.path, copy, self.layout, encoder)
-            work, put = partial(_write_frames, read, allocated), partial(_count, destination)
-        else:
-            appended = AppendedDataset(copy, self.layout, encoder)
-            work, put = partial(_encode_frames, read, encoder), partial(_put, destination, appended)
-        queue = EncodeQueue(destination.pool, n_workers)
-        for first, stop in self._parts(found, n_workers + 1):
-            queue.add(partial(work, first, stop), partial(put, first, stop))
-        queue.put_all()
 
 
 @dataclass(frozen=True)
@@ -348,6 +326,12 @@ class _WideEncoder:
             chunks.append(self._packed(whole.tobytes()))
         return b"".join(chunks), np.array([len(chunk) for chunk in chunks], dtype=np.uint64)
 
+    def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
+        """Write frames to contiguous space."""
+        with open(path, "r+b") as file:
+            file.seek(int(offsets[0]))
+            file.write(_rounded(values, self.step).astype(self.dtype).tobytes())
+
     def _packed(self, chunk: bytes) -> bytes:
         if self.compression.method is None:
             return chunk
@@ -357,41 +341,6 @@ class _WideEncoder:
 def _rounded(values: np.ndarray, step: float | None) -> np.ndarray:
     """Round to multiples of a step, where there is one."""
     return values if step is None else np.rint(values / step) * step
-
-
-def _write_frames(read: _Read, dataset: AllocatedDataset, first: int, stop: int) -> int:
-    """Read frames and write them to their rows; return their bytes."""
-    values = read(first, stop)
-    with naming_frame(first):
-        dataset.put_frames(first, values)
-    return values.nbytes
-
-
-def _count(destination: _Destination, first: int, stop: int, n_bytes: int) -> None:
-    """Count frames that a thread has written."""
-    destination.advance(n_bytes)
-
-
-def _encode_frames(
-    read: _Read, encoder: "_core.ChunkEncoder | _WideEncoder", first: int, stop: int
-) -> tuple[int, bytes, np.ndarray]:
-    """Read frames and encode them; return their bytes, their chunks and the size of each."""
-    values = read(first, stop)
-    with naming_frame(first):
-        return values.nbytes, *encoder.encode(values)
-
-
-def _put(
-    destination: _Destination,
-    dataset: AppendedDataset,
-    first: int,
-    stop: int,
-    encoded: tuple[int, bytes, np.ndarray],
-) -> None:
-    """Append chunks."""
-    n_bytes, data, sizes = encoded
-    dataset.put_chunks(first, stop - first, data, sizes)
-    destination.advance(n_bytes)
 
 
 def _through_hdf5(array: Array) -> _Read:

@@ -400,14 +400,14 @@ class ChunkOffsets:
 
     offsets: np.ndarray
     layout: DatasetLayout
+    frame_bytes: int
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
         """Offsets of all chunks of some frames, and number of earlier frames in the first chunk."""
         if self.layout.contiguous:
-            size = np.prod([self.n_atoms, 3, NUMBER_BYTES], dtype=np.uint64)
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
-            return self.offsets[0] + rows * size, 0
+            return self.offsets[0] + rows * np.uint64(self.frame_bytes), 0
         columns = -(-self.n_atoms // self.layout.atoms)
         top, lead = divmod(first, self.layout.frames)
         bottom = -(-(first + n_frames) // self.layout.frames)

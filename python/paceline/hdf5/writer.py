@@ -14,12 +14,11 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
 
-from paceline import _core
 from paceline._util.files import new_files, writing_to
 from paceline.errors import UnwritableError
 from paceline.hdf5.h5md_tree import Description, FrameRows, create_tree, values_path
@@ -154,7 +153,7 @@ def create_dataset(
 
 def chunk_offsets(dataset: h5py.Dataset, layout: DatasetLayout) -> ChunkOffsets:
     """Ask HDF5 for the offsets of an allocated dataset's chunks."""
-    return ChunkOffsets(_offsets(dataset), layout, dataset.shape[1])
+    return ChunkOffsets(_offsets(dataset), layout, frame_bytes(dataset), dataset.shape[1])
 
 
 def _offsets(dataset: h5py.Dataset) -> np.ndarray:
@@ -190,152 +189,6 @@ def allocate_frame(dataset: h5py.Dataset, row: int) -> int | None:
 def frame_bytes(dataset: h5py.Dataset) -> int:
     """Bytes of a row."""
     return int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
-
-
-class AppendedDataset:
-    """Dataset that takes frames or chunks in order."""
-
-    def __init__(self, dataset: h5py.Dataset, layout: DatasetLayout, encoder: "_core.ChunkEncoder"):
-        self._dataset, self._layout, self._encoder = dataset, layout, encoder
-        self._n_rows, n_atoms, _ = dataset.shape
-        #: Chunks of a row.
-        self._columns = -(-n_atoms // layout.atoms)
-        #: Frames that do not fill a chunk yet.
-        self._waiting: np.ndarray | None = None
-        self._n_waiting = self._n_written = 0
-
-    def put_frames(self, first: int, values: np.ndarray) -> None:
-        """Take frames as numbers (float32, in our units); those of a part of a chunk wait."""
-        assert first == self._n_written + self._n_waiting
-        if self._waiting is None:
-            shape = self._layout.frames, *self._dataset.shape[1:]
-            self._waiting = np.empty(shape, dtype=np.float32)
-        while len(values):
-            fit = len(self._waiting) - self._n_waiting
-            some, values = values[:fit], values[fit:]
-            self._waiting[self._n_waiting : self._n_waiting + len(some)] = some
-            self._n_waiting += len(some)
-            if self._n_waiting == len(self._waiting):
-                self._flush()
-
-    def put_chunks(
-        self, first: int, n_frames: int, data: "bytes | memoryview", sizes: np.ndarray
-    ) -> None:
-        """Take encoded chunks, one after another in C order, where no frame waits.
-
-        All chunks but the last hold as many frames as fit.
-        """
-        assert first == self._n_written
-        layout, put = self._layout, self._dataset.id.write_direct_chunk
-        if self._n_rows < first + n_frames:
-            self._n_rows = first + n_frames
-            self._dataset.resize(self._n_rows, axis=0)
-        view, ends = memoryview(data), np.cumsum(sizes, dtype=np.int64).tolist()
-        for k, (start, end) in enumerate(pairwise([0, *ends])):
-            row, column = divmod(k, self._columns)
-            corner = first + row * layout.frames, column * layout.atoms, 0
-            put(corner, view[start:end])
-        self._n_written += n_frames
-
-    def _flush(self) -> None:
-        if self._waiting is not None and self._n_waiting:
-            n_frames, self._n_waiting = self._n_waiting, 0
-            encoded = self._encoder.encode(self._waiting[:n_frames])
-            self.put_chunks(self._n_written, n_frames, *encoded)
-
-    def finish(self, n_frames: int) -> None:
-        """Write the frames that wait, and end behind the last one."""
-        self._flush()
-        if self._n_rows != n_frames:
-            self._dataset.resize(n_frames, axis=0)
-
-
-class AllocatedDataset:
-    """Dataset that has its space in the file from the beginning; `offsets` are its chunks'."""
-
-    def __init__(
-        self,
-        path: Path,
-        dataset: h5py.Dataset,
-        layout: DatasetLayout,
-        encoder: "_core.ChunkEncoder",
-    ):
-        self._path, self._dataset, self._encoder = path, dataset, encoder
-        self.offsets = chunk_offsets(dataset, layout)
-
-    def put_frames(self, first: int, values: np.ndarray) -> None:
-        """Write frames (float32, in our units) to their rows, in any order and any thread."""
-        offsets, lead = self.offsets.of(first, len(values))
-        self._encoder.write(self._path, offsets, values, lead=lead)
-
-    def finish(self, n_frames: int) -> None:
-        """End behind the last frame: contiguous space is copied where fewer came than planned."""
-        long = self._dataset
-        if n_frames == len(long):
-            return
-        h5, name = long.file, long.name
-        del h5[name]
-        shape = n_frames, *long.shape[1:]
-        short = create_dataset(h5, name, shape, self.offsets.layout, dtype=long.dtype.str)
-        for first in range(0, n_frames, _COPIED_TOGETHER):
-            stop = min(first + _COPIED_TOGETHER, n_frames)
-            short[first:stop] = long[first:stop]
-        self._dataset = short  # HDF5 frees the space of the long one when nothing refers to it
-
-
-class H5MDFileWriter:
-    """H5MD file that is being written under a temporary name: datasets first, its tree at the end.
-
-    Frames may be fewer than `n_frames` in the end, or, where they are appended, more. If
-    `allocated`, datasets have their space in the file from the beginning.
-    """
-
-    def __init__(
-        self,
-        file: NewFile,
-        storage: Storage,
-        fields: Sequence[str],
-        n_frames: int,
-        n_atoms: int,
-        *,
-        has_cell: bool,
-        allocated: bool,
-        periodic: tuple[bool, bool, bool] = (True, True, True),
-    ):
-        self._file, self._storage, self._has_cell = file, storage, has_cell
-        self._periodic = periodic
-        self.datasets: dict[str, Any] = {}
-        for field in fields:
-            dataset = create_dataset(
-                file.h5,
-                values_path(field),
-                (n_frames, n_atoms, 3),
-                storage.layout,
-                compression=storage.compression,
-                allocated=allocated,
-            )
-            encoder = storage.encoder(field)
-            self.datasets[field] = (
-                AllocatedDataset(file.path, dataset, storage.layout, encoder)
-                if allocated
-                else AppendedDataset(dataset, storage.layout, encoder)
-            )
-
-    def finish(self, rows: FrameRows, description: Description) -> None:
-        """End datasets behind the last frame, and create the tree around them."""
-        for dataset in self.datasets.values():
-            dataset.finish(len(rows.times))
-        steps = {field: self._storage.encoder(field).step for field in self.datasets}
-        create_tree(
-            self._file.h5,
-            tuple(self.datasets),
-            description,
-            has_cell=self._has_cell,
-            periodic=self._periodic,
-            rows=rows,
-            rounding={field: step for field, step in steps.items() if step is not None},
-            units=self._storage.units,
-        )
 
 
 class EncodeQueue:
@@ -380,3 +233,200 @@ def naming_frame(first: int) -> Iterator[None]:
         yield
     except UnwritableError as error:
         raise UnwritableError(f"frame {first + (error.row or 0)}: {error.reason}") from None
+
+
+class ChunkEncoder(Protocol):
+    """Encoder of frames, as `paceline._core.ChunkEncoder` is for numbers of 32 bits."""
+
+    def encode(self, values: np.ndarray, /) -> tuple[bytes, np.ndarray]:
+        """Encode whole chunks: all of them in C order, and the bytes of each."""
+
+    def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
+        """Write frames to a file, into the chunks at `offsets`, behind `lead` others there."""
+
+
+@dataclass(eq=False)
+class FrameDataset:
+    """Dataset of a file at `path`, whose frames are encoded on the threads of a queue, if any."""
+
+    path: Path
+    dataset: h5py.Dataset
+    layout: DatasetLayout
+    encoder: ChunkEncoder
+    queue: EncodeQueue
+
+    def add(
+        self,
+        first: int,
+        n_frames: int,
+        read: Callable[[], np.ndarray],
+        done: Callable[[int], object] = lambda n_bytes: None,
+    ) -> None:
+        """Write the frames that `read` returns, from row `first` on, and report their bytes.
+
+        An encoder's error names the frame. Appended frames are whole chunks, in order.
+        """
+
+        def encode() -> tuple[int, Any]:
+            values = read()
+            with naming_frame(first):
+                return values.nbytes, self._encode(first, values)
+
+        def put(encoded: tuple[int, Any]) -> None:
+            self._put(first, n_frames, encoded[1])
+            done(encoded[0])
+
+        self.queue.add(encode, put)
+
+    def _encode(self, first: int, values: np.ndarray) -> Any:
+        """Encode frames, on any thread; return what `_put` takes."""
+        raise NotImplementedError
+
+    def _put(self, first: int, n_frames: int, encoded: Any) -> None:
+        """Put encoded frames into the dataset, in the order in which they were added."""
+
+
+@dataclass(eq=False)
+class AppendedDataset(FrameDataset):
+    """Dataset that takes frames or chunks in order."""
+
+    def __post_init__(self) -> None:
+        self._n_rows, n_atoms, _ = self.dataset.shape
+        #: Chunks of a row.
+        self._columns = -(-n_atoms // self.layout.atoms)
+        #: Frames that do not fill a chunk yet.
+        self._waiting: np.ndarray | None = None
+        self._n_waiting = self._n_written = 0
+
+    def put_frames(self, first: int, values: np.ndarray) -> None:
+        """Take frames as numbers (float32, in our units); those of a part of a chunk wait."""
+        assert first == self._n_written + self._n_waiting
+        if self._waiting is None:
+            shape = self.layout.frames, *self.dataset.shape[1:]
+            self._waiting = np.empty(shape, dtype=np.float32)
+        while len(values):
+            fit = len(self._waiting) - self._n_waiting
+            some, values = values[:fit], values[fit:]
+            self._waiting[self._n_waiting : self._n_waiting + len(some)] = some
+            self._n_waiting += len(some)
+            if self._n_waiting == len(self._waiting):
+                self._flush()
+
+    def put_chunks(
+        self, first: int, n_frames: int, data: "bytes | memoryview", sizes: np.ndarray
+    ) -> None:
+        """Take encoded chunks, one after another in C order, where no frame waits.
+
+        All chunks but the last hold as many frames as fit.
+        """
+        assert first == self._n_written
+        layout, put = self.layout, self.dataset.id.write_direct_chunk
+        if self._n_rows < first + n_frames:
+            self._n_rows = first + n_frames
+            self.dataset.resize(self._n_rows, axis=0)
+        view, ends = memoryview(data), np.cumsum(sizes, dtype=np.int64).tolist()
+        for k, (start, end) in enumerate(pairwise([0, *ends])):
+            row, column = divmod(k, self._columns)
+            corner = first + row * layout.frames, column * layout.atoms, 0
+            put(corner, view[start:end])
+        self._n_written += n_frames
+
+    def _encode(self, first: int, values: np.ndarray) -> tuple[bytes, np.ndarray]:
+        return self.encoder.encode(values)
+
+    def _put(self, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]) -> None:
+        self.put_chunks(first, n_frames, *encoded)
+
+    def _flush(self) -> None:
+        if self._waiting is not None and self._n_waiting:
+            n_frames, self._n_waiting = self._n_waiting, 0
+            self._put(self._n_written, n_frames, self.encoder.encode(self._waiting[:n_frames]))
+
+    def finish(self, n_frames: int) -> None:
+        """Write the frames that wait, and end behind the last one."""
+        self._flush()
+        if self._n_rows != n_frames:
+            self.dataset.resize(n_frames, axis=0)
+
+
+@dataclass(eq=False)
+class AllocatedDataset(FrameDataset):
+    """Dataset that has its space in the file from the beginning; `offsets` are its chunks'."""
+
+    def __post_init__(self) -> None:
+        self.offsets = chunk_offsets(self.dataset, self.layout)
+
+    def put_frames(self, first: int, values: np.ndarray) -> None:
+        """Write frames (float32, in our units) to their rows, in any order and any thread."""
+        offsets, lead = self.offsets.of(first, len(values))
+        self.encoder.write(self.path, offsets, values, lead=lead)
+
+    _encode = put_frames
+
+    def finish(self, n_frames: int) -> None:
+        """End behind the last frame: contiguous space is copied where fewer came than planned."""
+        long = self.dataset
+        if n_frames == len(long):
+            return
+        h5, name = long.file, long.name
+        del h5[name]
+        shape = n_frames, *long.shape[1:]
+        short = create_dataset(h5, name, shape, self.offsets.layout, dtype=long.dtype.str)
+        for first in range(0, n_frames, _COPIED_TOGETHER):
+            stop = min(first + _COPIED_TOGETHER, n_frames)
+            short[first:stop] = long[first:stop]
+        self.dataset = short  # HDF5 frees the space of the long one when nothing refers to it
+
+
+class H5MDFileWriter:
+    """H5MD file that is being written under a temporary name: datasets first, its tree at the end.
+
+    Frames may be fewer than `n_frames` in the end, or, where they are appended, more. If
+    `allocated`, datasets have their space in the file from the beginning.
+    """
+
+    def __init__(
+        self,
+        file: NewFile,
+        storage: Storage,
+        fields: Sequence[str],
+        n_frames: int,
+        n_atoms: int,
+        *,
+        has_cell: bool,
+        allocated: bool,
+        periodic: tuple[bool, bool, bool] = (True, True, True),
+        queue: EncodeQueue | None = None,
+    ):
+        queue = queue or EncodeQueue()
+        self._file, self._storage, self._has_cell = file, storage, has_cell
+        self._periodic = periodic
+        self.datasets: dict[str, Any] = {}
+        kind = AllocatedDataset if allocated else AppendedDataset
+        for name in fields:
+            dataset = create_dataset(
+                file.h5,
+                values_path(name),
+                (n_frames, n_atoms, 3),
+                storage.layout,
+                compression=storage.compression,
+                allocated=allocated,
+            )
+            encoder = storage.encoder(name)
+            self.datasets[name] = kind(file.path, dataset, storage.layout, encoder, queue)
+
+    def finish(self, rows: FrameRows, description: Description) -> None:
+        """End datasets behind the last frame, and create the tree around them."""
+        for dataset in self.datasets.values():
+            dataset.finish(len(rows.times))
+        steps = {field: self._storage.encoder(field).step for field in self.datasets}
+        create_tree(
+            self._file.h5,
+            tuple(self.datasets),
+            description,
+            has_cell=self._has_cell,
+            periodic=self._periodic,
+            rows=rows,
+            rounding={field: step for field, step in steps.items() if step is not None},
+            units=self._storage.units,
+        )

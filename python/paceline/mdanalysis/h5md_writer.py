@@ -4,28 +4,24 @@ The class is passed explicitly. It has no class attribute `format`, by which MDA
 register it for everybody who merely imports this module.
 """
 
-import contextlib
 import weakref
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.units import get_conversion_factor
 
-from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
-from paceline.block import vectors_of
 from paceline.contract.atoms import Atoms, fields_of, values_of
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
-from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
+from paceline.hdf5.frame_writer import FrameData, StreamingWriter
+from paceline.hdf5.h5md_tree import AtomProperties, Description
 from paceline.hdf5.storage_layout import (
     Storage,
     choose_layout,
@@ -34,13 +30,6 @@ from paceline.hdf5.storage_layout import (
     parse_compression,
 )
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
-from paceline.hdf5.writer import (
-    AppendedDataset,
-    EncodeQueue,
-    H5MDFileWriter,
-    naming_frame,
-    new_hdf5,
-)
 from paceline.mdanalysis.reader import Reader
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
@@ -58,10 +47,6 @@ _NO_OBSERVABLES = ("step", "time", "dt")
 _ONE_FILE = (None, "sec2", "stdio", "core")
 #: Factors between units beyond which numbers of 32 bits could become infinite, or 0.
 _FACTORS = 1e-20, 1e20
-#: Bytes of frames that wait for a thread, or for those before them, at the most.
-_WAITING = 256 * 2**20
-#: Bytes that are written at a time where there are no chunks.
-_PORTION = 4 * 2**20
 
 
 class H5MDWriter(WriterBase):
@@ -242,7 +227,7 @@ class H5MDWriter(WriterBase):
             self._end()
             raise
 
-    def _begin(self, first: "FrameData", source: "_FrameSource") -> "StreamingWriter":
+    def _begin(self, first: FrameData, source: "_FrameSource") -> StreamingWriter:
         if not first.values:
             raise UnwritableError(
                 f"{self.filename}: the first frame holds nothing of {', '.join(self._fields)}"
@@ -279,202 +264,6 @@ class H5MDWriter(WriterBase):
             self._end()
             if self._file is not None:
                 self._file.abandon()
-
-
-class FrameData(NamedTuple):
-    """One frame as it is written: values in Å, Å/ps and kJ/(mol·Å), shape (n_atoms, 3); time in ps.
-
-    Dimensions, shape (6,), are in Å and degrees, or None.
-    """
-
-    values: Mapping[str, np.ndarray]
-    dimensions: np.ndarray | None
-    time: float
-    step: int
-    observables: Mapping[str, Any]
-
-
-class StreamingWriter:
-    """H5MD file that takes frame after frame, as many as come, and appears when it is closed.
-
-    The first frame determines what all frames hold; it is not written yet. A contiguous layout
-    must know `n_frames`, the most that will come.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        storage: Storage,
-        first: FrameData,
-        *,
-        n_frames: int | None = None,
-        n_threads: int = 1,
-        overwrite: bool = False,
-    ):
-        self._path = path
-        if n_frames is not None:
-            storage = replace(storage, layout=storage.layout.within(n_frames))
-        self._storage, self._first, self._n_frames = storage, first, n_frames
-        self._times: list[float] = []
-        self._steps: list[int] = []
-        self._cells: list[np.ndarray] = []
-        self._observed: dict[str, list[Any]] = {name: [] for name in first.observables}
-        self._gathered = self._new_arrays()
-        self._n_gathered = self._n_written = 0
-        self._queue = EncodeQueue()
-        self._h5md: H5MDFileWriter | None = None
-        with contextlib.ExitStack() as stack:
-            align = storage.layout.align
-            self._file = stack.enter_context(new_hdf5(path, overwrite=overwrite, align=align))
-            if storage.compression.method is not None and n_threads > 1:
-                pool = ThreadPoolExecutor(n_threads, thread_name_prefix="paceline-encode")
-                stack.callback(pool.shutdown, cancel_futures=True)
-                n_bytes = sum(array.nbytes for array in self._gathered.values())
-                n_waiting = min(n_threads, _WAITING // max(1, n_bytes))
-                self._queue = EncodeQueue(pool, len(self._gathered) * n_waiting)
-            self._stack = stack.pop_all()
-
-    def _new_arrays(self) -> dict[str, np.ndarray]:
-        """Make arrays for the frames that are written together."""
-        frames = self._storage.layout.frames
-        values = self._first.values
-        if self._storage.layout.contiguous:
-            frames = max(1, _PORTION // next(iter(values.values())).nbytes)
-        return {
-            field: np.empty((frames, *some.shape), dtype=np.float32)
-            for field, some in values.items()
-        }
-
-    def add(self, frame: FrameData) -> None:
-        """Write a frame, or keep it until its chunk is whole; after an error there is no file.
-
-        Raises `UnwritableError` where it holds other things than the first, a number that is not
-        finite, or a step that is not larger than the one before.
-        """
-        with self._removing_on_error():
-            self._check_alike(frame)
-            self._steps.append(frame.step)
-            self._times.append(frame.time)
-            if frame.dimensions is not None:
-                self._cells.append(np.array(frame.dimensions, dtype=np.float32))
-            for name, values in self._observed.items():
-                values.append(np.array(frame.observables[name]))
-            for field, array in self._gathered.items():
-                array[self._n_gathered] = frame.values[field]
-            self._n_gathered += 1
-            if self._n_gathered == len(array):
-                self._write()
-
-    @contextlib.contextmanager
-    def _removing_on_error(self) -> Iterator[None]:
-        """Remove the file after an error."""
-        try:
-            yield
-        except UnwritableError as error:
-            with self._stack:
-                raise UnwritableError(f"{self._path}: {error}") from None
-        except BaseException:
-            with self._stack:
-                raise
-
-    def _check_alike(self, frame: FrameData) -> None:
-        """Raise where a frame holds other things than the first, or steps do not rise."""
-        number = len(self._steps)
-        for kind, found, expected in (
-            ("", frame.values, self._first.values),
-            ("a cell: ", frame.dimensions is not None, self._first.dimensions is not None),
-            ("observables: ", frame.observables, self._first.observables),
-        ):
-            if _names(found) != _names(expected):
-                raise UnwritableError(
-                    f"frame {number}: expected {kind}{_names(expected)} as in the first frame, "
-                    f"found {_names(found)}"
-                )
-        if self._storage.layout.contiguous and number == self._n_frames:
-            raise UnwritableError(f"frame {number}: expected {number} at the most: see n_frames")
-        if self._steps and frame.step <= self._steps[-1]:
-            raise UnwritableError(
-                f"frame {number}: expected a step after {self._steps[-1]}, found {frame.step}: "
-                "in H5MD steps rise from frame to frame"
-            )
-
-    def _write(self) -> None:
-        """Write the frames that were gathered, or add them to those that are encoded."""
-        first, n_frames = self._n_written, self._n_gathered
-        self._n_written, self._n_gathered = first + n_frames, 0
-        h5md = self._h5md = self._h5md or self._begin(n_frames)
-        gathered = self._gathered
-        if self._queue.uses_threads:
-            self._gathered = self._new_arrays()
-        for field, array in gathered.items():
-            dataset, values = h5md.datasets[field], array[:n_frames]
-            if self._storage.layout.contiguous:
-                with naming_frame(first):
-                    dataset.put_frames(first, values)
-            else:
-                encode = partial(_encode, self._storage.encoder(field), first, values)
-                self._queue.add(encode, partial(_put_chunks, dataset, first, n_frames))
-        self._file.check()
-
-    def _begin(self, n_frames: int) -> H5MDFileWriter:
-        """Create the datasets: of fewer frames than a chunk only where no more will come."""
-        layout = self._storage.layout
-        self._storage = replace(self._storage, layout=layout.within(n_frames))
-        return H5MDFileWriter(
-            self._file,
-            self._storage,
-            tuple(self._gathered),
-            (self._n_frames or 0) if layout.contiguous else 0,
-            len(next(iter(self._first.values.values()))),
-            has_cell=self._first.dimensions is not None,
-            allocated=layout.contiguous,
-        )
-
-    def close(self, description: Description) -> None:
-        """Write the frames that wait, and the tree around them: the file appears."""
-        self._queue.leave_threads()
-        with self._removing_on_error():
-            if self._n_gathered:
-                self._write()
-            assert self._h5md is not None
-            self._queue.put_all()
-            steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
-            cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
-            vectors = vectors_of(_core.cells_of_dimensions(cells))
-            self._h5md.finish(FrameRows(steps, times, vectors), description)
-            add_observables(self._file.h5, tuple(self._gathered), self._observed)
-        self._stack.close()
-
-    def abandon(self) -> None:
-        """Remove the unfinished file."""
-        with contextlib.suppress(_Abandoned, OSError), self._stack:
-            raise _Abandoned
-
-
-class _Abandoned(Exception):
-    """Ends an unfinished file, so that it is removed."""
-
-
-def _encode(
-    encoder: _core.ChunkEncoder, first: int, values: np.ndarray
-) -> tuple[bytes, np.ndarray]:
-    """Encode chunks of frames, the first of which errors name."""
-    with naming_frame(first):
-        return encoder.encode(values)
-
-
-def _put_chunks(
-    dataset: AppendedDataset, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]
-) -> None:
-    """Append encoded chunks to a dataset."""
-    dataset.put_chunks(first, n_frames, *encoded)
-
-
-def _names(held: Any) -> str:
-    """Name the things that a frame holds, in an error."""
-    if isinstance(held, bool):
-        return "one" if held else "none"
-    return ", ".join(held) or "none"
 
 
 def _finish(

@@ -19,6 +19,7 @@ from paceline.hdf5.h5md_tree import (
     AtomProperties,
     Description,
     append_frame,
+    check_step,
     create_property,
     create_tree,
     frame_datasets,
@@ -80,11 +81,7 @@ class H5MD(Container):
         path = self._settings.path
         if self._contents is not None:
             check_contents(path, contents, self._contents)
-        if self._last_step is not None and heading.step <= self._last_step:
-            raise UnwritableError(
-                f"{path}: expected a step after {self._last_step}, found {heading.step}: in H5MD "
-                "steps rise from frame to frame"
-            )
+        check_step(path, heading.step, self._last_step)
         if self._output is None:
             self._create_file(contents)
         else:

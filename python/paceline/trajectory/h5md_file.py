@@ -17,7 +17,7 @@ from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block, vectors_of
 from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
-from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows, add_observables
+from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows
 from paceline.hdf5.storage_layout import (
     ChunkOffsets,
     Storage,
@@ -186,14 +186,14 @@ class H5MDFile(Target):
         if self._allocated and counted:
             host = socket.gethostname()
             encode = partial(EncodeInPlace, temporary=self._temporary, host=host)
-        self._half = encode(
+        self._worker_part = encode(
             self._path,
             {field: self._storage.encoder(field) for field in fields},
             layout.frames if whole_chunks else None,
             frames.has_cell,
             frames.periodic,
         )
-        return self._half
+        return self._worker_part
 
     @contextmanager
     def receiver(self) -> Iterator[BlockReceiver]:
@@ -219,21 +219,21 @@ class H5MDFile(Target):
             with self._blocks(h5md, put) as blocks:
                 yield blocks
                 times, steps, lambdas = blocks.time_axis()
-            rows = FrameRows(self._rising(steps), times, put.vectors[: len(times)])
+            observables = {LAMBDA: lambdas} if lambdas.any() else {}
+            vectors = put.vectors[: len(times)]
+            rows = FrameRows(self._rising(steps), times, vectors, observables)
             h5md.finish(rows, self._description())
-            if lambdas.any():
-                add_observables(file.h5, tuple(self.fields), {LAMBDA: lambdas})
         # It may wait under its temporary name for other files, with which it appears.
         made = self._temporary if self._temporary.exists() else self._path
         self.n_written, self.n_bytes = len(times), os.stat(made).st_size
 
     def _blocks(self, h5md: H5MDFileWriter, put: "_BlockWriter") -> BlockReceiver:
         """Make the receiver, and give workers the offsets at which they write."""
-        if not isinstance(self._half, EncodeInPlace):
+        if not isinstance(self._worker_part, EncodeInPlace):
             return OrderedReceiver(self._path, put.append)
-        # Workers are sent their half after this.
+        # Workers are sent their part after this.
         offsets = {field: dataset.offsets for field, dataset in h5md.datasets.items()}
-        self._half.offsets.update(offsets)
+        self._worker_part.offsets.update(offsets)
         return BlockReceiver(self._path, put.at_its_row)
 
     def _rising(self, steps: np.ndarray) -> np.ndarray:

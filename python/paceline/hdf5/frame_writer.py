@@ -1,0 +1,191 @@
+"""Write an H5MD file frame after frame, as many as come."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import vectors_of
+from paceline.errors import UnwritableError
+from paceline.hdf5.h5md_tree import Description, FrameRows, check_step
+from paceline.hdf5.storage_layout import Storage
+from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, new_hdf5
+
+#: Bytes of frames that wait for a thread, or for those before them, at the most.
+_WAITING = 256 * 2**20
+#: Bytes that are written at a time where there are no chunks.
+_PORTION = 4 * 2**20
+
+
+class FrameData(NamedTuple):
+    """One frame as it is written: values in Å, Å/ps and kJ/(mol·Å), shape (n_atoms, 3); time in ps.
+
+    Dimensions, shape (6,), are in Å and degrees, or None.
+    """
+
+    values: Mapping[str, np.ndarray]
+    dimensions: np.ndarray | None
+    time: float
+    step: int
+    observables: Mapping[str, Any]
+
+
+class StreamingWriter:
+    """H5MD file that takes frame after frame, as many as come, and appears when it is closed.
+
+    The first frame determines what all frames hold; it is not written yet. A contiguous layout
+    must know `n_frames`, the most that will come.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        storage: Storage,
+        first: FrameData,
+        *,
+        n_frames: int | None = None,
+        n_threads: int = 1,
+        overwrite: bool = False,
+    ):
+        self._path = path
+        if n_frames is not None:
+            storage = replace(storage, layout=storage.layout.within(n_frames))
+        self._storage, self._first, self._n_frames = storage, first, n_frames
+        self._times: list[float] = []
+        self._steps: list[int] = []
+        self._cells: list[np.ndarray] = []
+        self._observed: dict[str, list[Any]] = {name: [] for name in first.observables}
+        self._gathered = self._new_arrays()
+        self._n_gathered = self._n_written = 0
+        self._queue = EncodeQueue()
+        self._h5md: H5MDFileWriter | None = None
+        with contextlib.ExitStack() as stack:
+            align = storage.layout.align
+            self._file = stack.enter_context(new_hdf5(path, overwrite=overwrite, align=align))
+            if storage.compression.method is not None and n_threads > 1:
+                pool = ThreadPoolExecutor(n_threads, thread_name_prefix="paceline-encode")
+                stack.callback(pool.shutdown, cancel_futures=True)
+                n_bytes = sum(array.nbytes for array in self._gathered.values())
+                n_waiting = min(n_threads, _WAITING // max(1, n_bytes))
+                self._queue = EncodeQueue(pool, len(self._gathered) * n_waiting)
+            self._stack = stack.pop_all()
+
+    def _new_arrays(self) -> dict[str, np.ndarray]:
+        """Make arrays for the frames that are written together."""
+        frames = self._storage.layout.frames
+        values = self._first.values
+        if self._storage.layout.contiguous:
+            frames = max(1, _PORTION // next(iter(values.values())).nbytes)
+        return {
+            field: np.empty((frames, *some.shape), dtype=np.float32)
+            for field, some in values.items()
+        }
+
+    def add(self, frame: FrameData) -> None:
+        """Write a frame, or keep it until its chunk is whole; after an error there is no file.
+
+        Raises `UnwritableError` where it holds other things than the first, a number that is not
+        finite, or a step that is not larger than the one before.
+        """
+        with self._removing_on_error():
+            self._check_alike(frame)
+            self._steps.append(frame.step)
+            self._times.append(frame.time)
+            if frame.dimensions is not None:
+                self._cells.append(np.array(frame.dimensions, dtype=np.float32))
+            for name, values in self._observed.items():
+                values.append(np.array(frame.observables[name]))
+            for field, array in self._gathered.items():
+                array[self._n_gathered] = frame.values[field]
+            self._n_gathered += 1
+            if self._n_gathered == len(array):
+                self._write()
+
+    @contextlib.contextmanager
+    def _removing_on_error(self) -> Iterator[None]:
+        """Remove the file after an error."""
+        try:
+            yield
+        except UnwritableError as error:
+            with self._stack:
+                raise UnwritableError(f"{self._path}: {error}") from None
+        except BaseException:
+            with self._stack:
+                raise
+
+    def _check_alike(self, frame: FrameData) -> None:
+        """Raise where a frame holds other things than the first, or steps do not rise."""
+        number = len(self._steps)
+        for kind, found, expected in (
+            ("", frame.values, self._first.values),
+            ("a cell: ", _cells(frame), _cells(self._first)),
+            ("observables: ", frame.observables, self._first.observables),
+        ):
+            if set(found) != set(expected):
+                raise UnwritableError(
+                    f"frame {number}: expected {kind}{', '.join(expected) or 'none'} as in the "
+                    f"first frame, found {', '.join(found) or 'none'}"
+                )
+        if self._storage.layout.contiguous and number == self._n_frames:
+            raise UnwritableError(f"frame {number}: expected {number} at the most: see n_frames")
+        check_step(f"frame {number}", frame.step, self._steps[-1] if self._steps else None)
+
+    def _write(self) -> None:
+        """Write the frames that were gathered, or add them to those that are encoded."""
+        first, n_frames = self._n_written, self._n_gathered
+        self._n_written, self._n_gathered = first + n_frames, 0
+        h5md = self._h5md = self._h5md or self._begin(n_frames)
+        gathered = self._gathered
+        if self._queue.uses_threads:
+            self._gathered = self._new_arrays()
+        for field, array in gathered.items():
+            values = array[:n_frames]
+            h5md.datasets[field].add(first, n_frames, lambda values=values: values)
+        self._file.check()
+
+    def _begin(self, n_frames: int) -> H5MDFileWriter:
+        """Create the datasets: of fewer frames than a chunk only where no more will come."""
+        layout = self._storage.layout
+        self._storage = replace(self._storage, layout=layout.within(n_frames))
+        return H5MDFileWriter(
+            self._file,
+            self._storage,
+            tuple(self._gathered),
+            (self._n_frames or 0) if layout.contiguous else 0,
+            len(next(iter(self._first.values.values()))),
+            has_cell=self._first.dimensions is not None,
+            allocated=layout.contiguous,
+            queue=self._queue,
+        )
+
+    def close(self, description: Description) -> None:
+        """Write the frames that wait, and the tree around them: the file appears."""
+        self._queue.leave_threads()
+        with self._removing_on_error():
+            if self._n_gathered:
+                self._write()
+            assert self._h5md is not None
+            self._queue.put_all()
+            steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
+            cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
+            vectors = vectors_of(_core.cells_of_dimensions(cells))
+            self._h5md.finish(FrameRows(steps, times, vectors, self._observed), description)
+        self._stack.close()
+
+    def abandon(self) -> None:
+        """Remove the unfinished file."""
+        with contextlib.suppress(_Abandoned, OSError), self._stack:
+            raise _Abandoned
+
+
+class _Abandoned(Exception):
+    """Ends an unfinished file, so that it is removed."""
+
+
+def _cells(frame: FrameData) -> list[str]:
+    """Name the cell of a frame, in an error, if it has one."""
+    return [] if frame.dimensions is None else ["one"]
