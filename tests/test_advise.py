@@ -202,6 +202,33 @@ def test_the_analysis_is_left_as_it_is(ca):
     assert len(rmsf.frames) == 10
 
 
+class Referring(paceline.AnalysisBase):
+    """Analysis whose worker part is made by a function that refers to it."""
+
+    def __init__(self, atomgroup):
+        super().__init__(atomgroup)
+        self.make = self.worker_part
+
+    def worker_part(self):
+        self.n_blocks = len(self.frames)
+        return Times()
+
+    def prepare(self):
+        return self.make()
+
+
+class Times:
+    def compute(self, block):
+        return block.times
+
+
+def test_an_analysis_that_refers_to_itself(ca):
+    analysis = Referring(ca)
+    before = dict(vars(analysis))
+    paceline.advise(analysis)
+    assert vars(analysis) == before
+
+
 def test_several_analyses_and_some_frames(ca):
     advice = paceline.advise([RMSD(ca), RMSF(ca)], start=10, step=4, backend="serial")
     assert advice.n_frames == 22

@@ -33,6 +33,7 @@ from paceline.engine.worker import thread_name
 from paceline.errors import (
     AnalysisError,
     MissingDataError,
+    NotRunError,
     PacelineWarning,
     SelectionError,
     UnsupportedError,
@@ -373,6 +374,46 @@ def test_an_error_is_of_both_kinds(raised, caught):
         assert isinstance(one, caught)
         assert isinstance(one, type(raised)) == (caught is not AnalysisError)
         assert str(one) == "it raised: 'x'"
+
+
+class Failing(paceline.AnalysisBase):
+    """Raises when it begins, when a block is computed, or when it ends."""
+
+    def __init__(self, atomgroup, where):
+        super().__init__(atomgroup)
+        self.where = where
+
+    def check(self, where):
+        if self.where == where:
+            raise RuntimeError(f"no {where}")
+
+    def prepare(self):
+        self.check("beginning")
+        return self
+
+    def compute(self, block):
+        self.check("block")
+        return block.times
+
+    def finish(self, value):
+        self.check("end")
+
+
+@pytest.mark.parametrize("where", ["beginning", "block", "end"])
+def test_results_keep_their_frames_when_a_later_run_fails(where, atoms):
+    first, last, failing = RMSD(atoms), RMSD(atoms), Failing(atoms, where)
+    paceline.run([first, last], step=7)
+    timings = last.timings
+    with pytest.raises((AnalysisError, RuntimeError), match=f"no {where}"):
+        paceline.run([first, failing, last], stop=5, on_error="skip", backend="serial")
+    np.testing.assert_array_equal(last.frames, np.arange(0, 98, 7))
+    np.testing.assert_array_equal(last.results.rmsd[:, 0], last.frames)
+    assert last.timings is timings
+    assert not last.skip_damaged
+    # An analysis that ended before the error has the results and the frames of this run.
+    assert len(first.frames) == len(first.results.rmsd) == (5 if where == "end" else 14)
+    with pytest.raises(NotRunError):
+        _ = failing.frames
 
 
 @pytest.mark.parametrize("block_frames", [16, 64])

@@ -183,13 +183,14 @@ def run(
             if collective.is_coordinator:
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
                 _check_files(given, path)
-                with _opened(checkpoint) as opened:
+                begun = time.monotonic_ns()
+                with _opened(checkpoint) as opened, _planned_runs(given, transforms) as planned:
                     _run(
                         workers,
-                        given,
+                        planned,
                         partial(_choose, **chosen),
                         opened,
-                        transforms=transforms,
+                        begun=begun,
                         skip_damaged=on_error == "skip",
                         block_frames=block_frames,
                         progress=progress,
@@ -230,21 +231,33 @@ def _sort(given: object) -> tuple[list[Any], list[Analysis]]:
     return theirs, analyses_of(ours) if ours or not theirs else []
 
 
+@contextmanager
+def _planned_runs(
+    analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
+) -> Iterator[list[TrajectoryRun]]:
+    """Plan the run of each trajectory; after an error, take back what analyses know of it."""
+    planned = [_planned(some, own) for some, own in _grouped(analyses, transforms)]
+    try:
+        yield planned
+    except BaseException:
+        for one in planned:
+            one.take_back()
+        raise
+
+
 def _run(
     workers: Backend,
-    analyses: Sequence[Analysis],
+    planned: Sequence[TrajectoryRun],
     choose: Callable[[TrajectoryRun], np.ndarray],
     checkpoint: Checkpoint | None,
     *,
-    transforms: Sequence[Transform] | TransformsOfEach,
+    begun: int,
     skip_damaged: bool,
     block_frames: int | None,
     progress: bool | None,
     memory: MemoryLimit,
 ) -> None:
-    """Run analyses from this process; `choose` selects the frames of each trajectory."""
-    begun = time.monotonic_ns()
-    planned = [_planned(some, own) for some, own in _grouped(analyses, transforms)]
+    """Run analyses from this process, since `begun`, ns; `choose` selects each one's frames."""
     caches = (
         [FrameCaching(uuid.uuid4().hex, memory) for _ in planned] if workers.keeps_frames else []
     )

@@ -96,6 +96,11 @@ def begin_run(analysis: Analysis, context: RunContext, info: RunInfo) -> None:
     analysis._run_context, analysis._run_info = context, info
 
 
+def facts_of(analysis: Analysis) -> tuple[RunContext, RunInfo]:
+    """Return the options and facts of the present run of an analysis, or of the last one."""
+    return analysis._run_context, analysis._run_info
+
+
 def note_run(analysis: Analysis, info: RunInfo) -> None:
     """Give an analysis all facts about its run that are known so far."""
     analysis._run_info = info

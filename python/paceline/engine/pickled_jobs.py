@@ -1,12 +1,12 @@
 """Send jobs to workers of other processes, which log the attempts that they start."""
 
 import contextlib
-import copy
 import os
 import threading
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -19,21 +19,23 @@ from paceline.engine.worker import Worker, run_batch, thread_name, unpickle
 from paceline.errors import WorkerError
 
 
+@dataclass(frozen=True)
 class PickledJob:
-    """Job that is pickled once, and unpickled once per worker.
+    """Job that is pickled once, and unpickled once per worker."""
 
-    `key` identifies the job on a worker; `data` is the pickle, empty if only the key is sent.
-    """
+    #: Identifies the job on a worker.
+    key: str
+    #: Pickle of the job; empty where only the key is sent.
+    data: bytes = b""
 
-    def __init__(self, job: AnyJob):
-        self.key = uuid.uuid4().hex
-        self.data = cloudpickle.dumps(job)
+    @classmethod
+    def of(cls, job: AnyJob) -> Self:
+        """Pickle a job."""
+        return cls(uuid.uuid4().hex, cloudpickle.dumps(job))
 
-    def key_alone(self) -> Self:
-        """Make a copy without the data, for a worker that may have the job already."""
-        other = copy.copy(self)
-        other.data = b""
-        return other
+    def key_alone(self) -> "PickledJob":
+        """Leave out the data, for a worker that may have the job already."""
+        return PickledJob(self.key)
 
     def open(self) -> AnyJob:
         """Unpickle the job; raise `WorkerError` if that is impossible."""
@@ -43,7 +45,7 @@ class PickledJob:
 def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
     """Pickle jobs for the workers of a backend; raise `WorkerError` if a job cannot be pickled."""
     try:
-        return [PickledJob(job) for job in jobs]
+        return [PickledJob.of(job) for job in jobs]
     except Exception as error:  # pickling runs arbitrary code of the objects
         raise WorkerError(
             f"an analysis cannot be sent to the workers of {backend}: {error}; "

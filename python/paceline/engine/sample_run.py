@@ -1,6 +1,5 @@
 """Short timed parts of a run, which use the same code as the run."""
 
-import copy
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -126,9 +125,7 @@ class SampleRun:
             )
 
         begun = time.perf_counter()
-        # Copies: a forecast must not change the user's analyses.
-        copies = [copy.copy(analysis) for analysis in analyses]
-        self._run = TrajectoryRun(copies, transforms, opener())
+        self._run = TrajectoryRun(analyses, transforms, opener())
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
@@ -205,12 +202,13 @@ class SampleRun:
         return SampleTimes.of(timings, self._t_open)
 
     def _prepare(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
-        self._run.prepare(
-            frames,
-            Facilities(n_workers),
-            skip_damaged=self._skip_damaged,
-            block_frames=block_frames,
-        )
+        with _unchanged(self._run.analyses):
+            self._run.prepare(
+                frames,
+                Facilities(n_workers),
+                skip_damaged=self._skip_damaged,
+                block_frames=block_frames,
+            )
         leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
             # A whole leaf of a slow analysis would take too long. The merged results are discarded.
@@ -295,6 +293,18 @@ class SampleRun:
             ranges = self._ranges(frames).items()
             gone = [stack.enter_context(_dropped(path, some)) for path, some in ranges]
             yield all(gone)
+
+
+@contextmanager
+def _unchanged(analyses: Sequence[Analysis]) -> Iterator[None]:
+    """Put back the attributes of analyses in the end."""
+    before = [(vars(one), dict(vars(one))) for one in analyses]
+    try:
+        yield
+    finally:
+        for present, earlier in before:
+            present.clear()
+            present.update(earlier)
 
 
 def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline._util.machine import free_memory
 from paceline._util.sorting import sorted_unique
-from paceline.contract.analysis import Analysis, begin_run, info_of, note_run
+from paceline.contract.analysis import Analysis, begin_run, facts_of, info_of, note_run
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
@@ -74,6 +74,8 @@ class TrajectoryRun:
         self.per_row: int | None = None
         #: Warnings about the frames, found by companions.
         self.warnings: list[str] = []
+        #: Options and facts of the last run of each analysis without results of this one.
+        self._last: list[tuple[Analysis, RunContext, RunInfo]] = []
 
     def prepare(
         self,
@@ -85,6 +87,7 @@ class TrajectoryRun:
     ) -> None:
         """Make the plan and all worker parts."""
         context = RunContext(self.transforms, skip_damaged)
+        self._last = [(analysis, *facts_of(analysis)) for analysis in self.analyses]
         for analysis in self.analyses:
             begin_run(analysis, context, RunInfo(frames, self._provenance()))
         self.parts_by_file = facilities.parts_by_file
@@ -199,11 +202,17 @@ class TrajectoryRun:
             self.relay.close()
         self.trajectory.go_back()
 
+    def take_back(self) -> None:
+        """Give analyses without results of this run the facts of their last one, as it failed."""
+        for analysis, context, info in self._last:
+            begin_run(analysis, context, info)
+
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
         """Set the results of an analysis, given the facts about its frames."""
         info = replace(info_of(analysis), timings=timings, **known)
         note_run(analysis, info.with_warnings(self.warnings))
         analysis.finish(value)
+        self._last = [one for one in self._last if one[0] is not analysis]
         if analysis.is_companion:
             self.warnings += analysis.found
 
