@@ -331,13 +331,17 @@ def test_a_cut_file_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("<f4", {"compress": "gzip:1"}), ("<f8", {"chunk": "contiguous", "compress": "none"})],
+)
+def test_a_full_disk_leaves_the_old_file(kind, options, tmp_path):
     path = tmp_path / "md.h5md"
-    make(path, n_frames=200, n_atoms=300)
+    make(path, n_frames=200, n_atoms=300, kind=kind)
     before = path.read_bytes()
     message = r"File too large: '.*/md\.h5md'"
     with full_disk(100_000), pytest.raises(OSError, match=message):
-        repack(path, compress="gzip:1")
+        repack(path, **options)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["md.h5md"]
 

@@ -330,7 +330,7 @@ class _WideEncoder:
         """Write frames to contiguous space."""
         with open(path, "r+b") as file:
             file.seek(int(offsets[0]))
-            file.write(_rounded(values, self.step).astype(self.dtype).tobytes())
+            file.write(np.ascontiguousarray(_rounded(values, self.step), dtype=self.dtype).data)
 
     def _packed(self, chunk: bytes) -> bytes:
         if self.compression.method is None:
