@@ -18,6 +18,7 @@ from MDAnalysisTests.datafiles import DCD, PSF
 
 import paceline
 import paceline.analysis
+from paceline.errors import UnsupportedError
 from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
 with warnings.catch_warnings():
@@ -134,6 +135,67 @@ def test_subclasses_with_the_methods_of_mdanalysis(universe) -> None:
     expected = [universe.atoms.radius_of_gyration() for _ in universe.trajectory[::10]]
     np.testing.assert_array_equal(ours.results.radius, expected)
     assert ours.results.mean == np.mean(expected)
+
+
+class Radii:
+    """The same methods without the base class."""
+
+    _prepare, _single_frame = Frames._prepare, Frames._single_frame
+
+    def __init__(self, group, **options):
+        super().__init__(group.universe.trajectory, **options)
+        self.group = group
+
+
+class WithMixin(Radii, paceline.AnalysisBase):
+    """Has all methods from another class."""
+
+
+class NamesItsBase(Frames):
+    """Calls the method of the base class that the source code names."""
+
+    def __init__(self, group, **options):
+        paceline.AnalysisBase.__init__(self, group.universe.trajectory, **options)
+        self.group = group
+
+
+@pytest.mark.parametrize("kind", [WithMixin, NamesItsBase])
+def test_other_ways_to_derive_a_class_with_the_methods_of_mdanalysis(kind, universe):
+    found = kind(universe.atoms).run(step=10).results
+    np.testing.assert_array_equal(found.radius, Frames(universe.atoms).run(step=10).results.radius)
+
+
+class Between(paceline.AnalysisBase):
+    """Has neither MDAnalysis's methods nor paceline's."""
+
+
+def test_a_class_between_that_and_the_base_class_is_refused(universe):
+    with pytest.raises(UnsupportedError, match=r"Late has _single_frame.*derive that base class"):
+        type("Late", (Radii, Between), {})(universe.atoms)
+
+
+class Both(Radii, paceline.AnalysisBase):
+    """An analysis of blocks, whose other methods happen to have names of MDAnalysis's."""
+
+    def __init__(self, group):
+        paceline.AnalysisBase.__init__(self, group)
+
+    def prepare(self):
+        return Times()
+
+    def finish(self, value):
+        self.results.times = value
+
+
+class Times:
+    def compute(self, block):
+        return block.times
+
+
+def test_a_class_with_a_worker_part_is_one_of_paceline(universe):
+    both = Both(universe.atoms).run(step=10)
+    np.testing.assert_array_equal(both.results.times, both.times)
+    assert not issubclass(Both, SingleFrameAnalysis)
 
 
 CALLS = {

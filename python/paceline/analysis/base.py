@@ -158,14 +158,31 @@ class AnalysisBase(Analysis):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
         super().__init_subclass__(**kwargs)
-        if "_single_frame" in vars(cls) and AnalysisBase in cls.__bases__:
+        if AnalysisBase in cls.__bases__ and cls._goes_frame_by_frame():
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
             cls.__bases__ = tuple(
                 SingleFrameAnalysis if base is AnalysisBase else base for base in cls.__bases__
             )
 
+    @classmethod
+    def _goes_frame_by_frame(cls) -> bool:
+        """Return whether a class has the methods of MDAnalysis's analyses, and not paceline's."""
+        return hasattr(cls, "_single_frame") and cls.prepare is AnalysisBase.prepare
+
     def __init__(self, atomgroup: Any, *, verbose: bool = False):
+        if not isinstance(self, AnalysisBase):
+            # A class with MDAnalysis's methods, which names the base class in this call.
+            from paceline.mdanalysis.analyses import SingleFrameAnalysis
+
+            SingleFrameAnalysis.__init__(self, atomgroup, verbose=verbose)
+            return
+        if self._goes_frame_by_frame():
+            raise UnsupportedError(
+                f"{type(self).__name__} has _single_frame, a method of MDAnalysis's analyses, and "
+                "a base class without it between itself and paceline.AnalysisBase: derive that "
+                "base class from MDAnalysis.analysis.base.AnalysisBase"
+            )
         self._verbose = verbose
         check_static(atomgroup, type(self).__name__)
         self.atomgroup = atomgroup.atoms
