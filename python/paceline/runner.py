@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis, info_of, note_run
+from paceline.contract.atoms import Frames, System
 from paceline.contract.plan import choose_frames
 from paceline.contract.transforms import Transform
 from paceline.engine.parts import PartsRun
@@ -48,22 +49,51 @@ from paceline.transform.whole import look_at
 MOST_IN_RELAY = 32
 
 
+#: Frames that are chosen one by one, or a function of a trajectory that chooses them.
+FramesChosen = Sequence[int] | np.ndarray | Callable[[Frames], Sequence[int] | np.ndarray] | None
+
+
+class FurtherOptions(TypedDict, total=False):
+    """Options of `run` beside those that MDAnalysis's analyses have."""
+
+    transforms: Sequence[Transform]
+    on_error: str
+    progress: bool | None
+    block_frames: int | None
+    max_memory: int | str | None
+    checkpoint: str | os.PathLike | Checkpoint | None
+
+
+class RunOptions(FurtherOptions, total=False):
+    """Options of `run`."""
+
+    backend: object
+    n_workers: int | None
+    start: int | None
+    stop: int | None
+    step: int | None
+    frames: FramesChosen
+
+
+Given = TypeVar("Given", bound=Analysis | Sequence[Analysis])
+
+
 def run(
-    analyses: Analysis | Sequence[Analysis],
+    analyses: Given,
     *,
     backend: object = None,
     n_workers: int | None = None,
     start: int | None = None,
     stop: int | None = None,
     step: int | None = None,
-    frames: Sequence[int] | np.ndarray | Callable[[Any], Sequence[int] | np.ndarray] | None = None,
+    frames: FramesChosen = None,
     transforms: Sequence[Transform] = (),
     on_error: str = "raise",
     progress: bool | None = None,
     block_frames: int | None = None,
     max_memory: int | str | None = None,
     checkpoint: str | os.PathLike | Checkpoint | None = None,
-) -> Any:
+) -> Given:
     """Run analyses, in one pass over each trajectory, or in as many as their stages need.
 
     Parameters
@@ -207,7 +237,7 @@ def run(
     return analyses
 
 
-def _check_files(analyses: Sequence[Analysis], checkpoint: Any) -> None:
+def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | None) -> None:
     """Raise `UnsupportedError` where a file that is written is another one, or one that is read."""
     outputs = [path for one in analyses for path in one.outputs]
     check_distinct(checkpoint, *outputs)
@@ -222,7 +252,7 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: Any) -> None:
             check_distinct(checkpoint, *outputs, name)
 
 
-def _sort(given: object) -> tuple[list[Any], list[Analysis]]:
+def _sort(given: object) -> tuple[list[object], list[Analysis]]:
     """Sort analyses into those of MDAnalysis's classes, and ours, which are checked."""
     base: Any = getattr(sys.modules.get("MDAnalysis.analysis.base"), "AnalysisBase", ())
     every = list(given) if isinstance(given, Sequence) else [given]
@@ -334,7 +364,7 @@ def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform])
     return universe
 
 
-def _warn_of_placeholder(universe: Any) -> None:
+def _warn_of_placeholder(universe: System) -> None:
     """Warn of a cell that stands for none, which workers leave out."""
     ts = getattr(getattr(universe, "trajectory", None), "ts", None)
     dimensions = None if ts is None else ts.dimensions
@@ -345,7 +375,7 @@ def _warn_of_placeholder(universe: Any) -> None:
         )
 
 
-def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndarray:
+def _choose(one: TrajectoryRun, *, frames: FramesChosen, **bounds: int | None) -> np.ndarray:
     """Choose the frames of one trajectory."""
     if callable(frames):
         frames = frames(one.analyses[0].atomgroup.universe.trajectory)
@@ -398,7 +428,7 @@ def _results(
 
 
 @contextmanager
-def _opened(checkpoint: Any) -> Iterator[Checkpoint | None]:
+def _opened(checkpoint: str | os.PathLike | Checkpoint | None) -> Iterator[Checkpoint | None]:
     """Open a checkpoint if one is given, and finish it; an entered one is left to its owner."""
     if checkpoint is None or isinstance(checkpoint, Checkpoint):
         yield checkpoint
@@ -440,12 +470,12 @@ def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) 
         analysis.results = results
 
 
-def analyses_of(given: Any) -> list[Analysis]:
+def analyses_of(given: object) -> list[Analysis]:
     """Check the first argument of `run`, and return it as a list.
 
     Raises `ValueError` if it is empty, `TypeError` for an item that is no analysis.
     """
-    analyses = list(given) if isinstance(given, Sequence) else [given]
+    analyses: list[Any] = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:
         raise ValueError("no analyses to run: the list is empty")
     for analysis in analyses:

@@ -10,7 +10,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
 
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
 #: Classes in modules of MDAnalysis, and of our earlier versions, and our modules of them.
@@ -47,7 +46,7 @@ class _Finder(MetaPathFinder, Loader):
 sys.meta_path.append(_Finder())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
     try:
@@ -58,7 +57,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'paceline.analysis' has no attribute {name!r}") from None
 
 
-def name_of_mdanalysis(module: str, name: str) -> Any:
+def name_of_mdanalysis(module: str, name: str) -> object:
     """Get a name of the module of MDAnalysis that one of ours is like."""
     if name.startswith("__"):
         raise AttributeError(name)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, write_structures
 from paceline.analysis.rms import table_of_rmsf
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
-from paceline.contract.transforms import Transform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.runner import run
+from paceline.runner import FurtherOptions, run
 from paceline.transform.base import (
     check_masses,
     check_positions,
@@ -30,6 +30,9 @@ from paceline.transform.base import (
 )
 from paceline.transform.matching import other_order
 from paceline.transform.superpose import fit
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.align
 
 
 class AlignTraj(AnalysisBase):
@@ -123,12 +126,12 @@ class AlignTraj(AnalysisBase):
 
     def __init__(
         self,
-        mobile: Any,
-        reference: Any,
-        select: Any = "all",
+        mobile: Atoms | System,
+        reference: Atoms | System,
+        select: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = "all",
         filename: str | os.PathLike | None = None,
         prefix: str = "rmsfit_",
-        weights: Any = None,
+        weights: str | Sequence[float] | np.ndarray | None = None,
         tol_mass: float = 0.1,
         match_atoms: bool = True,
         strict: bool = False,
@@ -188,7 +191,7 @@ class AlignTraj(AnalysisBase):
         """Atoms that are superposed."""
         return self.mobile_atoms.indices
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             **super().parameters(),
@@ -207,30 +210,32 @@ class AlignTraj(AnalysisBase):
         verbose: bool | None = None,
         n_workers: int | None = None,
         n_parts: int | None = None,
-        backend: Any = None,
+        backend: object = None,
         *,
         unsupported_backend: bool = False,
-        progressbar_kwargs: Mapping[str, Any] | None = None,
-        transforms: Sequence[Transform] = (),
-        **options: Any,
+        progressbar_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[FurtherOptions],
     ) -> Self:
         """Superpose and write, after the transformations; others are as for `AnalysisBase.run`."""
-        chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
-        self._keep_bounds(**chosen)
+        self._keep_bounds(start, stop, step, frames)
         if self._theirs is not None:
-            self._theirs.run(**chosen)
+            self._theirs.run(start=start, stop=stop, step=step, frames=frames)
             self.frames, self.times = self._theirs.frames, self._theirs.times
             self.results = Results(rmsd=self._theirs.results.rmsd)
             return self
         backend, n_workers = backend_of_mdanalysis(backend, n_workers)
-        progress = True if verbose is None and self._verbose else verbose
+        options.setdefault("progress", True if verbose is None and self._verbose else verbose)
+        options["transforms"] = [*options.get("transforms", ()), self._fit]
+        analyses: list[AnalysisBase] = [self, self._write]
         run(
-            [self, self._write],
-            **chosen,
+            analyses,
+            start=start,
+            stop=stop,
+            step=step,
+            frames=frames,
             n_workers=n_workers,
             backend=backend,
-            transforms=[*transforms, self._fit],
-            **{"progress": progress, **options},
+            **options,
         )
         return self
 
@@ -356,15 +361,15 @@ class AverageStructure(AnalysisBase):
     SHARED_RESULTS = ("universe", "positions", "rmsd")
     #: MDAnalysis's writer of the file and Universe of the atoms, where it has made them.
     _writer: Any = None
-    _universe: Any = None
+    _universe: "MDAnalysis.Universe | None" = None
 
     def __init__(
         self,
-        mobile: Any,
-        reference: Any = None,
-        select: Any = "all",
+        mobile: Atoms | System,
+        reference: Atoms | System | None = None,
+        select: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = "all",
         filename: str | os.PathLike | None = None,
-        weights: Any = None,
+        weights: str | Sequence[float] | np.ndarray | None = None,
         tol_mass: float = 0.1,
         match_atoms: bool = True,
         strict: bool = False,
@@ -394,7 +399,7 @@ class AverageStructure(AnalysisBase):
         self.remark("order", other_order(self.mobile_atoms, self.ref_atoms, "select"))
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.align.AverageStructure") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         ours = cls(
             theirs.mobile_atoms,
@@ -412,7 +417,7 @@ class AverageStructure(AnalysisBase):
         """The file of the average structure."""
         return () if self.filename is None else (os.fspath(self.filename),)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "select": self.select,
@@ -469,5 +474,5 @@ class StructureResults(Results):
         write_structures(self.universe, path)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -11,17 +11,19 @@ import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
 from paceline._core import __version__
 from paceline._util.arguments import one_of
 from paceline._util.choices import BACKENDS
+from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis, OfRun
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import (
     OverParts,
@@ -35,7 +37,7 @@ from paceline.contract.run_info import RUN_ATTRIBUTES, describe_atoms, describe_
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
-from paceline.runner import run
+from paceline.runner import FurtherOptions, run
 from paceline.timing import Timings
 from paceline.transform.base import check_static
 from paceline.transform.compounds import fragindices_of
@@ -140,7 +142,7 @@ class AnalysisBase(Analysis):
     times = OfRun[np.ndarray]("_run_info")
     damaged = OfRun[list[tuple[int, str]]]("_run_info")
     timings = OfRun[Timings]("_run_info")
-    provenance = OfRun[dict[str, Any]]("_run_info")
+    provenance = OfRun[JsonObject]("_run_info")
     #: Results that MDAnalysis's class of the same name has too.
     SHARED_RESULTS: tuple[str, ...] = ()
     #: Attributes that its methods need after a run, in the order in which they are set.
@@ -155,7 +157,7 @@ class AnalysisBase(Analysis):
     stop: int | None
     step: int | None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
         super().__init_subclass__(**kwargs)
         if AnalysisBase in cls.__bases__ and cls._goes_frame_by_frame():
@@ -170,7 +172,7 @@ class AnalysisBase(Analysis):
         """Return whether a class has the methods of MDAnalysis's analyses, and not paceline's."""
         return hasattr(cls, "_single_frame") and cls.prepare is AnalysisBase.prepare
 
-    def __init__(self, atomgroup: Any, *, verbose: bool = False):
+    def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
         if not isinstance(self, AnalysisBase):
             # A class with MDAnalysis's methods, which names the base class in this call.
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
@@ -202,7 +204,7 @@ class AnalysisBase(Analysis):
         """Number of frames that were analysed."""
         return len(self.frames)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results.
 
         Returns
@@ -210,7 +212,7 @@ class AnalysisBase(Analysis):
         dict
             The atoms; of a declared class also its parameters that are attributes of the same name.
         """
-        found = {"atoms": describe_atoms(self.atomgroup)}
+        found: dict[str, object] = {"atoms": describe_atoms(self.atomgroup)}
         if self.declaration is not None:
             _, *names = inspect.signature(type(self)).parameters
             kept = {name: getattr(self, name) for name in names if hasattr(self, name)}
@@ -288,11 +290,11 @@ class AnalysisBase(Analysis):
         verbose: bool | None = None,
         n_workers: int | None = None,
         n_parts: int | None = None,
-        backend: Any = None,
+        backend: object = None,
         *,
         unsupported_backend: bool = False,
-        progressbar_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        progressbar_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[FurtherOptions],
     ) -> Self:
         """Run this analysis alone.
 
@@ -342,7 +344,7 @@ class AnalysisBase(Analysis):
         return self
 
     def _keep_bounds(
-        self, start: int | None, stop: int | None, step: int | None, frames: Any
+        self, start: int | None, stop: int | None, step: int | None, frames: object
     ) -> None:
         """Keep what MDAnalysis keeps of the arguments of `run`."""
         n_frames = self.atomgroup.universe.trajectory.n_frames
@@ -425,7 +427,7 @@ class AnalysisBase(Analysis):
             self.remarks = {**self.remarks, about: message}
             warn(message)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Files, fingerprints, versions and parameters of the last run."""
         found = self.provenance.get("warnings")  # by a look at the frames of the run
         remarks = [*([found] if found else []), *self.remarks.values()]
@@ -442,7 +444,7 @@ class AnalysisBase(Analysis):
         }
 
 
-def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int | None]:
+def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[object, int | None]:
     """Our backend for one that MDAnalysis's `run` takes, and the number of workers."""
     if backend == "multiprocessing":
         return "processes", n_workers
@@ -457,7 +459,7 @@ def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int
     return name, backend.n_workers if n_workers is None else n_workers
 
 
-def shared_labels(atomgroup: Any, kind: str) -> np.ndarray:
+def shared_labels(atomgroup: Atoms, kind: str) -> np.ndarray:
     """Label atoms for `exclude_same`: those of the same residue, or other unit, have one label."""
     one_of("exclude_same", kind, None, *SHARED, "fragment")
     if kind == "fragment":
@@ -574,7 +576,7 @@ def table_of_counts(
     return table_in_time(analysis, {name: counts}, {name: name}, label or name, **options)
 
 
-def function_name(function: Any) -> str:
+def function_name(function: object) -> str:
     """Name a function of the user's, a part of one, or an object that can be called.
 
     Not by its repr, which may have an address: the same run has the same name in any process.
@@ -589,5 +591,5 @@ def function_name(function: Any) -> str:
     return getattr(function, "__qualname__", type(function).__qualname__)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

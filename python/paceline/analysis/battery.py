@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results, kind_of
 from paceline.analysis.write_catalogue import class_declared_as
+from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
 from paceline.contract.run_info import describe_frames
@@ -24,7 +25,7 @@ from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many
-from paceline.runner import run
+from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.transform.base import select_atoms
@@ -54,7 +55,7 @@ SYSTEMS = {
 }
 
 
-def _default_batteries() -> dict[str, dict[str, dict[str, Any]]]:
+def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
     """Collect the entries of each system's battery that analyses declare, in order of place."""
     members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
     members.sort(key=lambda member: member[0]["place"])
@@ -66,7 +67,7 @@ def _default_batteries() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 #: Analyses that are then computed, by these selections.
-DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = _default_batteries()
+DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
 
 #: Series of an analysis whose means are listed on the page, at most.
 LISTED = 20
@@ -127,7 +128,7 @@ class Battery:
     """
 
     def __init__(
-        self, descriptions: Mapping[str, Description], universe: Any, *, optional: bool = False
+        self, descriptions: Mapping[str, Description], universe: System, *, optional: bool = False
     ):
         from MDAnalysis.exceptions import NoDataError
 
@@ -162,7 +163,7 @@ class Battery:
         self._suit(universe.trajectory.n_frames)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike, universe: Any) -> Self:
+    def from_file(cls, path: str | os.PathLike, universe: System) -> Self:
         """Make a battery from a TOML file, of which each table describes an analysis.
 
         Parameters
@@ -191,7 +192,7 @@ class Battery:
         return cls(found, universe)
 
     @classmethod
-    def default(cls, universe: Any) -> Self:
+    def default(cls, universe: System) -> Self:
         """Make the battery that suits what a system holds.
 
         What it lacks something for is left out with a warning: `left_out` has the reasons. So it is
@@ -235,8 +236,8 @@ class Battery:
         start: int | None = None,
         stop: int | None = None,
         step: int | None = None,
-        frames: Any = None,
-        **_: Any,
+        frames: FramesChosen = None,
+        **_: object,
     ) -> None:
         """Leave out analyses that frames of a run are too few for, where that is allowed.
 
@@ -263,7 +264,7 @@ class Battery:
         self.descriptions = {name: descriptions[name] for name in analyses if name not in few}
         self.analyses = {name: analyses[name] for name in self.descriptions}
 
-    def run(self, *, unwrap: bool = True, **options: Any) -> Self:
+    def run(self, *, unwrap: bool = True, **options: Unpack[RunOptions]) -> Self:
         """Run all analyses in one pass over the frames, or in as many as their stages need.
 
         Parameters
@@ -284,8 +285,9 @@ class Battery:
         self.warnings = [*self._warned]
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            given = suited(analyses, options.pop("transforms", ()), unwrap=unwrap)
-            run(analyses, transforms=given, **options)  # type: ignore[arg-type]
+            given = suited(analyses, options.get("transforms", ()), unwrap=unwrap)
+            options["transforms"] = given  # type: ignore[typeddict-item]
+            run(analyses, **options)
         return self
 
     @property
@@ -454,14 +456,16 @@ class Battery:
         )
 
 
-def _span_of(analysis: Any, times: np.ndarray) -> str:
+def _span_of(analysis: AnalysisBase, times: np.ndarray) -> str:
     """Describe the times of the frames of a run, of which `times` are known."""
     if not analysis.times_known:
         return f"not known: {analysis.provenance[UNKNOWN_TIMES]}"
     return f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown"
 
 
-def transformations_of(analyses: Mapping[Any, Any]) -> str:
+def transformations_of(
+    analyses: Mapping[str, AnalysisBase] | Mapping[tuple[str, int, str], AnalysisBase],
+) -> str:
     """Describe the transformations of a run, and of which analyses, where these differ."""
     of: dict[str, list[str]] = {}
     for name, one in analyses.items():
@@ -510,7 +514,7 @@ def read_battery_file(
     return found, {name: _group(f"{where}: [groups.{name}]", one) for name, one in groups.items()}
 
 
-def _group(where: str, described: Any) -> ReplicaFiles:
+def _group(where: str, described: object) -> ReplicaFiles:
     """Check the table of a group, and find its files."""
     keys = {"topology", "trajectories"}
     if not isinstance(described, dict) or described.keys() != keys:
@@ -552,7 +556,7 @@ def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
     return replicas
 
 
-def toml_of(tables: Mapping[str, Mapping[str, Any]], parent: str = "") -> str:
+def toml_of(tables: Mapping[str, Mapping[str, object]], parent: str = "") -> str:
     """Write tables of TOML, whose names begin with a `parent`."""
     texts = []
     for name, values in tables.items():
@@ -561,7 +565,7 @@ def toml_of(tables: Mapping[str, Mapping[str, Any]], parent: str = "") -> str:
     return "\n\n".join(texts) + "\n"
 
 
-def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
+def _make(name: str, description: Description, universe: System) -> AnalysisBase:
     """Make the analysis of one table."""
     if Path(name).name != name or name in ("", ".", ".."):
         raise UnsupportedError(f"[{name}]: the name is that of files, and cannot be so")
@@ -599,7 +603,7 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
         raise
 
 
-def class_of(analysis: Any, where: str = "") -> Any:
+def class_of(analysis: object, where: str = "") -> type[AnalysisBase]:
     """Find a class by a short name, or by module and class; `where` begins an error's message."""
     for command, name in FROM_RESULTS.items():
         if analysis in (command, name):
@@ -621,7 +625,7 @@ def class_of(analysis: Any, where: str = "") -> Any:
     return found
 
 
-def _select(where: str, key: str, given: Any, universe: Any) -> Any:
+def _select(where: str, key: str, given: object, universe: System) -> object:
     """Make groups of selections, and of lists of them; what is a group already stays so."""
     if isinstance(given, list):
         return tuple(_select(where, key, one, universe) for one in given)
@@ -633,7 +637,7 @@ def _select(where: str, key: str, given: Any, universe: Any) -> Any:
     return atoms
 
 
-def _holds(universe: Any, selection: str) -> bool:
+def _holds(universe: System, selection: str) -> bool:
     try:
         return len(universe.select_atoms(selection)) > 0
     except AttributeError:  # the topology has no names, or no bonds
@@ -645,7 +649,7 @@ def _key(name: str) -> str:
     return name if bare.isascii() and bare.isalnum() else _toml(name)
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     """Write a value of TOML."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -17,6 +17,7 @@ from paceline.analysis.results import Results, write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import MASS, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
@@ -148,7 +149,7 @@ class Clustering(AnalysisBase):
 
     def __init__(
         self,
-        universe: Any,
+        universe: System,
         select: str = "all",
         method: Literal["gromos", "leader", "k-medoids"] = "gromos",
         *,
@@ -168,7 +169,7 @@ class Clustering(AnalysisBase):
         self._relative = relative_weights(atoms, weights)
         self.row_bytes = 12 * len(atoms)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             **super().parameters(),
@@ -539,7 +540,7 @@ def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
     return Table(columns, "time (ps)", y, "cluster", points, no_mean=True)
 
 
-def _universe(atoms: Any, rows: np.ndarray, centers: np.ndarray, frames: np.ndarray) -> Any:
+def _universe(atoms: Atoms, rows: np.ndarray, centers: np.ndarray, frames: np.ndarray) -> Any:
     """Make a Universe of the atoms, with a frame for each center, and the cell of that frame."""
     from MDAnalysis import Merge
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -14,12 +14,16 @@ from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
+from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import check_not_empty, check_positions, check_static
 from paceline.transform.matching import other_order
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.contacts
 
 
 class Contacts(AnalysisBase):
@@ -144,13 +148,13 @@ class Contacts(AnalysisBase):
 
     def __init__(
         self,
-        u: Any,
-        select: Sequence[Any],
+        u: System,
+        select: Sequence[str | Atoms],
         refgroup: Sequence[Any],
         method: Literal["hard_cut", "soft_cut", "radius_cut"] | Callable[..., float] = "hard_cut",
         radius: float = 4.5,
         pbc: bool = True,
-        kwargs: Mapping[str, Any] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         *,
         residues_apart: int = 0,
         verbose: bool = False,
@@ -160,7 +164,7 @@ class Contacts(AnalysisBase):
         residues_apart = whole_number("residues_apart", residues_apart, 0)
         length("radius", radius)
         for group in select:
-            if hasattr(group, "atoms"):  # texts, too, are selections
+            if not isinstance(group, str):
                 check_static(group, "Contacts")
         for group in refgroup:
             if hasattr(group, "atoms"):
@@ -178,7 +182,7 @@ class Contacts(AnalysisBase):
                 self.remark(f"order of {what}", other_order(*pair, what))
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.contacts.Contacts") -> Self:
         """Make one with the contacts of MDAnalysis's."""
         ours = cls.__new__(cls)
         try:
@@ -189,7 +193,12 @@ class Contacts(AnalysisBase):
             raise UnsupportedError("Contacts: MDAnalysis itself calls a function of the user")
         return ours
 
-    def _take(self, theirs: Any, residues_apart: int = 0, verbose: bool = False) -> None:
+    def _take(
+        self,
+        theirs: "MDAnalysis.analysis.contacts.Contacts",
+        residues_apart: int = 0,
+        verbose: bool = False,
+    ) -> None:
         """Take groups and reference distances from an analysis of MDAnalysis."""
         super().__init__(theirs.u, verbose=verbose)
         self.residues_apart = residues_apart
@@ -283,7 +292,7 @@ class Contacts(AnalysisBase):
         """Atoms of the contacts, each once: ndarray of int64, shape (n_atoms,)."""
         return np.unique(self._pairs)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         function = self.fraction_contacts
         if isinstance(function, partial):
@@ -341,7 +350,9 @@ class _OfFunction(PerFrame):
         return rows
 
 
-def q1q2(u: Any, select: str = "all", radius: float = 4.5, *, residues_apart: int = 0) -> Contacts:
+def q1q2(
+    u: System, select: str = "all", radius: float = 4.5, *, residues_apart: int = 0
+) -> Contacts:
     """Compare contacts with those of the first and of the last frame (Franklin et al. 2007).
 
     Parameters
@@ -478,7 +489,7 @@ class ContactMap(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         cutoff: float = 4.5,
         *,
         scheme: Literal[
@@ -509,7 +520,7 @@ class ContactMap(AnalysisBase):
         """Atoms that count, residue by residue: ndarray of int64, shape (n_atoms,)."""
         return self._atoms.indices
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             **super().parameters(),
@@ -532,7 +543,9 @@ class ContactMap(AnalysisBase):
         counts[first, second] = counts[second, first] = of_pairs
         with np.errstate(invalid="ignore"):
             frequencies = counts / np.float64(n_frames)
-        resids = getattr(self.residues, "resids", self.residues.resindices)
+        resids = attribute_of(self.residues, "resids")
+        if resids is None:
+            resids = self.residues.resindices
         columns = {
             "residue": resids[first],
             "other residue": resids[second],
@@ -577,14 +590,14 @@ class _NearResidues(CoreHalf, Reduction):
         return left[0] + right[0], left[1] + right[1]
 
 
-def _counts(atoms: Any, scheme: str) -> np.ndarray:
+def _counts(atoms: Atoms, scheme: str) -> np.ndarray:
     """Choose the atoms that count: ndarray of bool, shape (n_atoms,)."""
     if scheme == "closest":
         return np.ones(len(atoms), dtype=bool)
     names = atoms.names.astype(str)
     if scheme == "ca":
         return names == "CA"
-    elements = getattr(atoms, "elements", None)
+    elements = attribute_of(atoms, "elements")
     if elements is not None and all(elements):
         hydrogens = np.char.upper(elements.astype(str)) == "H"
     else:
@@ -597,5 +610,5 @@ def _counts(atoms: Any, scheme: str) -> np.ndarray:
     return side_chain & (~hydrogens | (atoms.resnames == "GLY"))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

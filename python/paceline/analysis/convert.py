@@ -160,7 +160,7 @@ class Write(AnalysisBase):
         """Paths of the files that a run writes itself."""
         return (self._path,)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the file, its options and the atoms."""
         return {"file": self._path, **self._options, "atoms": describe_atoms(self.atomgroup)}
 
@@ -180,7 +180,7 @@ class Write(AnalysisBase):
         self.fields, self.optional_fields = self._target.fields, self._target.optional_fields
         return half
 
-    def _origin(self) -> dict[str, Any]:
+    def _origin(self) -> dict[str, object]:
         """Describe the source of the frames, and the options."""
         return {
             "program": f"paceline {__version__}",
@@ -243,7 +243,7 @@ def _held_by_first(trajectory: Frames) -> dict[str, Any]:
             trajectory[current]
 
 
-def _held_by(trajectory: Frames, frame: Timestep) -> dict[str, Any]:
+def _held_by(trajectory: Frames, frame: Timestep) -> dict[str, object]:
     # Files without a topology yield frames of their own.
     cells = frame.cell[np.newaxis] if isinstance(frame, Frame) else cell_of(trajectory)
     return {"cells": cells, "fields": tuple(fields_of(frame))}

@@ -16,6 +16,7 @@ from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
+from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
@@ -80,7 +81,7 @@ class SeriesParts(OverParts):
         first = number * self._size
         return slice(first, min(first + self._size, len(self.by_particle)))
 
-    def arguments(self, number: int) -> tuple[Any, ...]:
+    def arguments(self, number: int) -> tuple[object, ...]:
         """Size of a part, the series of its particles, and the cells if they are needed."""
         series = self._series[:, self._particles(number)]
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
@@ -124,7 +125,7 @@ class _Correlated:
         self._of_blocks = of_blocks
         self._kernel: _core.Correlation | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_kernel": None}
 
     def compute(
@@ -279,7 +280,7 @@ class Correlation(TimeSeries):
     def __init__(
         self,
         function: Callable[[Block], Any],
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
         fft: bool = True,
@@ -299,7 +300,7 @@ class Correlation(TimeSeries):
         )
         self.fft = fft
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The function's name, the atoms, and the way of computing."""
         return {**super().parameters(), "fft": self.fft}
 
@@ -417,13 +418,13 @@ class VelocityAutocorrelation(AnalysisBase):
     over_parts = True
     fields = ("velocities",)
 
-    def __init__(self, atomgroup: Any, *, fft: bool = True, verbose: bool = False):
+    def __init__(self, atomgroup: Atoms | System, *, fft: bool = True, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, "VelocityAutocorrelation: the group")
         self.fft = fft
         self.row_bytes = 12 * len(self.atomgroup)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The atoms, and the way of computing."""
         return {**super().parameters(), "fft": self.fft}
 
@@ -577,7 +578,7 @@ class CurrentAutocorrelation(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         temperature: float = 300,
         *,
         fft: bool = True,
@@ -586,7 +587,7 @@ class CurrentAutocorrelation(AnalysisBase):
         check_temperature(temperature)
         super().__init__(atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, "CurrentAutocorrelation: the group")
-        if not hasattr(self.atomgroup, "charges"):
+        if not has_attribute(self.atomgroup, "charges"):
             raise UnsupportedError(
                 "CurrentAutocorrelation needs charges, and the topology has none; load a topology "
                 "that has them (TPR, PSF, PRMTOP, …)"
@@ -596,7 +597,7 @@ class CurrentAutocorrelation(AnalysisBase):
         if not self._charges.any():
             raise UnsupportedError("CurrentAutocorrelation: the charges of all atoms are 0")
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The atoms, the temperature, and the way of computing."""
         return {**super().parameters(), "temperature": self.temperature, "fft": self.fft}
 

@@ -1,7 +1,7 @@
 """Densities on a grid, with the parameters and results of MDAnalysis.analysis.density."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -14,12 +14,16 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.base import check_not_empty, check_positions
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.density
 
 #: Share of the atoms outside of the grid from which on it is worth a warning.
 LEAST_OUTSIDE = 0.01
@@ -135,9 +139,9 @@ class DensityAnalysis(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         delta: float = 1.0,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         padding: float = 2.0,
         gridcenter: Sequence[float] | np.ndarray | None = None,
         xdim: float | None = None,
@@ -161,7 +165,7 @@ class DensityAnalysis(AnalysisBase):
         self._is_given = gridcenter is not None
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.density.DensityAnalysis") -> Self:
         """Make one with the grid of MDAnalysis's."""
         ours = cls.__new__(cls)
         ours._follow(theirs._atomgroup, verbose=False)
@@ -171,12 +175,12 @@ class DensityAnalysis(AnalysisBase):
         ours._is_given = theirs._gridcenter is not None
         return ours
 
-    def _follow(self, atomgroup: Any, verbose: bool) -> None:
+    def _follow(self, atomgroup: Atoms | System, verbose: bool) -> None:
         """Find what the workers need of a group, which may change from frame to frame."""
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "DensityAnalysis")
         AnalysisBase.__init__(self, atoms, verbose=verbose)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         limits = (f"{edges[0]:g} to {edges[-1]:g}" for edges in self._edges)
         return {
@@ -247,7 +251,7 @@ class DensityResults(Results):
             _write_mrc(self.density, path)
 
 
-def _write_mrc(density: Any, path: str) -> None:
+def _write_mrc(density: "MDAnalysis.analysis.density.Density", path: str) -> None:
     """Write a grid as MRC 2014, with the center of its first voxel as the origin.
 
     That stands in the words 50 to 52 of the header, Å, and no voxels are skipped (words 5 to 7): so
@@ -264,7 +268,7 @@ def _write_mrc(density: Any, path: str) -> None:
             file.header.origin[axis] = first
 
 
-def _map_along_z(density: Any) -> Table:
+def _map_along_z(density: "MDAnalysis.analysis.density.Density") -> Table:
     """Make a table and an image of the density, mean along z."""
     label = "density, mean along z (Å⁻³)"
     values = density.grid.mean(axis=2)
@@ -315,5 +319,5 @@ def _found(voxels: _core.Voxels, block: Block) -> np.ndarray:
     return found
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -21,12 +21,16 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
+from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform, check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.dielectric
 
 #: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
 NEUTRAL = 1e-5
@@ -35,11 +39,11 @@ NEUTRAL = 1e-5
 class _DipoleAnalysis(AnalysisBase):
     """Analysis of the dipole moment of a group of whole neutral molecules."""
 
-    def __init__(self, atomgroup: Any, make_whole: bool, verbose: bool):
+    def __init__(self, atomgroup: Atoms | System, make_whole: bool, verbose: bool):
         super().__init__(atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, f"{self.name}: atomgroup")
         self.make_whole = make_whole
-        if not hasattr(self.atomgroup, "charges"):
+        if not has_attribute(self.atomgroup, "charges"):
             raise UnsupportedError(
                 f"{self.name} needs charges, and the topology has none; load a topology that has "
                 "them (TPR, PSF, PRMTOP, …)"
@@ -179,7 +183,7 @@ class DielectricConstant(_DipoleAnalysis):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         temperature: float = 300,
         make_whole: bool = True,
         verbose: bool = False,
@@ -189,7 +193,7 @@ class DielectricConstant(_DipoleAnalysis):
         self.temperature = temperature
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.dielectric.DielectricConstant") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         if len(theirs.atomgroup) == 0:
             raise UnsupportedError("DielectricConstant: no atoms")
@@ -197,7 +201,7 @@ class DielectricConstant(_DipoleAnalysis):
 
     SHARED_RESULTS = ("M", "M2", "fluct", "eps", "eps_mean")
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "atoms": describe_atoms(self.atomgroup),
@@ -366,12 +370,17 @@ class DipoleAutocorrelation(_DipoleAnalysis):
     over_parts = True
 
     def __init__(
-        self, atomgroup: Any, *, make_whole: bool = True, fft: bool = True, verbose: bool = False
+        self,
+        atomgroup: Atoms | System,
+        *,
+        make_whole: bool = True,
+        fft: bool = True,
+        verbose: bool = False,
     ):
         super().__init__(atomgroup, make_whole, verbose)
         self.fft = fft
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {**super().parameters(), "make_whole": self.make_whole, "fft": self.fft}
 
@@ -462,5 +471,5 @@ class _Moments(PerFrame):
         return self._rows.compute(whole)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.uncertainty import LEVEL, students_t, with_error
+from paceline.contract.atoms import System, has_attribute, topology_attribute_of
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
 
 #: Blocks of time, if the longest time of the fit is at most this part of the run. A block is then
@@ -126,13 +127,13 @@ def mean_and_interval(
     return found
 
 
-def molecules_of(universe: Any, atoms: np.ndarray) -> tuple[np.ndarray, str]:
+def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     """Number the molecules of some atoms, by their indices; and say how they are known.
 
     Where bonds are lacking, as in GRO and most PDB files, residues are whole, and all residues of
     protein and nucleic acid of a segment are one chain.
     """
-    bonds = getattr(universe._topology, "bonds", None)
+    bonds = topology_attribute_of(universe, "bonds")
     has_bonds = bonds is not None and len(bonds.values) > 0
     edges = molecular_bonds_of(universe, "diffusion") if has_bonds else np.empty((0, 2), np.int64)
     if not has_bonds and len(universe.residues) == 1:
@@ -165,10 +166,10 @@ def _linked(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     return pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]].astype(np.int64)
 
 
-def _is_polymer(universe: Any) -> np.ndarray:
+def _is_polymer(universe: System) -> np.ndarray:
     """Find the atoms of protein and nucleic acid, by the names of residues."""
     found = np.zeros(len(universe.atoms), bool)
-    if hasattr(universe.atoms, "resnames"):
+    if has_attribute(universe.atoms, "resnames"):
         found[universe.select_atoms("protein or nucleic").indices] = True
     return found
 

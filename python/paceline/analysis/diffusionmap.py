@@ -1,7 +1,7 @@
 """RMSDs between frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap."""
 
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
+from paceline.contract.atoms import System
 from paceline.contract.declaration import MASS, NO_SUPERPOSITION, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.transform.base import choose_atoms, relative_weights
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.diffusionmap
 
 #: Frames along an edge of a figure, at most.
 DRAWN = 1000
@@ -120,7 +124,7 @@ class DistanceMatrix(AnalysisBase):
 
     def __init__(
         self,
-        universe: Any,
+        universe: System,
         select: str = "all",
         metric: Metric | None = None,
         cutoff: float = 1e0 - 5,
@@ -150,13 +154,13 @@ class DistanceMatrix(AnalysisBase):
         self._calculated = False
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.diffusionmap.DistanceMatrix") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         if not _is_rmsd(theirs._metric):
             raise UnsupportedError("a metric may be any function: MDAnalysis's own class calls it")
         return cls(theirs.atoms, "all", None, theirs._cutoff, theirs._weights)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         metric = "rmsd" if self._metric is None else function_name(self._metric)
         return {
@@ -207,7 +211,7 @@ class DistanceMatrix(AnalysisBase):
         )
 
 
-def _is_rmsd(metric: Any) -> bool:
+def _is_rmsd(metric: object) -> bool:
     """True for MDAnalysis's default."""
     name = getattr(metric, "__module__", ""), getattr(metric, "__name__", "")
     return metric is None or name == ("MDAnalysis.analysis.rms", "rmsd")
@@ -336,7 +340,7 @@ class DiffusionMap:
 
     def __init__(
         self,
-        u: Any,
+        u: System,
         epsilon: float = 1,
         *,
         n_eigenvectors: int | None = None,
@@ -361,7 +365,7 @@ class DiffusionMap:
             whole_number("n_eigenvectors", n_eigenvectors, 1)
         self.results = Results()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name in ("damaged", "timings"):
             return getattr(self._dist_matrix, name)
         if name in ("eigenvalues", "eigenvectors"):
@@ -511,5 +515,5 @@ class DiffusionMap:
         return self.eigenvectors[:, some] * self.eigenvalues[some] ** time
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

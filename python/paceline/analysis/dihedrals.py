@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.residues import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
+from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.transform.base import check_not_empty, check_static
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.dihedrals
 
 #: Side chains' angles: the atoms of each, in the order in which a residue is searched for them.
 CHI_ATOMS = (
@@ -42,10 +46,10 @@ class _Dihedrals(AnalysisBase):
 
     SHARED_RESULTS = ("angles",)
 
-    ag1: Any
-    ag2: Any
-    ag3: Any
-    ag4: Any
+    ag1: Atoms
+    ag2: Atoms
+    ag3: Atoms
+    ag4: Atoms
 
     @property
     def _chain(self) -> list[Any]:
@@ -64,7 +68,7 @@ class _Dihedrals(AnalysisBase):
         """Atoms of all angles, each once: ndarray of int64, shape (n_atoms,)."""
         return np.unique(self._quadruples)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {**super().parameters(), "angles": len(self._quadruples)}
 
@@ -175,7 +179,7 @@ class Dihedral(_Dihedrals):
         self.ag1, self.ag2, self.ag3, self.ag4 = (universe.atoms[column] for column in atoms.T)
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Dihedral") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(theirs.atomgroups)
 
@@ -254,7 +258,7 @@ class Ramachandran(_Dihedrals):
         counterpart="dihedrals.Ramachandran",
     )
 
-    ag5: Any
+    ag5: Atoms
     #: Names of the two angles.
     ANGLES = ("phi", "psi")
     #: MDAnalysis's class that finds the residues, and draws.
@@ -262,7 +266,7 @@ class Ramachandran(_Dihedrals):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         c_name: str = "C",
         n_name: str = "N",
         ca_name: str = "CA",
@@ -294,7 +298,7 @@ class Ramachandran(_Dihedrals):
             "missing or there in several alternate locations"
         )
 
-    def _find(self, atomgroup: Any, verbose: bool, **options: Any) -> None:
+    def _find(self, atomgroup: Atoms | System, verbose: bool, **options: object) -> None:
         """Find the residues as the class of MDAnalysis does."""
         from MDAnalysis.analysis import dihedrals
 
@@ -309,7 +313,7 @@ class Ramachandran(_Dihedrals):
             raise _nameless(self.name, error) from None
         self._take(theirs)
 
-    def _take(self, theirs: Any) -> None:
+    def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> None:
         """Take the atoms of the angles from an analysis of MDAnalysis."""
         self.ag1, self.ag2, self.ag3 = theirs.ag1, theirs.ag2, theirs.ag3
         self.ag4, self.ag5 = theirs.ag4, theirs.ag5
@@ -321,7 +325,7 @@ class Ramachandran(_Dihedrals):
             raise SelectionError(f"{self.name}: no residue has the atoms of both angles")
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> Self:
         """Make one with the atoms of MDAnalysis's."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
@@ -438,7 +442,7 @@ class Janin(Ramachandran):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         select_remove: str = "resname ALA CYS* GLY PRO SER THR VAL",
         select_protein: str = "protein",
         *,
@@ -447,7 +451,7 @@ class Janin(Ramachandran):
         options = {"select_remove": select_remove, "select_protein": select_protein}
         self._find(atomgroup, verbose, **options)
 
-    def _take(self, theirs: Any) -> None:
+    def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Janin") -> None:
         """Take the atoms of the angles, which MDAnalysis counts but does not compare."""
         super()._take(theirs)
         for group in (self.ag1, self.ag3, self.ag4, self.ag5):
@@ -519,7 +523,7 @@ class ChiAngles(_Dihedrals):
         examples=('md.tpr md.xtc --select "resid 10-20" -o chi.csv --plot chi.png',),
     )
 
-    def __init__(self, atomgroup: Any, *, verbose: bool = False):
+    def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
         try:
             found = _find_chi(self.atomgroup.residues)
@@ -552,7 +556,7 @@ def _nameless(name: str, error: AttributeError) -> SelectionError:
     )
 
 
-def _find_chi(residues: Any) -> list[tuple[int, list[int]]]:
+def _find_chi(residues: Residues) -> list[tuple[int, list[int]]]:
     """Find the side chains' angles of residues: number, and indices of four atoms."""
     atoms = residues.atoms
     # Residue by residue, whatever the order of atoms.
@@ -578,9 +582,9 @@ def _find_chi(residues: Any) -> list[tuple[int, list[int]]]:
     return found
 
 
-def _label_residues(residues: Any, resindices: np.ndarray) -> list[str]:
+def _label_residues(residues: Residues, resindices: np.ndarray) -> list[str]:
     """Label the residue of each of `resindices` by name and number, and segment if needed."""
-    names = getattr(residues, "resnames", None)
+    names = attribute_of(residues, "resnames")
     labels = [f"{number}" for number in numbers_of(residues)]
     if names is not None:
         labels = [f"{name} {label}" for name, label in zip(names, labels, strict=True)]
@@ -592,5 +596,5 @@ def _label_residues(residues: Any, resindices: np.ndarray) -> list[str]:
     return [by_index[index] for index in resindices.tolist()]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

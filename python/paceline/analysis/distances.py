@@ -1,7 +1,7 @@
 """Distances and angles, with the parameters and results of MDAnalysis where it has the class."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from paceline.analysis.images import nearer_images
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
+from paceline.contract.atoms import Atoms, has_attribute
 from paceline.contract.declaration import PBC, Declaration, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_not_empty, check_static, known_weights, masses_of
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.atomicdistances
 
 #: Lines that a figure of many distances shows.
 LINES = 8
@@ -68,7 +72,7 @@ class GroupsAnalysis(AnalysisBase):
     def _sizes(self) -> tuple[int, ...]:
         return tuple(len(group) for group in self._groups.values())
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         groups = {name: describe_atoms(group) for name, group in self._groups.items()}
         return {**groups, "pbc": self.pbc}
@@ -168,7 +172,7 @@ class AtomicDistances(GroupsAnalysis):
         groups=("atoms of the second group",),
     )
 
-    def __init__(self, ag1: Any, ag2: Any, pbc: bool = True, *, verbose: bool = False):
+    def __init__(self, ag1: Atoms, ag2: Atoms, pbc: bool = True, *, verbose: bool = False):
         super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
         self._check_equal_numbers()
         self.n_atoms = len(self.atomgroup)
@@ -176,7 +180,7 @@ class AtomicDistances(GroupsAnalysis):
     SHARED_RESULTS = ("distances",)
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.atomicdistances.AtomicDistances") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         if len(theirs._ag1.atoms) == 0:  # an error with ours
             raise UnsupportedError("AtomicDistances: the groups hold no atoms")
@@ -198,7 +202,9 @@ class AtomicDistances(GroupsAnalysis):
 class _AllDistances(GroupsAnalysis):
     """Distances between all atoms of two groups, or of one."""
 
-    def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
+    def __init__(
+        self, ag1: Atoms, ag2: Atoms | None = None, *, pbc: bool = True, verbose: bool = False
+    ):
         super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
         if ag2 is None and len(self.atomgroup) < 2:
             raise SelectionError(
@@ -250,7 +256,9 @@ class DistanceMatrixSeries(_AllDistances):
     (3, 22791)
     """
 
-    def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
+    def __init__(
+        self, ag1: Atoms, ag2: Atoms | None = None, *, pbc: bool = True, verbose: bool = False
+    ):
         super().__init__(ag1, ag2, pbc=pbc, verbose=verbose)
         first, *rest = self._sizes
         self.row_bytes = 8 * (first * rest[0] if rest else first * (first - 1) // 2)
@@ -394,7 +402,7 @@ def _map_of(first: Any, second: Any, values: np.ndarray, label: str) -> Image:
     """Make an image whose rows and columns have numbers of residues, or indices of atoms."""
     parts, labels = [], []
     for group in (first, second):
-        of_residues = hasattr(group, "resids") and len(group.residues) == len(group)
+        of_residues = has_attribute(group, "resids") and len(group.residues) == len(group)
         parts.append(group.resids if of_residues else group.indices)
         labels.append("residue" if of_residues else "atom index")
     edges = [np.arange(len(group) + 1) - 0.5 for group in (first, second)]
@@ -458,8 +466,8 @@ class CenterDistance(GroupsAnalysis):
 
     def __init__(
         self,
-        ag1: Any,
-        ag2: Any,
+        ag1: Atoms,
+        ag2: Atoms,
         *,
         weights: Literal["mass"] | None = "mass",
         pbc: bool = True,
@@ -480,7 +488,7 @@ class CenterDistance(GroupsAnalysis):
                     )
             self._weights = np.concatenate(masses)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {**super().parameters(), "weights": self.weights or "none"}
 
@@ -542,7 +550,7 @@ class MinimumDistance(GroupsAnalysis):
         has_command=False,
     )
 
-    def __init__(self, ag1: Any, ag2: Any, *, pbc: bool = True, verbose: bool = False):
+    def __init__(self, ag1: Atoms, ag2: Atoms, *, pbc: bool = True, verbose: bool = False):
         super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
         shared = np.intersect1d(ag1.atoms.indices, ag2.atoms.indices)
         if len(shared):
@@ -633,7 +641,9 @@ class Angles(GroupsAnalysis):
         ),
     )
 
-    def __init__(self, ag1: Any, ag2: Any, ag3: Any, *, pbc: bool = True, verbose: bool = False):
+    def __init__(
+        self, ag1: Atoms, ag2: Atoms, ag3: Atoms, *, pbc: bool = True, verbose: bool = False
+    ):
         super().__init__({"ag1": ag1, "ag2": ag2, "ag3": ag3}, pbc, verbose)
         self._check_equal_numbers()
         first, middle, third = (group.indices for group in self._groups.values())
@@ -655,5 +665,5 @@ class Angles(GroupsAnalysis):
         self._series("angles", titles, value, "angle (°)")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -1,6 +1,6 @@
 """Secondary structure, with the parameters and results of MDAnalysis.analysis.dssp."""
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -10,11 +10,15 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, along_residues, with_gaps
+from paceline.contract.atoms import Atoms, Residues
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.dssp
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
 __path__: list[str] = []
@@ -151,7 +155,7 @@ class DSSP(AnalysisBase):
 
     def __init__(
         self,
-        atoms: Any,
+        atoms: Atoms,
         guess_hydrogens: bool = True,
         *,
         heavyatom_names: tuple[str, ...] = ("N", "CA", "C", "O O1 OT1 OC1"),
@@ -186,7 +190,7 @@ class DSSP(AnalysisBase):
             self._hydrogens = self._choose_hydrogens(named)
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.dssp.DSSP") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         if theirs._backend != "serial":
             raise UnsupportedError(f"DSSP: not with backend={theirs._backend!r}")
@@ -230,7 +234,7 @@ class DSSP(AnalysisBase):
             kinds.append(self._hydrogens)
         return np.concatenate(kinds)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "atoms": describe_atoms(self.atomgroup),
@@ -290,7 +294,7 @@ class DSSP(AnalysisBase):
         )
 
 
-def _backbone(protein: Any, names: tuple[str, ...]) -> list[Any]:
+def _backbone(protein: Atoms, names: tuple[str, ...]) -> list[Any]:
     """Groups of N, CA, C and O, one atom a residue each."""
     if len(names) != 4:
         raise ValueError(f"heavyatom_names must be those of N, CA, C and O, not {names!r}")
@@ -312,7 +316,7 @@ def _backbone(protein: Any, names: tuple[str, ...]) -> list[Any]:
     return groups
 
 
-def _names(residues: Any) -> str:
+def _names(residues: Residues) -> str:
     """Names and numbers of the first residues, for an error."""
     few = residues[:5]
     names = ", ".join(f"{one.resname} {one.resid}" for one in few)
@@ -320,5 +324,5 @@ def _names(residues: Any) -> str:
     return f"residue{'s' if len(residues) > 1 else ''} {names}{more}"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -4,7 +4,6 @@ import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -143,7 +142,7 @@ def _table(
     names = (
         labels if labels[0] != labels[1] else [f"{label}, {k}" for k, label in enumerate(labels, 1)]
     )
-    columns: dict[str, Any] = dict(zip(names, map(np.ravel, middles), strict=True))
+    columns: dict[str, np.ndarray] = dict(zip(names, map(np.ravel, middles), strict=True))
     title = "free energy (kJ/mol)"
     columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
     return Table(columns, names[0], {title: "free energy"}, title, image=image, keys=names)

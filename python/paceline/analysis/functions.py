@@ -1,7 +1,7 @@
 """Analyses by any function of a block: of series in time, one result, records, or scans."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -10,8 +10,12 @@ from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.results import Results
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
-from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction
+from paceline.contract.atoms import Atoms, Residues, System, attribute_of
+from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
 from paceline.errors import UnsupportedError
+
+#: Numbers of records of frames, and all records.
+Records = tuple[np.ndarray, np.ndarray]
 
 
 class _FunctionAnalysis(AnalysisBase):
@@ -22,7 +26,7 @@ class _FunctionAnalysis(AnalysisBase):
     def __init__(
         self,
         function: Callable[..., Any],
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         fields: Sequence[str],
         block: str,
         verbose: bool,
@@ -56,7 +60,7 @@ class _FunctionAnalysis(AnalysisBase):
         """Attributes of the atoms and of their residues, where the topology has them."""
         if self.block == "mdtraj":
             return {}  # its topology has them
-        resindices = getattr(self.atomgroup, "resindices", None)
+        resindices = attribute_of(self.atomgroup, "resindices")
         if resindices is None:
             return {}  # atoms of files without a topology
         residues, rows = np.unique(resindices, return_inverse=True)
@@ -69,7 +73,7 @@ class _FunctionAnalysis(AnalysisBase):
             ),
         )
 
-    def _of_block(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _of_block(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """A function of the user's, as one of paceline's blocks."""
         if self._finder is not None:
             return _WithSelected(function, self._finder)
@@ -88,7 +92,7 @@ class _FunctionAnalysis(AnalysisBase):
         """Name in error messages, with the function's."""
         return f"{super().name} of {self._function_name}"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The function's name and the atoms."""
         group = {"group": self._described} if self._described else {}
         return {"function": self._function_name, **group, **super().parameters()}
@@ -100,9 +104,9 @@ def _check_label(column: str) -> None:
         raise ValueError(f"the table has a column {column!r} already: give another label")
 
 
-def _attributes_of(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
+def _attributes_of(group: Atoms | Residues, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
     """Attributes that a topology has, in types that are small to send."""
-    values = {name: getattr(group, name, None) for name in kinds}
+    values = {name: attribute_of(group, name) for name in kinds}
     return {
         name: np.asarray(value, dtype=kinds[name])
         for name, value in values.items()
@@ -116,7 +120,7 @@ class _Series(_FunctionAnalysis):
     def __init__(
         self,
         function: Callable[..., Any],
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         fields: Sequence[str],
         block: str,
         verbose: bool,
@@ -225,8 +229,8 @@ class TimeSeries(_Series):
 
     def __init__(
         self,
-        function: Callable[[Block], Any],
-        atomgroup: Any,
+        function: Callable[[Block], np.ndarray],
+        atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
         label: str | None = None,
@@ -241,7 +245,7 @@ class TimeSeries(_Series):
         before, after = (whole_number("halo", one, 0, unit="frames") for one in halo)
         self.halo = before, after
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The function's name, the atoms, and the halo if there is one."""
         return {**super().parameters(), **({"halo": self.halo} if any(self.halo) else {})}
 
@@ -327,10 +331,10 @@ class Scan(_Series):
 
     def __init__(
         self,
-        scan: Callable[[Block], Any],
-        merge: Callable[[Any, Any], Any],
-        compute: Callable[[Block, Any], Any],
-        atomgroup: Any,
+        scan: Callable[[Block], State],
+        merge: Callable[[State, State], State],
+        compute: Callable[[Block, State | None], np.ndarray],
+        atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
         label: str | None = None,
@@ -405,9 +409,9 @@ class Reduce(_FunctionAnalysis):
 
     def __init__(
         self,
-        function: Callable[[Block], Any],
-        merge: Callable[[Any, Any], Any],
-        atomgroup: Any,
+        function: Callable[[Block], Result],
+        merge: Callable[[Result, Result], Result],
+        atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
         block: str = "paceline",
@@ -422,7 +426,7 @@ class Reduce(_FunctionAnalysis):
         """Both functions."""
         return _FunctionAndMerge(self._of_block(self.function), self.merge)
 
-    def finish(self, value: Any) -> None:
+    def finish(self, value: object) -> None:
         """Keep the merged partial result."""
         if self.left_out.all():
             raise UnsupportedError(f"{self.name}: no frame could be read")
@@ -506,8 +510,8 @@ class RaggedTimeSeries(_FunctionAnalysis):
 
     def __init__(
         self,
-        function: Callable[[Block], Any],
-        atomgroup: Any,
+        function: Callable[[Block], Records],
+        atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
         label: str = "records",
@@ -537,13 +541,13 @@ class RaggedTimeSeries(_FunctionAnalysis):
         )
 
 
-class _WithSelected:
+class _WithSelected(Generic[Result]):
     """Function of a block that knows the atoms of a group in each of its frames."""
 
-    def __init__(self, function: Callable[..., Any], finder: GroupFinder):
+    def __init__(self, function: Callable[..., Result], finder: GroupFinder):
         self._function, self._finder = function, finder
 
-    def __call__(self, block: Block, *state: Any) -> Any:
+    def __call__(self, block: Block, *state: object) -> Result:
         block.selected = [places for places, _ in self._finder.by_frame(block)]
         return self._function(block, *state)
 
@@ -551,54 +555,56 @@ class _WithSelected:
 class _Function(PerFrame):
     """Worker part of `TimeSeries`."""
 
-    def __init__(self, function: Callable[[Block], Any]):
+    def __init__(self, function: Callable[[Block], np.ndarray]):
         self._function = function
 
-    def compute(self, block: Block) -> Any:
+    def compute(self, block: Block) -> np.ndarray:
         return self._function(block)
 
 
-class _FunctionAndMerge(Reduction):
+class _FunctionAndMerge(Reduction[Result | None]):
     """Worker part of `Reduce`; None is the partial result of no frames."""
 
-    def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
+    def __init__(
+        self, function: Callable[[Block], Result], merge: Callable[[Result, Result], Result]
+    ):
         self._function, self._merge = function, merge
 
-    def compute(self, block: Block) -> Any:
+    def compute(self, block: Block) -> Result | None:
         return self._function(block) if len(block) else None
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Result | None, right: Result | None) -> Result | None:
         if left is None or right is None:
             return right if left is None else left
         return self._merge(left, right)
 
 
-class _ScanFunctions(PrefixScan):
+class _ScanFunctions(PrefixScan[State]):
     """Worker part of `Scan`."""
 
     def __init__(
         self,
-        scan: Callable[[Block], Any],
-        merge: Callable[[Any, Any], Any],
-        compute: Callable[[Block, Any], Any],
+        scan: Callable[[Block], State],
+        merge: Callable[[State, State], State],
+        compute: Callable[[Block, State | None], np.ndarray],
     ):
         self._scan, self._merge, self._compute = scan, merge, compute
 
-    def scan(self, block: Block) -> Any:
+    def scan(self, block: Block) -> State:
         return self._scan(block)
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: State, right: State) -> State:
         return self._merge(left, right)
 
-    def compute(self, block: Block, state: Any) -> Any:
+    def compute(self, block: Block, state: State | None) -> np.ndarray:
         return self._compute(block, state)
 
 
 class _RecordFunction(Ragged):
     """Worker part of `RaggedTimeSeries`."""
 
-    def __init__(self, function: Callable[[Block], Any]):
+    def __init__(self, function: Callable[[Block], Records]):
         self._function = function
 
-    def compute_records(self, block: Block) -> Any:
+    def compute_records(self, block: Block) -> Records:
         return self._function(block)

@@ -1,7 +1,6 @@
 """Groups that change: atoms that are chosen anew in each frame, how long they stay, and return."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
+from paceline.contract.atoms import UpdatingAtoms
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_frames
@@ -103,13 +103,13 @@ class SelectedAtoms(AnalysisBase):
         updating=True,
     )
 
-    def __init__(self, group: Any, *, verbose: bool = False):
+    def __init__(self, group: UpdatingAtoms, *, verbose: bool = False):
         self.finder = follow(group, type(self).__name__)
         universe = group.universe
         super().__init__(universe.atoms[self.finder.read], verbose=verbose)
         self._described = describe_group(group)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The selections."""
         return {"group": self._described}
 

@@ -1,10 +1,17 @@
 """Guess kinds of atoms: elements, hydrogens and their donors, acceptors, oxygens of water."""
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy as np
 
+from paceline.contract.atoms import (
+    Atoms,
+    System,
+    attribute_of,
+    has_attribute,
+    topology_attribute_of,
+)
 from paceline.errors import SelectionError, warn, with_script_advice
 from paceline.transform.compounds import bonds_of
 
@@ -36,7 +43,7 @@ NEAR = 0.012
 LIGHT, HYDROGEN, REPARTITIONED = (0.9, 1.1), 1.008, 4.5
 
 
-def unrepartitioned_masses(atoms: Any) -> np.ndarray:
+def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:
     """Get the masses of atoms, u, of hydrogens that were made heavier given back to their partners.
 
     Hydrogens are known by elements, else by names and a bond to one atom alone.
@@ -55,12 +62,12 @@ def unrepartitioned_masses(atoms: Any) -> np.ndarray:
     return masses[atoms.indices]
 
 
-def _are_hydrogens(universe: Any, bonds: np.ndarray | None) -> np.ndarray:
+def _are_hydrogens(universe: System, bonds: np.ndarray | None) -> np.ndarray:
     """Mask of hydrogens by elements, where they are known; else by names, and one bond."""
     atoms = universe.atoms
-    elements = np.array(getattr(atoms, "elements", [""] * len(atoms)), dtype=str)
+    elements = np.array(_elements(atoms), dtype=str)
     found = (elements == "H") | (elements == "D")
-    if hasattr(atoms, "names"):
+    if has_attribute(atoms, "names"):
         named = _named(atoms, "H*", "[1-4]H*", "D[1-9]*")
         if bonds is not None:
             named &= np.bincount(bonds[:, 0], minlength=len(atoms)) == 1
@@ -68,17 +75,23 @@ def _are_hydrogens(universe: Any, bonds: np.ndarray | None) -> np.ndarray:
     return found
 
 
-def heaviest_hydrogen(atoms: Any) -> float:
+def _elements(atoms: Atoms) -> Sequence[str]:
+    """Elements as the topology has them; empty texts where it has none."""
+    found = attribute_of(atoms, "elements")
+    return [""] * len(atoms) if found is None else found
+
+
+def heaviest_hydrogen(atoms: Atoms) -> float:
     """Find the mass up to which atoms are hydrogens, u: a larger one where it was repartitioned."""
     changed = unrepartitioned_masses(atoms) != atoms.masses
     changed &= atoms.masses < REPARTITIONED
     return float(atoms.masses[changed].max(initial=LIGHT[1] - 0.01)) + 0.01
 
 
-def elements_of(atoms: Any) -> list[str]:
+def elements_of(atoms: Atoms) -> list[str]:
     """Symbols in capitals; empty where nothing tells the element."""
-    found = [f"{one}".upper() for one in getattr(atoms, "elements", [""] * len(atoms))]
-    if all(found) or not hasattr(atoms, "masses"):
+    found = [f"{one}".upper() for one in _elements(atoms)]
+    if all(found) or not has_attribute(atoms, "masses"):
         return found
     names, masses = list(MASSES), np.array(list(MASSES.values()))
     off = np.abs(unrepartitioned_masses(atoms)[:, None] - masses)
@@ -88,12 +101,12 @@ def elements_of(atoms: Any) -> list[str]:
     return [one or guess for one, guess in zip(found, guessed, strict=True)]
 
 
-def donors_of(universe: Any, hydrogens: Any) -> Any:
+def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
     """Find the atom that each hydrogen is bonded to: the first of several."""
     from MDAnalysis.exceptions import NoDataError
 
-    topology = universe._topology
-    if not (hasattr(topology, "bonds") and len(topology.bonds.values)):
+    known = topology_attribute_of(universe, "bonds")
+    if known is None or len(known.values) == 0:
         error = NoDataError(
             "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
             "donors_sel=, or a topology with bonds"
@@ -114,7 +127,7 @@ def donors_of(universe: Any, hydrogens: Any) -> Any:
     return universe.atoms[found]
 
 
-def warn_of_missed_hydrogens(atomgroup: Any, guessed: str) -> None:
+def warn_of_missed_hydrogens(atomgroup: Atoms, guessed: str) -> None:
     """Warn of hydrogens that are bonded to N or O, and that a guess by charges leaves out."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
@@ -133,7 +146,7 @@ def warn_of_missed_hydrogens(atomgroup: Any, guessed: str) -> None:
         )
 
 
-def warn_of_missed_acceptors(atomgroup: Any, guessed: str) -> None:
+def warn_of_missed_acceptors(atomgroup: Atoms, guessed: str) -> None:
     """Warn of oxygens, but for ethers, that a guess by charges leaves out."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
@@ -156,29 +169,28 @@ def warn_of_missed_acceptors(atomgroup: Any, guessed: str) -> None:
         )
 
 
-def _both_ways(universe: Any) -> np.ndarray | None:
+def _both_ways(universe: System) -> np.ndarray | None:
     """Get bonds in both directions, shape (n, 2); None where the topology has none."""
-    bonds = getattr(universe._topology, "bonds", None)
+    bonds = topology_attribute_of(universe, "bonds")
     if bonds is None or len(bonds.values) == 0:
         return None
     found = bonds_of(universe, "HydrogenBondAnalysis")
     return np.concatenate([found, found[:, ::-1]])
 
 
-def _bonds_by_name(universe: Any) -> np.ndarray | None:
+def _bonds_by_name(universe: System) -> np.ndarray | None:
     """Bonds in both directions, shape (n, 2); None where the topology lacks what a look needs."""
-    topology = universe._topology
-    known = all(hasattr(topology, one) for one in ("names", "masses"))
-    return _both_ways(universe) if known else None
+    needed = [topology_attribute_of(universe, one) for one in ("names", "masses")]
+    return None if None in needed else _both_ways(universe)
 
 
-def _named(atoms: Any, *patterns: str) -> np.ndarray:
+def _named(atoms: Atoms, *patterns: str) -> np.ndarray:
     """Mask of atoms by patterns of names: a selection takes twenty times as long."""
     names = atoms.names
     known = {name: any(fnmatchcase(name, one) for one in patterns) for name in set(names)}
     return np.fromiter(map(known.__getitem__, names), bool, len(names))
 
 
-def _missed(atoms: Any, atomgroup: Any, guessed: str, is_charged: np.ndarray) -> Any:
+def _missed(atoms: Atoms, atomgroup: Atoms, guessed: str, is_charged: np.ndarray) -> Atoms:
     """Atoms that a guess leaves out, which has all that are charged enough."""
     return atoms[:0] if is_charged.all() else atoms - atomgroup.select_atoms(guessed)

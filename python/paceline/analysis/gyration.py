@@ -1,6 +1,6 @@
 """Radius of gyration and shape, as MDAnalysis's AtomGroup defines them."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
@@ -128,7 +129,7 @@ class Gyration(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         *,
         compound: Literal["group", "residues", "segments", "fragments"] = "group",
         weights: Literal["mass"] | None = "mass",
@@ -165,7 +166,7 @@ class Gyration(AnalysisBase):
         atoms = self.atomgroup.indices
         return atoms if self._finder is not None else atoms[self._order]
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "atoms": self._described or describe_atoms(self.atomgroup),
@@ -186,7 +187,7 @@ class Gyration(AnalysisBase):
     def finish(self, value: np.ndarray) -> None:
         """Take the numbers apart."""
         titles = {"Rg (Å)": "Rg"}
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, np.ndarray] = {}
         if self.compound == "group":
             value = value[:, 0]
         else:

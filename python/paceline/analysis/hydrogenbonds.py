@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -34,11 +34,15 @@ from paceline.analysis.table import (
     names_of,
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
+from paceline.contract.atoms import Atoms, System, UpdatingAtoms, has_attribute
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.base import naming_lacks, updates_itself
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.hydrogenbonds.hbond_analysis
 
 #: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
 __path__: list[str] = []
@@ -186,7 +190,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     SHARED_RESULTS = ("hbonds",)
 
     #: Updating groups of selections that choose other atoms in each frame.
-    _changing: dict[str, Any]
+    _changing: dict[str, UpdatingAtoms]
     #: Atoms that are analysed, in messages; the command line names its option.
     which_atoms = "that are analysed"
     #: Find donors, hydrogens and acceptors in each frame; None if all of them stay the same.
@@ -194,11 +198,11 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def __init__(
         self,
-        universe: Any,
+        universe: System,
         donors_sel: str | None = None,
         hydrogens_sel: str | None = None,
         acceptors_sel: str | None = None,
-        between: Sequence[Any] | None = None,
+        between: Sequence[Sequence[str] | str] | None = None,
         d_h_cutoff: float = 1.2,
         d_a_cutoff: float = D_A_CUTOFF,
         d_h_a_angle_cutoff: float = D_H_A_ANGLE_CUTOFF,
@@ -231,7 +235,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._select()
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(
+        cls, theirs: "MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis"
+    ) -> Self:
         """Make one with the atoms and cutoffs of MDAnalysis's."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.u)
@@ -261,7 +267,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Raise `NoDataError` where there are no charges to guess by."""
         from MDAnalysis.exceptions import NoDataError
 
-        if not hasattr(self.atomgroup, "charges"):
+        if not has_attribute(self.atomgroup, "charges"):
             raise NoDataError(
                 "HydrogenBondAnalysis: hydrogens and acceptors are guessed by charge, and the "
                 "topology has no charge information: load one that has it (TPR, PSF, PRMTOP, …), "
@@ -303,12 +309,12 @@ class HydrogenBondAnalysis(AnalysisBase):
             )
             self._donors, self._hydrogens = self._donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
 
-    def _atoms_of(self, selection: str, *, updating: bool = False) -> Any:
+    def _atoms_of(self, selection: str, *, updating: bool = False) -> Atoms:
         """Select atoms of the analysis; by names of groups, too, where the Universe knows such."""
         within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
         return within(self.atomgroup, selection, updating=updating)
 
-    def _choose(self, name: str) -> Any:
+    def _choose(self, name: str) -> Atoms:
         """Select atoms of the present frame, and note a selection that chooses others in each."""
         selection, what = getattr(self, f"_{name}_sel"), f"HydrogenBondAnalysis: {name}_sel"
         check_selection(selection)
@@ -419,7 +425,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return guessed
 
     @staticmethod
-    def _group_categories(group: Any) -> str:
+    def _group_categories(group: Atoms) -> str:
         return _theirs()._group_categories(group)
 
     @property
@@ -476,9 +482,9 @@ class HydrogenBondAnalysis(AnalysisBase):
             self.check_atoms()
         return sorted_unique(*(group.indices for group in groups))
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
-        given: dict[str, Any] = {}
+        given: dict[str, object] = {}
         for name in ("donors", "hydrogens", "acceptors"):
             if name in self._changing:
                 given[name] = describe_group(self._changing[name])
@@ -518,7 +524,7 @@ class HydrogenBondAnalysis(AnalysisBase):
                 "donors by donors_sel="
             )
         guess = self._hydrogens_by_charge if name == "hydrogens" else self.guess_acceptors
-        is_guess = hasattr(self.atomgroup, "charges") and selection == guess()
+        is_guess = has_attribute(self.atomgroup, "charges") and selection == guess()
         if not selection or is_guess:
             known = GUESSED.get(name, "")
             return f"there are no {name} {among}{known}: choose them by {name}_sel=, or more atoms"
@@ -622,7 +628,10 @@ class HydrogenBondAnalysis(AnalysisBase):
         columns = []
         for atoms in (donors, acceptors):
             unnamed = len(atoms) * ["None"]
-            columns += [getattr(atoms, "resnames", unnamed), atoms.types]
+            columns += [
+                atoms.resnames if has_attribute(atoms, "resnames") else unnamed,
+                atoms.types,
+            ]
         names = np.array(columns, dtype=str).T
         rows = zip(*_summed(names, counts), strict=True)
         counted = [[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows]
@@ -762,16 +771,17 @@ class HydrogenBondAnalysis(AnalysisBase):
         check_presence(self, "hydrogen bonds")
 
 
-def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
+def _groups(universe: System, between: Sequence[Sequence[str] | str]) -> list[list[Atoms]]:
     """Select the pairs of groups between which bonds are."""
-    pairs = [between] if len(between) and isinstance(between[0], str) else list(between)
+    is_pair = len(between) > 0 and isinstance(between[0], str)
+    pairs: list[Any] = [between] if is_pair else list(between)
     if not pairs or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
         raise ValueError(
             f"between must be a pair of selections, or a list of pairs, not {between!r}"
         )
     for text in chain.from_iterable(pairs):
         check_selection(text)
-    return [[universe.select_atoms(one) for one in (first, second)] for first, second in pairs]
+    return [[universe.select_atoms(one) for one in pair] for pair in pairs]
 
 
 def _summed(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -782,11 +792,11 @@ def _summed(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return unique, total
 
 
-def _theirs() -> Any:
+def _theirs() -> "type[MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis]":
     from MDAnalysis.analysis.hydrogenbonds.hbond_analysis import HydrogenBondAnalysis
 
     return HydrogenBondAnalysis
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -7,6 +7,7 @@ import numpy as np
 
 from paceline.analysis.kernels import least_width
 from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vectors, vectors_of
+from paceline.contract.atoms import Atoms, System
 from paceline.errors import UnsupportedError
 from paceline.transform.base import CoreTransform
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
@@ -47,7 +48,7 @@ class _Frame(NamedTuple):
     cell: np.ndarray
 
 
-def _look(universe: Any, frames: Sequence[int], atoms: np.ndarray) -> list[_Frame]:
+def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_Frame]:
     """Read frames that have a cell and positions; the trajectory does not move."""
     trajectory, found = universe.trajectory, []
     current = trajectory.ts.frame
@@ -64,14 +65,14 @@ def _look(universe: Any, frames: Sequence[int], atoms: np.ndarray) -> list[_Fram
     return found
 
 
-def least_width_of(universe: Any, frames: np.ndarray) -> float:
+def least_width_of(universe: System, frames: np.ndarray) -> float:
     """Find the least height of the cell in the first, the middle and the last frame, Å."""
     some = _look(universe, first_middle_last(frames), np.arange(1))
     return min((least_width(one.cell) for one in some), default=np.inf)
 
 
 def nearer_images(
-    name: str, groups: Sequence[Any], frames: np.ndarray, kind: str = "all"
+    name: str, groups: Sequence[Atoms], frames: np.ndarray, kind: str = "all"
 ) -> str | None:
     """Say that atoms of one molecule are nearer to each other's images than to each other.
 
@@ -111,7 +112,7 @@ def nearer_images(
 
 
 def _molecules_of(
-    universe: Any, atoms: np.ndarray
+    universe: System, atoms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Find the atoms by which molecules are made whole, bonds between these, and molecules."""
     everything = universe.atoms
@@ -132,7 +133,7 @@ def _molecules_of(
 
 
 def _polymers_of(
-    universe: Any, atoms: np.ndarray
+    universe: System, atoms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Link the atoms of polymers that follow each other in a chain of residues.
 

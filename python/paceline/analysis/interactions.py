@@ -1,7 +1,6 @@
 """Interaction fingerprints: which kinds of contacts two residues have, frame by frame."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -137,7 +136,7 @@ def _tabulate(
     return Table(columns, "time (ps)", {}, "interactions", drawn=frequent)
 
 
-def _record(analyses: Mapping[str, NeighborList | HydrogenBondAnalysis]) -> dict[str, Any]:
+def _record(analyses: Mapping[str, NeighborList | HydrogenBondAnalysis]) -> dict[str, object]:
     """Record the run, and the parameters of each kind."""
     some = next(iter(analyses.values()))
     of_run = {key: value for key, value in some.record().items() if key not in some.parameters()}
@@ -147,7 +146,7 @@ def _record(analyses: Mapping[str, NeighborList | HydrogenBondAnalysis]) -> dict
     return {**of_run, "analysis": "interaction_fingerprint"}
 
 
-def _atom_pairs(kind: str, analysis: Any) -> np.ndarray:
+def _atom_pairs(kind: str, analysis: object) -> np.ndarray:
     """Indices of the atoms of each pair of an analysis: int64, shape (n_pairs, 2)."""
     if isinstance(analysis, HydrogenBondAnalysis):
         return analysis.results.hbonds[:, [1, 3]].astype(np.int64)

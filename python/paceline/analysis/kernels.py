@@ -6,6 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from paceline import _core
 from paceline.block import PERIODIC, Block, check_refused
@@ -22,7 +23,7 @@ class CoreHalf:
     returns_new = True
     _bound: Any = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_bound": None}
 
 
@@ -81,7 +82,11 @@ class CoreRows(CoreHalf, PerFrame):
     """
 
     def __init__(
-        self, kind: str, *arguments: Any, shape: tuple[int, ...] | None = None, dtype: Any = None
+        self,
+        kind: str,
+        *arguments: object,
+        shape: tuple[int, ...] | None = None,
+        dtype: "DTypeLike | None" = None,
     ):
         self._kind, self._arguments, self._shape, self._dtype = kind, arguments, shape, dtype
 

@@ -1,7 +1,5 @@
 """Leaflets of membranes in every frame, as MDAnalysis.analysis.leaflet finds them in one."""
 
-from typing import Any
-
 import numpy as np
 
 from paceline._util.arguments import length, whole_number
@@ -11,6 +9,7 @@ from paceline.analysis.guess import LIPIDS
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import with_gaps
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import warn
@@ -105,8 +104,8 @@ class LeafletSeries(AnalysisBase):
 
     def __init__(
         self,
-        universe: Any,
-        select: Any = "all",
+        universe: System,
+        select: str | Atoms = "all",
         cutoff: float = 15.0,
         pbc: bool = True,
         *,
@@ -118,7 +117,7 @@ class LeafletSeries(AnalysisBase):
         self.cutoff, self.pbc = length("cutoff", cutoff, 2.0), bool(pbc)
         self.row_bytes = 5 * len(atoms)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {**super().parameters(), "cutoff": self.cutoff, "pbc": self.pbc}
 
@@ -174,7 +173,7 @@ class LeafletSeries(AnalysisBase):
             times=self.times,
         )
 
-    def groups(self, row: int) -> list[Any]:
+    def groups(self, row: int) -> list[Atoms]:
         """Get the atoms of each component.
 
         Parameters
@@ -238,5 +237,5 @@ def _is_most(shared: np.ndarray, before: np.ndarray, now: np.ndarray) -> bool:
     return bool((same > before).all() and (same > now).all())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -1,7 +1,7 @@
 """Densities along axes, with the parameters and results of MDAnalysis.analysis.lineardensity."""
 
 import warnings
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.base import check_not_empty
 from paceline.transform.compounds import compound_of_atoms
 
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.lineardensity
+
 #: Names of results that MDAnalysis deprecated, and their new ones.
 DEPRECATED = {
     "pos": "mass_density",
@@ -38,7 +41,7 @@ Compounds = tuple[np.ndarray, np.ndarray]
 class AxisResults(Results):
     """Results along one axis; the names that MDAnalysis deprecated are understood."""
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         return super().__getitem__(_current(name))
 
 
@@ -178,13 +181,13 @@ class LinearDensity(AnalysisBase):
         length("binsize", binsize, 0.1)
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.lineardensity.LinearDensity") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         ours = cls(theirs._ags[0], theirs.grouping, theirs.binsize)
         ours.nbins = int(theirs.nbins)
         return ours
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "atoms": self._described or describe_atoms(self.atomgroup),
@@ -337,5 +340,5 @@ def _current(name: str) -> str:
     return DEPRECATED[name]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

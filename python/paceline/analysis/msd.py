@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block, upright_vectors, vectors_of
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import SelectionError, UnsupportedError, warn
@@ -31,6 +32,9 @@ from paceline.performance.number_format import many
 from paceline.transform.base import choose_atoms, find_scan, masses_of
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed, warn_of_jumps
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.msd
 
 #: Axes of each type of MSD.
 AXES = {
@@ -191,7 +195,7 @@ class EinsteinMSD(AnalysisBase):
 
     def __init__(
         self,
-        u: Any,
+        u: System,
         select: str = "all",
         msd_type: Literal["xyz", "xy", "yz", "xz", "x", "y", "z"] = "xyz",
         fft: bool = True,
@@ -232,7 +236,7 @@ class EinsteinMSD(AnalysisBase):
         self.row_bytes = self._value_bytes * n_rows
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.msd.EinsteinMSD") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(theirs.ag, "all", theirs.msd_type, theirs.fft, theirs.non_linear)
 
@@ -244,7 +248,7 @@ class EinsteinMSD(AnalysisBase):
         follows = find_scan(self.transforms) is not None
         return "tor" if self._centers is not None and self._has_cell and not follows else None
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             **super().parameters(),
@@ -589,7 +593,7 @@ class _Particles(PerFrame):
         return np.concatenate([found, vectors.astype(found.dtype)], axis=1)
 
 
-def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the columns of the atoms of each compound, their parts of its mass, and the firsts."""
     one_of("compound", compound, "atoms", *COMPOUNDS)
     of_atoms = compound_of_atoms(atoms, compound, "EinsteinMSD")
@@ -606,7 +610,9 @@ def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.nd
     return order, masses / total[numbers], firsts
 
 
-def _centers(block: Any, order: np.ndarray, weights: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+def _centers(
+    block: Block, order: np.ndarray, weights: np.ndarray, firsts: np.ndarray
+) -> np.ndarray:
     """Compute weighted centers of compounds, shape (n_frames, n_compounds, 3), float64.
 
     `order` are the columns of the atoms, compound by compound; `weights` those of the atoms in this
@@ -616,5 +622,5 @@ def _centers(block: Any, order: np.ndarray, weights: np.ndarray, firsts: np.ndar
     return np.add.reduceat(weighted, firsts, axis=1)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -1,10 +1,10 @@
 """Choose the transformations that each analysis of a battery needs."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from paceline.analysis.base import AnalysisBase
 from paceline.contract.transforms import Transform
 from paceline.errors import warn
 from paceline.transform.base import TransformsOfEach, check_transforms
@@ -12,7 +12,7 @@ from paceline.transform.molecules import unwrap_known
 
 
 def suited(
-    analyses: Sequence[Any], given: Sequence[Transform], *, unwrap: bool
+    analyses: Sequence[AnalysisBase], given: Sequence[Transform], *, unwrap: bool
 ) -> TransformsOfEach:
     """Give each analysis the transformations of a run that it needs.
 

@@ -1,6 +1,6 @@
 """Neighbours of atoms within a cutoff: lists of pairs, and coordination numbers."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block, check_refused
+from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import PBC, Declaration
 from paceline.contract.kinds import PerFrame, Ragged
 from paceline.transform.links import PAIR
@@ -29,8 +30,8 @@ class _NearAtoms(GroupsAnalysis):
 
     def __init__(
         self,
-        ag1: Any,
-        ag2: Any = None,
+        ag1: Atoms,
+        ag2: Atoms | None = None,
         cutoff: float = 4.5,
         *,
         exclude_same: Literal["residue", "segment", "chain", "fragment"] | None = None,
@@ -45,7 +46,7 @@ class _NearAtoms(GroupsAnalysis):
             numbers = np.unique(np.concatenate(of_groups), return_inverse=True)[1].reshape(-1)
             self._labels = np.split(numbers, [len(of_groups[0])])[: len(of_groups)]
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         given = {"cutoff": self.cutoff, "exclude_same": self.exclude_same or "none"}
         return {**super().parameters(), **given}

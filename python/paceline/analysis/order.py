@@ -1,7 +1,7 @@
 """Order parameters: how bonds of lipids, or other vectors, lie along an axis."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from paceline.analysis.guess import TAILS, elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
@@ -86,8 +87,8 @@ class OrderParameter(GroupsAnalysis):
 
     def __init__(
         self,
-        ag1: Any,
-        ag2: Any,
+        ag1: Atoms,
+        ag2: Atoms,
         axis: Literal["x", "y", "z"] | Sequence[float] = "z",
         *,
         labels: Sequence[str] | np.ndarray | None = None,
@@ -102,7 +103,7 @@ class OrderParameter(GroupsAnalysis):
             atom = ends[0].indices[same[0]]
             raise SelectionError(f"{self.name}: vector {same[0]} is from atom {atom} to itself")
         if labels is None:
-            names = [getattr(group, "names", None) for group in ends]
+            names = [attribute_of(group, "names") for group in ends]
             labels = ["all"] * len(ends[0])
             if names[0] is not None:
                 labels = [f"{one}-{other}" for one, other in zip(*names, strict=True)]
@@ -114,7 +115,7 @@ class OrderParameter(GroupsAnalysis):
         self._labels, order, self._counts = _sorted_by_label(labels)
         self._groups = {name: group[order] for name, group in self._groups.items()}
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         first, second = self._groups.values()
         given = {"from": describe_atoms(first), "to": describe_atoms(second)}
@@ -250,16 +251,16 @@ class SCH(OrderParameter):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         axis: Literal["x", "y", "z"] | Sequence[float] = "z",
         *,
-        hydrogens: Any = None,
+        hydrogens: Atoms | str | None = None,
         pbc: bool = True,
         verbose: bool = False,
     ):
         check_static(atomgroup, "SCH")
         universe = atomgroup.universe
-        if not hasattr(universe.atoms, "names"):
+        if not has_attribute(universe.atoms, "names"):
             raise UnsupportedError("SCH needs names of carbons, and the topology has none")
         if isinstance(hydrogens, str):
             hydrogens = choose_atoms(universe, hydrogens, "hydrogens")
@@ -273,7 +274,7 @@ class SCH(OrderParameter):
             )
         ends = universe.atoms[carbons], universe.atoms[bonded]
         labels = ends[0].names.astype(str)
-        kinds = getattr(ends[0], "resnames", None)
+        kinds = attribute_of(ends[0], "resnames")
         if kinds is not None and len(set(kinds)) > 1:
             labels = np.char.add(np.char.add(kinds.astype(str), " "), labels)
         order = np.argsort(_along_chains(labels, carbons, bonds), kind="stable")
@@ -282,7 +283,7 @@ class SCH(OrderParameter):
 
 
 def _bonds_to_hydrogen(
-    atoms: Any, bonds: np.ndarray, hydrogens: Any
+    atoms: Atoms, bonds: np.ndarray, hydrogens: Atoms | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the bonds between carbons of a group and hydrogens, by carbon: indices of both."""
     either_way = np.concatenate([bonds, bonds[:, ::-1]])
@@ -301,7 +302,7 @@ def _bonds_to_hydrogen(
     return heavy[order], other[order]
 
 
-def _are(elements: Sequence[str], atoms: Any) -> np.ndarray:
+def _are(elements: Sequence[str], atoms: Atoms) -> np.ndarray:
     """Tell which atoms are of some elements: ndarray of bool."""
     return np.array([one in elements for one in elements_of(atoms)], dtype=bool)
 

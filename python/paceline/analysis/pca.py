@@ -1,7 +1,8 @@
 """Principal component analysis, with the parameters and results of MDAnalysis.analysis.pca."""
 
 import warnings
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.transform.base import choose_atoms, first_positions
 from paceline.transform.matching import warn_of_other_order
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.pca
 
 #: Components that figures show, at most.
 DRAWN = 20
@@ -132,10 +137,10 @@ class PCA(AnalysisBase):
 
     def __init__(
         self,
-        universe: Any,
+        universe: System,
         select: str = "all",
         align: bool = False,
-        mean: Any = None,
+        mean: Sequence[Sequence[float]] | np.ndarray | None = None,
         n_components: int | None = None,
         *,
         n_projected: int = 0,
@@ -160,11 +165,11 @@ class PCA(AnalysisBase):
         self.stages = 2 if n_projected else 1
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.pca.PCA") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(theirs._u, theirs._select, theirs.align, theirs._mean, theirs.n_components)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             **super().parameters(),
@@ -202,7 +207,7 @@ class PCA(AnalysisBase):
         directions = self._p_components[:, : self.n_projected].T
         return CoreRows("projection", self.mean, np.ascontiguousarray(directions), self._first)
 
-    def finish(self, value: Any) -> None:
+    def finish(self, value: tuple) -> None:
         """Fill the results."""
         if not self.n_projected:
             self._solve(value)
@@ -292,7 +297,7 @@ class PCA(AnalysisBase):
 
     def transform(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         n_components: int | None = None,
         start: int | None = None,
         stop: int | None = None,
@@ -330,7 +335,7 @@ class PCA(AnalysisBase):
             raise ValueError(
                 f"PCA has been fit for {self._n_atoms} atoms. Your atomgroup has {len(atoms)} atoms"
             )
-        types, others = (getattr(group, "types", None) for group in (self._atoms, atoms))
+        types, others = (attribute_of(group, "types") for group in (self._atoms, atoms))
         if types is not None and others is not None and not np.array_equal(types, others):
             warnings.warn("Atom types do not match with types used to fit PCA", stacklevel=2)
         warn_of_other_order(atoms, self._atoms, "PCA.transform")
@@ -341,8 +346,11 @@ class PCA(AnalysisBase):
         return projected.run(start, stop, step, verbose=verbose).results.projection
 
     def project_single_frame(
-        self, components: Any = None, group: Any = None, anchor: str | None = None
-    ) -> Any:
+        self,
+        components: Sequence[int] | np.ndarray | int | None = None,
+        group: Atoms | None = None,
+        anchor: str | None = None,
+    ) -> Callable[[Atoms], Atoms]:
         """Make a function that moves atoms of a frame onto components.
 
         Parameters
@@ -371,7 +379,7 @@ class PCA(AnalysisBase):
         _ = self.results.p_components  # or `NotRunError`
         return Theirs.project_single_frame(self, components, group, anchor)
 
-    def rmsip(self, other: Any, n_components: Any = None) -> float:
+    def rmsip(self, other: Self, n_components: int | Sequence[int] | None = None) -> float:
         """Root mean square inner product of the components with those of another analysis.
 
         Parameters
@@ -396,7 +404,7 @@ class PCA(AnalysisBase):
         _ = self.results.p_components, other.results.p_components  # or `NotRunError`
         return float(Theirs.rmsip(self, other, n_components))
 
-    def cumulative_overlap(self, other: Any, i: int = 0, n_components: int | None = None) -> float:
+    def cumulative_overlap(self, other: Self, i: int = 0, n_components: int | None = None) -> float:
         """Overlap of a component with the subspace of those of another analysis.
 
         Parameters
@@ -427,7 +435,7 @@ class PCA(AnalysisBase):
 class _Projection(AnalysisBase):
     """Projection of the frames of any trajectory on directions."""
 
-    def __init__(self, atomgroup: Any, mean: np.ndarray, directions: np.ndarray):
+    def __init__(self, atomgroup: Atoms | System, mean: np.ndarray, directions: np.ndarray):
         super().__init__(atomgroup)
         self._arguments = mean, np.ascontiguousarray(directions)
 
@@ -440,5 +448,5 @@ class _Projection(AnalysisBase):
         self.results.projection = value
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

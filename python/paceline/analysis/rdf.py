@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from paceline.analysis.kernels import (
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
+from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
@@ -33,6 +34,9 @@ from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.transform.base import check_not_empty, check_static, updates_itself
 from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.rdf
 
 #: Titles of `rdf` in tables and figures, by its norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
@@ -182,8 +186,8 @@ class InterRDF(AnalysisBase):
 
     def __init__(
         self,
-        g1: Any,
-        g2: Any,
+        g1: Atoms,
+        g2: Atoms,
         nbins: int = 75,
         range: Sequence[float] = (0.0, 15.0),
         norm: Literal["rdf", "density", "none"] = "rdf",
@@ -236,9 +240,13 @@ class InterRDF(AnalysisBase):
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF") -> Self:
         """Make one with the parameters of MDAnalysis's."""
-        attributes: Any = {"resindices": "residue", "segindices": "segment", "chainIDs": "chain"}
+        attributes: dict[str, Literal["residue", "segment", "chain"]] = {
+            "resindices": "residue",
+            "segindices": "segment",
+            "chainIDs": "chain",
+        }
         changing = updates_itself(theirs.g1) or updates_itself(theirs.g2)
         if changing and theirs.norm == "rdf":
             raise UnsupportedError(
@@ -254,7 +262,7 @@ class InterRDF(AnalysisBase):
             exclude_same=attributes.get(theirs.exclude_same),
         )
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         centers = {"compound": self.compound, "center": self.center, "unwrap": self.unwrap}
         return {
@@ -524,8 +532,8 @@ class InterRDF_s(AnalysisBase):
 
     def __init__(
         self,
-        u: Any,
-        ags: Sequence[Sequence[Any]],
+        u: System | None,
+        ags: Sequence[Sequence[Atoms]],
         nbins: int = 75,
         range: Sequence[float] = (0.0, 15.0),
         norm: Literal["rdf", "density", "none"] = "rdf",
@@ -567,7 +575,7 @@ class InterRDF_s(AnalysisBase):
         )
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF_s") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         try:
             return cls(
@@ -585,7 +593,7 @@ class InterRDF_s(AnalysisBase):
         """Atoms of all groups, each group once."""
         return np.concatenate(self._groups)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         few = [
             " and ".join(describe_atoms(group) for group in pair)
@@ -630,7 +638,7 @@ class InterRDF_s(AnalysisBase):
                 count[-1][left[:, None] == right] = 0
         rdf = [one / norms for one in count]
         bins = 0.5 * (edges[:-1] + edges[1:])
-        arrays: dict[str, Any] = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
+        arrays: dict[str, object] = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
         arrays["indices"] = [[group.indices for group in pair] for pair in self.ags]
         if self.norm == "rdf":
             arrays["volume_cum"] = volume
@@ -694,7 +702,7 @@ class InterRDF_s(AnalysisBase):
         return Table(columns, "r (Å)", legend, title)
 
 
-def _describe(group: Any) -> str:
+def _describe(group: Atoms) -> str:
     """Describe a group for records: by its selections if it updates itself."""
     return describe_group(group) if updates_itself(group) else describe_atoms(group)
 
@@ -716,5 +724,5 @@ def _missing_pairs(analysis: AnalysisBase, edges: np.ndarray, width: float) -> s
     return beyond_half_the_cell(analysis.name, what, (edges[-2] + edges[-1]) / 2, width)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

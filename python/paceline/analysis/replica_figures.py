@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from paceline.analysis.uncertainty import (
     mean_of_replicas,
 )
 from paceline.performance.number_format import many
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Heights of a panel in figures, and of what is around them, inches.
 PANEL, AROUND = 1.5, 0.7
@@ -152,12 +156,19 @@ def _align_by_number(
     return means, np.zeros(len(rows), dtype=np.int64), of_tables
 
 
-def _panels(n_panels: int, width: float, **options: Any) -> tuple[Any, Any]:
+def _panels(
+    n_panels: int,
+    width: float,
+    *,
+    ncols: int = 1,
+    width_ratios: Sequence[float] | None = None,
+    sharex: bool = False,
+) -> "tuple[Figure, np.ndarray]":
     """Make a figure of panels above each other."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, PANEL * n_panels + AROUND), layout="constrained")
-    axes = figure.subplots(n_panels, squeeze=False, **options)
+    axes = figure.subplots(n_panels, ncols, squeeze=False, sharex=sharex, width_ratios=width_ratios)
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
         ax.margins(x=0)
@@ -168,7 +179,7 @@ def draw_series(
     tables: Mapping[str, Sequence[Table | None]],
     means: Mapping[str, Mapping[str, ReplicaMean]],
     width: float,
-) -> Any:
+) -> "Figure":
     """Draw all replicas over time, and beside them means of replicas and of groups."""
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
@@ -201,7 +212,7 @@ def draw_series(
     return figure
 
 
-def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> Any:
+def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure":
     """Draw pairs of angles as points, groups beside each other."""
     from matplotlib.figure import Figure
 
@@ -221,7 +232,7 @@ def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> Any:
     return figure
 
 
-def draw_profile(profile: Profile, width: float) -> Any:
+def draw_profile(profile: Profile, width: float) -> "Figure":
     """Draw mean profiles of groups with their intervals, and differences below."""
     key, x = next(iter(profile.keys.items()))
     # Lines end between chains.
@@ -256,7 +267,7 @@ def draw_profile(profile: Profile, width: float) -> Any:
 
 
 def _draw_band(
-    ax: Any,
+    ax: "Axes",
     x: np.ndarray,
     ends: np.ndarray,
     mean: np.ndarray,

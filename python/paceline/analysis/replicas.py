@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
@@ -29,13 +29,16 @@ from paceline.analysis.uncertainty import (
     ReplicaMean,
     mean_of_replicas,
 )
+from paceline.contract.atoms import System
 from paceline.errors import UnsupportedError, kept_warnings
 from paceline.performance.figure_style import FIGURE_STYLE, STYLE
 from paceline.performance.number_format import joined, many
-from paceline.runner import run
+from paceline.runner import RunOptions, run
 from paceline.timing import Timings
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from paceline.analysis.battery import Battery
 
 #: Columns of the `TABLES`; numbers have the unit that the series' title names.
@@ -160,7 +163,7 @@ class Replicas:
             for name, analysis in battery.analyses.items()
         }
 
-    def run(self, *, unwrap: bool = True, **options: Any) -> Self:
+    def run(self, *, unwrap: bool = True, **options: Unpack[RunOptions]) -> Self:
         """Run all analyses of all replicas: workers go from one to the next without a pause.
 
         Parameters
@@ -181,8 +184,9 @@ class Replicas:
         self.warnings = list(dict.fromkeys(of_batteries))
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            given = suited(analyses, options.pop("transforms", ()), unwrap=unwrap)
-            run(analyses, transforms=given, **options)  # type: ignore[arg-type]
+            given = suited(analyses, options.get("transforms", ()), unwrap=unwrap)
+            options["transforms"] = given  # type: ignore[typeddict-item]
+            run(analyses, **options)
         return self
 
     @property
@@ -437,7 +441,7 @@ class Replicas:
             parts.insert(0, text)
         return "\n".join([*parts, toml_of(described)])
 
-    def figures(self, name: str, width: float = 3.5) -> dict[str, Any]:
+    def figures(self, name: str, width: float = 3.5) -> "dict[str, Figure]":
         """Draw an analysis: all replicas, and the profile.
 
         Parameters
@@ -452,7 +456,7 @@ class Replicas:
         dict of str to matplotlib.figure.Figure
             By the ending of the file's name: "" and "-profile".
         """
-        found: dict[str, Any] = {}
+        found: dict[str, Figure] = {}
         tables = self._tables(name)
         known = [one for one in chain.from_iterable(tables.values()) if one is not None]
         if not known:
@@ -529,7 +533,7 @@ class Replicas:
 
     def _provenance(self, name: str = "") -> dict[str, Any]:
         """Files and versions of all replicas; of one analysis."""
-        facts: dict[str, Any] = {"paceline": __version__}
+        facts: dict[str, object] = {"paceline": __version__}
         if name:
             facts["analysis"] = name
         for group, batteries in self.groups.items():
@@ -612,7 +616,7 @@ class Replicas:
                 yield titled(title, pair), f"{difference}"
 
 
-def _summary(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table | None:
+def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:
     """Make a table of rows; None of none."""
     if not rows:
         return None
@@ -620,7 +624,7 @@ def _summary(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table | No
     return Table(columns, titles[0], {}, "")
 
 
-def _files_of(universe: Any) -> list[str]:
+def _files_of(universe: System) -> list[str]:
     """Names of the files of a trajectory; none of one in memory."""
     trajectory = universe.trajectory
     names = getattr(trajectory, "filenames", [trajectory.filename])

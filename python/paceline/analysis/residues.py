@@ -1,8 +1,8 @@
 """Neighbours of residues in the chains of a topology, also where numbers repeat."""
 
-from typing import Any
-
 import numpy as np
+
+from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 
 
 class Chains:
@@ -12,7 +12,7 @@ class Chains:
     insertion codes, or consecutive ones.
     """
 
-    def __init__(self, universe: Any):
+    def __init__(self, universe: System):
         self._residues = universe.residues
         resids, segments = self._residues.resids, self._residues.segindices
         follows = (np.diff(segments) == 0) & np.isin(np.diff(resids), (0, 1))
@@ -23,10 +23,10 @@ class Chains:
     @property
     def has_insertions(self) -> bool:
         """True if residues have insertion codes."""
-        codes = getattr(self._residues, "icodes", None)
+        codes = attribute_of(self._residues, "icodes")
         return codes is not None and any(codes)
 
-    def are_ends(self, residues: Any) -> np.ndarray:
+    def are_ends(self, residues: Residues) -> np.ndarray:
         """Mask of residues that begin or end a segment, or the protein in it."""
         protein = np.zeros(len(self._residues) + 2, bool)
         names = self._residues.universe.select_atoms("protein").residues.resindices
@@ -38,7 +38,9 @@ class Chains:
             mask |= ~protein[places + step] | (segments[places + step] != segments[places])
         return mask
 
-    def backbone_of(self, residues: Any, n_name: str, ca_name: str, c_name: str) -> list[Any]:
+    def backbone_of(
+        self, residues: Residues, n_name: str, ca_name: str, c_name: str
+    ) -> list[Atoms]:
         """Find C of the residue before, N, CA and C of each residue, and N of the residue after.
 
         Residues that lack one of these, or have it several times, are left out.

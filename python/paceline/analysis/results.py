@@ -6,18 +6,28 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
+from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import Table, draw, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
+from paceline.contract.atoms import System
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+    from matplotlib.axes import Axes
+    from xarray import Dataset
+
+    from paceline.performance.page import Html
 
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
 SHOWN = 10
@@ -49,8 +59,8 @@ class Results(dict[str, Any]):
         self,
         *,
         table: Table | Callable[[], Table] | None = None,
-        provenance: Mapping[str, Any] | None = None,
-        **arrays: Any,
+        provenance: Mapping[str, object] | None = None,
+        **arrays: object,
     ):
         super().__init__(arrays)
         # Past `__setattr__`, which would make results of them.
@@ -74,10 +84,10 @@ class Results(dict[str, Any]):
                 self._check_run()
             raise AttributeError(f"these results have no {name!r}") from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self[name] = value
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         about = self.table, self._provenance, self._series
         return _restore, (type(self), dict(self), *about)
 
@@ -85,7 +95,7 @@ class Results(dict[str, Any]):
         return [*super().__dir__(), *self]
 
     @property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> JsonObject:
         """Files, fingerprints, versions and parameters of the run."""
         return self._provenance
 
@@ -153,7 +163,7 @@ class Results(dict[str, Any]):
             raise with_script_advice(error, f"; {arrays}")
         return table
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> "Dataset":
         """Get the table, or arrays of frames, as an xarray Dataset.
 
         Returns
@@ -175,7 +185,7 @@ class Results(dict[str, Any]):
         """
         from xarray import Dataset
 
-        columns: dict[str, Any]
+        columns: dict[str, np.ndarray]
         series, title = self._series
         if series and self._table_or_none is None:
             columns = {"frame": self["frames"], "time (ps)": self["times"], title: self[series]}
@@ -205,7 +215,7 @@ class Results(dict[str, Any]):
                 dataset[name].attrs = variables[name][2]
         return dataset
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> "pyarrow.Table":
         """Get the table as a table of Apache Arrow, which `polars.from_arrow` takes.
 
         Returns
@@ -282,7 +292,8 @@ class Results(dict[str, Any]):
         provenance = [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
         if _ending(path) == ".npz":
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                np.savez(file, **_flat(self), provenance=np.array(provenance, dtype=str))
+                arrays = _flat(self) | {"provenance": np.array(provenance, dtype=str)}
+                np.savez(file, **arrays)  # type: ignore[arg-type]
         elif _ending(path) == ".xvg":
             with new_file(path, overwrite=overwrite) as file:
                 file.writelines(f"# {line}\n" for line in provenance)
@@ -342,7 +353,7 @@ class Results(dict[str, Any]):
             cells = (table.cells(title, slice(first, first + ROWS)) for title in titles)
             file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*cells, strict=True))
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> "pandas.DataFrame":
         """The table as a `pandas.DataFrame`.
 
         Returns
@@ -359,7 +370,7 @@ class Results(dict[str, Any]):
 
         return pandas.DataFrame(dict(self._whole_table().columns))
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the table.
 
         Parameters
@@ -437,7 +448,7 @@ class Results(dict[str, Any]):
                 figure.savefig(file, format=_ending(path)[1:])
 
 
-def write_structures(universe: Any, path: str) -> None:
+def write_structures(universe: System, path: str) -> None:
     """Write all frames of a Universe, each with its cell; of one without, nothing that looks so.
 
     MDAnalysis writes a cell of 1 Å and remarks that it is meaningless; not all programs know that.
@@ -450,7 +461,7 @@ def write_structures(universe: Any, path: str) -> None:
     from MDAnalysis.coordinates.PDB import PDBWriter
 
     class WithCells(PDBWriter):
-        def CRYST1(self, *cell: Any) -> None:
+        def CRYST1(self, *cell: object) -> None:
             """Write a cell where the frame has one."""
             if universe.dimensions is not None:
                 super().CRYST1(*cell)
@@ -467,7 +478,7 @@ def write_structures(universe: Any, path: str) -> None:
                 writer.write(universe.atoms)
 
 
-def _notebook_figure(table: Table) -> Any:
+def _notebook_figure(table: Table) -> "Html":
     """Draw a table for a notebook, as HTML."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -480,13 +491,13 @@ def _notebook_figure(table: Table) -> Any:
         return notebook_image(figure, table.title)
 
 
-def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
+def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, np.ndarray]:
     """Name the arrays of results within results as `x.mass_density`; leave out Universes.
 
     A grid has its edges, too. Arrays of a list, unless they are of one shape, are named by their
     numbers, as `rdf.0`.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, np.ndarray] = {}
     for name, value in values.items():
         if hasattr(value, "atoms"):
             continue
@@ -501,7 +512,7 @@ def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
     return found
 
 
-def _is_one_array(values: Sequence[Any]) -> bool:
+def _is_one_array(values: Sequence[object]) -> bool:
     """True if arrays have one shape."""
     try:
         np.asarray(values)
@@ -515,7 +526,7 @@ def _in_quotes(text: str) -> str:
     return " ".join(str(text).replace('"', "'").split())
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Format a number of a table for a notebook."""
     if isinstance(value, float | np.floating):
         return f"{value:.5g}"
@@ -530,7 +541,7 @@ def further_results(analysis: Any) -> dict[str, Results]:
     }
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Describe a result that is no column: an array by its shape."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
@@ -595,11 +606,11 @@ def _restore(
     kind: type[Results],
     arrays: dict,
     table: Table | None,
-    provenance: Mapping[str, Any],
+    provenance: Mapping[str, object],
     series: tuple[str, str],
 ) -> Results:
     return kind(table=table, provenance=provenance, **arrays).with_series(*series)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -1,7 +1,7 @@
 """RMSD and RMSF, with the parameters and results of MDAnalysis.analysis.rms."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
+from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
@@ -25,6 +26,9 @@ from paceline.transform.base import (
     relative_weights,
 )
 from paceline.transform.matching import other_order
+
+if TYPE_CHECKING:
+    import MDAnalysis.analysis.rms
 
 
 class RMSD(AnalysisBase):
@@ -129,12 +133,13 @@ class RMSD(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
-        reference: Any = None,
-        select: Any = "all",
-        groupselections: Sequence[Any] | None = None,
-        weights: Any = None,
-        weights_groupselections: Any = False,
+        atomgroup: Atoms | System,
+        reference: Atoms | System | None = None,
+        select: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = "all",
+        groupselections: Sequence[str | Sequence[str] | Mapping[str, str | Sequence[str]]]
+        | None = None,
+        weights: str | Sequence[float] | np.ndarray | None = None,
+        weights_groupselections: Sequence[object] | Literal[False] = False,
         tol_mass: float = 0.1,
         ref_frame: int = 0,
         superposition: bool = True,
@@ -165,7 +170,7 @@ class RMSD(AnalysisBase):
     SHARED_RESULTS = ("rmsd",)
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.rms.RMSD") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(
             theirs.mobile_atoms,
@@ -178,7 +183,9 @@ class RMSD(AnalysisBase):
             ref_frame=theirs.ref_frame,
         )
 
-    def _resolve_weights(self, weights: Any, of_groups: Any) -> list[np.ndarray | None]:
+    def _resolve_weights(
+        self, weights: object, of_groups: Sequence[object] | Literal[False]
+    ) -> list[np.ndarray | None]:
         mobile, *groups = (mobile for mobile, _ in self._pairs)
         if of_groups is False:
             shared = weights if weights is None or isinstance(weights, str) else None
@@ -196,7 +203,7 @@ class RMSD(AnalysisBase):
         """Atoms of `select`, followed by those of each of `groupselections`."""
         return np.concatenate([mobile.indices for mobile, _ in self._pairs])
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "select": self.select,
@@ -332,7 +339,9 @@ class RMSF(AnalysisBase):
     SHARED_RESULTS = ("rmsf",)
     SHARED_ATTRIBUTES = ("mean", "sumsquares")
 
-    def __init__(self, atomgroup: Any, *, align: bool | str = False, verbose: bool = False):
+    def __init__(
+        self, atomgroup: Atoms | System, *, align: bool | str = False, verbose: bool = False
+    ):
         super().__init__(atomgroup, verbose=verbose)
         if not isinstance(align, bool | str):
             raise TypeError(f"align must be True, False or a selection, not {align!r}")
@@ -350,7 +359,7 @@ class RMSF(AnalysisBase):
             self.stages = 2
 
     @classmethod
-    def like(cls, theirs: Any) -> Self:
+    def like(cls, theirs: "MDAnalysis.analysis.rms.RMSF") -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(theirs.atomgroup)
 
@@ -361,7 +370,7 @@ class RMSF(AnalysisBase):
             return self.atomgroup.indices
         return np.concatenate([self._fitted.indices, self.atomgroup.indices])
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The atoms, and those that are superposed."""
         return {**super().parameters(), "align": self.align}
 
@@ -394,18 +403,18 @@ class RMSF(AnalysisBase):
         )
 
 
-def _means_of_residues(atoms: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean of the values of each residue's atoms, and count these."""
     _, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
     return np.bincount(rows, weights=values) / n_atoms, n_atoms
 
 
 def table_of_rmsf(
-    atoms: Any, rmsf: np.ndarray, columns: Mapping[str, np.ndarray] | None = None
+    atoms: Atoms, rmsf: np.ndarray, columns: Mapping[str, np.ndarray] | None = None
 ) -> Table:
     """Tabulate atoms, further columns and fluctuations, which figures show along residues."""
     attributes = {"resid": "resids", "resname": "resnames", "name": "names"}
-    known = {title: getattr(atoms, name, None) for title, name in attributes.items()}
+    known = {title: attribute_of(atoms, name) for title, name in attributes.items()}
     of_atoms = {title: values for title, values in known.items() if values is not None}
     residues = atoms.residues
     places = np.searchsorted(residues.resindices, atoms.resindices)
@@ -418,5 +427,5 @@ def table_of_rmsf(
     return Table(columns, "atom index", {title: "RMSF"}, title, drawn)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -1,7 +1,7 @@
 """Solvent-accessible surface."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import along_residues, residue_labels
+from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
@@ -133,12 +134,12 @@ class SASA(AnalysisBase):
 
     def __init__(
         self,
-        atomgroup: Any,
+        atomgroup: Atoms | System,
         *,
         probe_radius: float = 1.4,
         n_points: int = 960,
         radii: str | Mapping[str, float] | Sequence[float] | np.ndarray | None = None,
-        surface: Any = None,
+        surface: Atoms | None = None,
         compound: Literal["group", "residues", "atoms"] = "group",
         verbose: bool = False,
     ):
@@ -170,7 +171,7 @@ class SASA(AnalysisBase):
         """Atoms that have the surface."""
         return self.surface.indices
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         named = self.radii is None or isinstance(self.radii, str)
         return {
@@ -211,7 +212,7 @@ class SASA(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
 
 
-def _coarse_grained(atoms: Any) -> str | None:
+def _coarse_grained(atoms: Atoms) -> str | None:
     """Say that atoms seem to be beads, which are larger than the elements of their names.
 
     In most of the first residues of several atoms no two of them are as near as bonded atoms, or
@@ -242,7 +243,11 @@ def _coarse_grained(atoms: Any) -> str | None:
     )
 
 
-def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
+def _radii_of(
+    atoms: Atoms,
+    radii: str | Mapping[str, float] | Sequence[float] | np.ndarray | None,
+    given: Atoms | System,
+) -> np.ndarray:
     """Radius of each atom, Å; those in an array are of the atoms of the group as it was `given`."""
     if radii is None or isinstance(radii, str):
         name = "bondi" if radii is None else radii
@@ -259,7 +264,7 @@ def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
         if unknown:
             names = ", ".join(one.capitalize() or "none" for one in unknown)
             some = atoms[np.isin(elements, unknown)][:5]
-            few = ", ".join(map(str, some.names if hasattr(some, "names") else some.indices))
+            few = ", ".join(map(str, some.names if has_attribute(some, "names") else some.indices))
             raise SelectionError(
                 f"SASA: no radius is known for the elements {names} (atoms {few}): give radii, as "
                 'an array of one an atom or a mapping such as {"C": 1.7}, add elements to the '

@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series
+from paceline.contract.atoms import Atoms, Residues, attribute_of, has_attribute
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
@@ -102,7 +107,7 @@ class Table:
     bands: Mapping[str, str] = field(default_factory=dict)
     times_known: bool = True
 
-    def cells(self, title: str, rows: slice = slice(None)) -> list[Any]:
+    def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
         found = self.columns[title][rows].tolist()
         if title in self.counts:
@@ -175,12 +180,14 @@ def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 
-def along_residues(residues: Any, values: Mapping[str, np.ndarray], label: str) -> Table | None:
+def along_residues(
+    residues: Residues, values: Mapping[str, np.ndarray], label: str
+) -> Table | None:
     """Put values of residues, by title, along their numbers; None for a single residue.
 
     A row of NaN is where numbers do not increase, as between chains: lines end there.
     """
-    if not hasattr(residues, "resids") or len(residues) < 2:
+    if not has_attribute(residues, "resids") or len(residues) < 2:
         return None
     numbers = residues.resids.astype(float)
     ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
@@ -203,27 +210,27 @@ def fractions_of_frames(
     return Table(found, kind, {title: title}, title, bars=True)
 
 
-def numbers_of(residues: Any) -> np.ndarray:
+def numbers_of(residues: Residues) -> np.ndarray:
     """Numbers of residues, with their insertion codes where there are any, as "163A"."""
-    numbers, codes = residues.resids, getattr(residues, "icodes", None)
+    numbers, codes = residues.resids, attribute_of(residues, "icodes")
     if codes is None or not any(codes):
         return numbers
     return np.array([f"{number}{code}" for number, code in zip(numbers, codes, strict=True)])
 
 
-def telling_columns(residues: Any, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def telling_columns(residues: Residues, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Tell residues apart where numbers repeat: insertion codes, segments, or indices.
 
     `rows` are rows of a table, as places among the residues, by what their titles begin with.
     """
-    if not hasattr(residues, "resids"):
+    if not has_attribute(residues, "resids"):
         return {}
-    known: list[tuple[str, Any]] = [("", residues.resids)]
+    known: list[tuple[str, np.ndarray]] = [("", residues.resids)]
     further = {"insertion code": "icodes", "segment": "segids", "residue index": "resindices"}
     for title, name in further.items():
         if len({*zip(*(values for _, values in known), strict=True)}) == len(residues):
             break
-        values = getattr(residues, name, None)
+        values = attribute_of(residues, name)
         if values is not None and len({*values}) > 1:
             known.append(
                 (title, np.asarray(values if name == "resindices" else values.astype(str)))
@@ -235,10 +242,10 @@ def telling_columns(residues: Any, rows: Mapping[str, np.ndarray]) -> dict[str, 
     }
 
 
-def atom_labels(atoms: Any) -> list[str]:
+def atom_labels(atoms: Atoms) -> list[str]:
     """Name atoms by residue and name, as "LYS 13 NZ"; with segment where others are named so."""
     names = names_of(atoms)
-    if not any(hasattr(atoms, name) for name in ("resnames", "resids")):
+    if not any(has_attribute(atoms, name) for name in ("resnames", "resids")):
         return [f"{name}" for name in names]
     residues = residue_labels(atoms.universe.residues, np.unique(atoms.resindices))
     return [
@@ -246,20 +253,21 @@ def atom_labels(atoms: Any) -> list[str]:
     ]
 
 
-def residue_labels(residues: Any, indices: np.ndarray) -> dict[int, str]:
+def residue_labels(residues: Residues, indices: np.ndarray) -> dict[int, str]:
     """Name some residues, as "LYS 13"; with segment, or index, where others have that name."""
     some = residues[indices]
     # Others may have the names of these, too.
     rivals = np.arange(len(residues))
-    if hasattr(residues, "resids"):
+    if has_attribute(residues, "resids"):
         rivals = np.flatnonzero(np.isin(residues.resids, some.resids))
     all_of_them = residues[rivals]
     of_indices = [str(index) for index in rivals]
-    parts: list[Any] = [getattr(all_of_them, "resnames", None)]
-    parts.append(numbers_of(all_of_them) if hasattr(residues, "resids") else None)
+    parts: list[Sequence[str] | np.ndarray | None] = [attribute_of(all_of_them, "resnames")]
+    parts.append(numbers_of(all_of_them) if has_attribute(residues, "resids") else None)
     known = [part for part in parts if part is not None] or [of_indices]
     names = np.array([" ".join(map(str, one)) for one in zip(*known, strict=True)], dtype=str)
-    for prefix in (getattr(all_of_them, "segids", of_indices), of_indices):
+    segments = attribute_of(all_of_them, "segids")
+    for prefix in (of_indices if segments is None else segments, of_indices):
         _, number, counts = np.unique(names, return_inverse=True, return_counts=True)
         again = counts[number.reshape(-1)] > 1
         names = np.array(
@@ -273,12 +281,12 @@ def residue_labels(residues: Any, indices: np.ndarray) -> dict[int, str]:
     return {index: by_index[index] for index in indices.tolist()}
 
 
-def names_of(atoms: Any) -> Any:
+def names_of(atoms: Atoms) -> np.ndarray:
     """Names of atoms, or their indices where the topology has none."""
-    return getattr(atoms, "names", atoms.indices)
+    return atoms.names if has_attribute(atoms, "names") else atoms.indices
 
 
-def draw(table: Table, ax: Any) -> Any:
+def draw(table: Table, ax: "Axes") -> "Axes":
     """Draw a table into `matplotlib.axes.Axes`."""
     table = table.drawn or table
     if table.states is not None:
@@ -300,8 +308,8 @@ def draw(table: Table, ax: Any) -> Any:
         name = in_lines(name)
         if points:
             some = slice(None, None, -(-len(x) // MOST_POINTS))
-            dot = {"markersize": 1 if len(x) > FEW_POINTS else 4, "rasterized": is_large}
-            ax.plot(x[some], values[some], ".", label=name, **dot)
+            dot = 1 if len(x) > FEW_POINTS else 4
+            ax.plot(x[some], values[some], ".", label=name, markersize=dot, rasterized=is_large)
         elif has_mean:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
             ax.plot(x, running_mean(values, width), color=line.get_color(), label=name)
@@ -356,15 +364,14 @@ def in_lines(text: str) -> str:
     return "\n".join(lines)
 
 
-def legend_above(ax: Any, **options: Any) -> None:
+def legend_above(ax: "Axes", **options: Any) -> None:
     """Put the legend above the axes: nowhere else is sure to be free of lines."""
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
     # A power of ten of the ordinate stands left of it, not under its text.
     ax.yaxis.get_offset_text().set_horizontalalignment("right")
-    ax.legend(frameon=False, **place, **options)
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, **options)
 
 
-def _draw_bars(table: Table, ax: Any) -> Any:
+def _draw_bars(table: Table, ax: "Axes") -> "Axes":
     """Draw the values of names as bars, the first above."""
     names, (title,) = table.columns[table.x][:MOST_BARS], table.y
     places = np.arange(len(names))
@@ -378,7 +385,7 @@ def _draw_bars(table: Table, ax: Any) -> Any:
     return ax
 
 
-def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
+def _draw_states(x: np.ndarray, x_label: str, states: States, ax: "Axes") -> "Axes":
     """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.patches import Patch
@@ -412,7 +419,7 @@ def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
     return ax
 
 
-def _draw_image(image: Image, ax: Any) -> Any:
+def _draw_image(image: Image, ax: "Axes") -> "Axes":
     """Draw numbers as colours, beside a bar that explains them."""
     low, high = image.limits
     values = np.ma.masked_invalid(image.values.T)
@@ -441,7 +448,7 @@ def _draw_image(image: Image, ax: Any) -> Any:
     return ax
 
 
-def number_parts(axis: Any, parts: np.ndarray) -> None:
+def number_parts(axis: "Axis", parts: np.ndarray) -> None:
     """Label rows that are counted from 0 by numbers, which parts of several chains share."""
     from matplotlib.ticker import MaxNLocator
 
@@ -450,7 +457,8 @@ def number_parts(axis: Any, parts: np.ndarray) -> None:
         ticks = ticks[(ticks >= parts[0]) & (ticks <= parts[-1])]
         axis.set_ticks(ticks - parts[0], [f"{tick:g}" for tick in ticks])
         return
-    axis.get_major_locator().set_params(integer=True, nbins=6)
+    if isinstance(locator := axis.get_major_locator(), MaxNLocator):
+        locator.set_params(integer=True, nbins=6)
     axis.set_major_formatter(
         lambda row, _: f"{parts[round(row)]}" if 0 <= round(row) < len(parts) else ""
     )

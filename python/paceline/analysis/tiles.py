@@ -47,7 +47,7 @@ class PairRmsds:
         self._cutoff, self._dtype = cutoff, dtype
         self._kernel: _core.PairRmsd | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_kernel": None}
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
@@ -114,7 +114,7 @@ class TileParts(OverParts):
         first, second = (f"{some[0]} to {some[-1]}" for some in parts)
         return f"pairs of frames {first}" + ("" if first == second else f" with {second}")
 
-    def arguments(self, number: int) -> tuple[Any, ...]:
+    def arguments(self, number: int) -> tuple[object, ...]:
         """Size of a tile, and positions of the frames of its rows and columns."""
         first, second = self.frames(number)
         return self.size, self.rows[first], self.rows[second]

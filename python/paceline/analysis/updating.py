@@ -5,15 +5,20 @@ Imports no MDAnalysis.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import check_selection
 from paceline.block import Block, check_refused
+from paceline.contract.atoms import Atoms, System, UpdatingAtoms, attribute_of
 from paceline.errors import UnsupportedError
 from paceline.transform.base import updates_itself
+
+if TYPE_CHECKING:
+    from MDAnalysis.core.selection import Selection
 
 #: Modules of MDAnalysis's own selections.
 OWN = ("MDAnalysis.core.selection", "MDAnalysis.core.selection._selectors")
@@ -60,7 +65,7 @@ class GroupFinder:
         default_factory=list, compare=False
     )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_bound": []}
 
     def find(self, block: Block, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -111,14 +116,13 @@ class FixedGroup:
         return [(np.arange(len(self.read)), _columns(block, first, self.read))] * len(block)
 
 
-def follow_any(groups: Sequence[Any], name: str) -> list[GroupFinder | FixedGroup] | None:
+def follow_any(groups: Sequence[Atoms], name: str) -> list[GroupFinder | FixedGroup] | None:
     """Make what finds the atoms of groups on workers; None if all of them stay the same."""
-    changing = [updates_itself(group) for group in groups]
-    if not any(changing):
+    if not any(map(updates_itself, groups)):
         return None
     return [
-        follow(group, name) if changes else FixedGroup(group.atoms.indices)
-        for group, changes in zip(groups, changing, strict=True)
+        follow(group, name) if updates_itself(group) else FixedGroup(group.atoms.indices)
+        for group in groups
     ]
 
 
@@ -129,22 +133,22 @@ def _columns(block: Block, first: int, read: np.ndarray) -> np.ndarray:
     return np.arange(first, end) if columns is None else columns[first:end]
 
 
-def describe_group(group: Any) -> str:
+def describe_group(group: UpdatingAtoms) -> str:
     """Describe an updating group by its selections, for records."""
     texts = " + ".join(repr(text) for text in group._selection_strings)
     base = group._base_group
-    if hasattr(base, "is_uptodate"):
+    if updates_itself(base):
         return f"{texts} of ({describe_group(base)})"
     return texts if base is base.universe.atoms else f"{texts} of {len(base)} atoms"
 
 
-def follow(group: Any, name: str) -> GroupFinder:
+def follow(group: Atoms, name: str) -> GroupFinder:
     """Make what finds the atoms of an updating group on workers; `name` is that of the analysis.
 
     Raises `UnsupportedError` where workers cannot evaluate it, `TypeError` if it does not update
     itself, and `ValueError` for a distance that is negative or not finite.
     """
-    if not hasattr(group, "is_uptodate"):
+    if not updates_itself(group):
         raise TypeError(
             f"{name}: expected a group that updates itself, select_atoms(…, updating=True), found "
             f"{group!r}"
@@ -159,13 +163,15 @@ def follow(group: Any, name: str) -> GroupFinder:
     return tree.finder(members, (base, n_base, selections))
 
 
-def is_changing(group: Any, name: str) -> bool:
+def is_changing(group: UpdatingAtoms, name: str) -> bool:
     """True if an updating group may hold other atoms in another frame."""
     tree = _Tree(group.universe, name)
     return any(tree.cost(selection) > 0 for selection in group._selections)
 
 
-def follow_if_changing(group: Any, name: str) -> tuple[Any, GroupFinder | None, str]:
+def follow_if_changing(
+    group: Atoms | System, name: str
+) -> tuple[Atoms | System, GroupFinder | None, str]:
     """Find what workers read of a group, which may change from frame to frame.
 
     Returns the atoms; and, of a group that changes, what finds those of each frame, and a
@@ -184,7 +190,7 @@ class _Domain(NamedTuple):
     bool, one for each atom of the Universe.
     """
 
-    fixed: Any | None
+    fixed: Atoms | None
     members: np.ndarray
 
 
@@ -196,7 +202,7 @@ class _Tree:
     chosen in the end.
     """
 
-    def __init__(self, universe: Any, name: str):
+    def __init__(self, universe: System, name: str):
         self.universe, self.name = universe, name
         self.nodes: list[Node] = []
         #: Atoms that are read, bool.
@@ -228,7 +234,7 @@ class _Tree:
         kind: str,
         inputs: Sequence[int] = (),
         values: Sequence[float] = (),
-        periodic: Any = False,
+        periodic: bool | None = False,
         atoms: np.ndarray | None = None,
     ) -> int:
         """Add a node; its number."""
@@ -243,11 +249,11 @@ class _Tree:
         return self.node("fixed", atoms=np.flatnonzero(members)), members
 
     def group(
-        self, group: Any, wanted: np.ndarray
+        self, group: UpdatingAtoms, wanted: np.ndarray
     ) -> tuple[np.ndarray, tuple[int, int | None, list[int]]]:
         """Add an updating group: atoms that may be in it, and what the core knows it by."""
         base, n_base = group._base_group, None
-        if hasattr(base, "is_uptodate"):
+        if updates_itself(base):
             if len(base._selections) > 1:
                 raise self.unsupported(
                     "its base group is an updating group of several selections: join them by 'or'"
@@ -269,7 +275,7 @@ class _Tree:
             found |= members
         return found, (number, n_base, numbers)
 
-    def _check_base(self, base: Any, selections: Sequence[Any]) -> None:
+    def _check_base(self, base: Atoms, selections: Sequence["Selection"]) -> None:
         """Raise `UnsupportedError` for a base group in which the order of atoms matters."""
         steps = np.diff(base.indices)
         if (steps > 0).all():
@@ -287,17 +293,17 @@ class _Tree:
             "frame by frame: its own classes take the group, or your loop over the trajectory"
         )
 
-    def cost(self, selection: Any) -> int:
+    def cost(self, selection: "Selection") -> int:
         """Check that a selection is MDAnalysis's own; 0 if it is the same in each frame."""
         kind = type(selection)
         if kind.__module__ not in OWN:
             token = getattr(kind, "token", kind.__name__)
             raise self.unsupported(f"{token!r} ({kind.__qualname__}) is no keyword of MDAnalysis")
-        inner = [getattr(selection, name, None) for name in ("lsel", "rsel", "sel")]
+        inner = [attribute_of(selection, name) for name in ("lsel", "rsel", "sel")]
         costs = [self.cost(one) for one in inner if one is not None]
-        if kind.__name__ == "SelgroupSelection" and hasattr(selection.grp, "is_uptodate"):
+        if kind.__name__ == "SelgroupSelection" and updates_itself(selection.grp):
             costs.append(3)
-        of_coordinate = getattr(selection, "prop", "") in ("x", "y", "z")
+        of_coordinate = attribute_of(selection, "prop") in ("x", "y", "z")
         if kind.__name__ == "SameSelection" and of_coordinate:
             costs.append(1)
         # Of a property that does not move, such as the mass, `prop` is the same in each frame.
@@ -305,7 +311,9 @@ class _Tree:
             costs.append(BY_POSITION.get(kind.__name__, 0))
         return max([0, *costs])
 
-    def add(self, selection: Any, domain: _Domain, wanted: np.ndarray) -> tuple[int, np.ndarray]:
+    def add(
+        self, selection: "Selection", domain: _Domain, wanted: np.ndarray
+    ) -> tuple[int, np.ndarray]:
         """Add a selection, applied to a group; its number, and those of `wanted` it may choose."""
         moves = self.cost(selection) > 0
         if domain.fixed is not None and not moves:
@@ -335,7 +343,7 @@ class _Tree:
         return self.node("and", [number, self.node("all")]), members & inside
 
     def _both(
-        self, kind: str, selection: Any, domain: _Domain, wanted: np.ndarray
+        self, kind: str, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
         """Add two selections, of which the cheaper is evaluated first."""
         first, second = sorted((selection.lsel, selection.rsel), key=self.cost)
@@ -346,7 +354,9 @@ class _Tree:
         other, both = self.add(second, domain, members)
         return self.node("and", [one, other]), both
 
-    def _selgroup(self, group: Any, domain: _Domain, wanted: np.ndarray) -> tuple[int, np.ndarray]:
+    def _selgroup(
+        self, group: UpdatingAtoms, domain: _Domain, wanted: np.ndarray
+    ) -> tuple[int, np.ndarray]:
         """Add an updating group that a selection names."""
         if group.universe is not self.universe:
             raise self.unsupported("a group of another Universe")
@@ -355,7 +365,7 @@ class _Tree:
         return self.node("group", [base, *selections], values), members & domain.members
 
     def _same(
-        self, kind: str, selection: Any, domain: _Domain, inside: np.ndarray
+        self, kind: str, selection: "Selection", domain: _Domain, inside: np.ndarray
     ) -> tuple[int, np.ndarray]:
         """Add atoms that have something in common with others."""
         number, members = self.add(selection.sel, domain, self.everything)
@@ -375,14 +385,16 @@ class _Tree:
         shared = np.isin(labels, labels[members])
         return self.node("same", [number], atoms=labels), inside & shared
 
-    def _by_position(self, kind: str, selection: Any, domain: _Domain, inside: np.ndarray) -> int:
+    def _by_position(
+        self, kind: str, selection: "Selection", domain: _Domain, inside: np.ndarray
+    ) -> int:
         """Add a selection by positions."""
         self.read |= inside
         if kind == "PropertySelection":
             return self._property(selection)
         periodic = selection.periodic
-        inner = getattr(selection, "inRadius", None)
-        outer = getattr(selection, "exRadius", None)
+        inner = attribute_of(selection, "inRadius")
+        outer = attribute_of(selection, "exRadius")
         if outer is None:
             outer = selection.cutoff
         radii = [outer] if inner is None else [outer, inner]
@@ -407,12 +419,12 @@ class _Tree:
             self.read |= domain.members
         return self.node("near", [number], radii, periodic)
 
-    def _property(self, selection: Any) -> int:
+    def _property(self, selection: "Selection") -> int:
         """Add a comparison of a coordinate, in single precision as NumPy's."""
         value = selection.value
         values = ["xyz".index(selection.prop), selection.absolute, float(np.float32(value))]
         operator = selection.operator
-        if not hasattr(operator, "keywords"):
+        if not isinstance(operator, partial):
             return self.node(COMPARISONS[operator.__name__], [], values)
         limits = operator.keywords
         # As `numpy.isclose`, to which nothing finite is close to infinity.

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
+from paceline.contract.atoms import Atoms
 from paceline.contract.kinds import PerFrame
 from paceline.contract.source import TIMES_REMEDY, TrajectoryFile
 from paceline.errors import (
@@ -122,7 +123,7 @@ class Verdict:
 def validate(
     path: str | os.PathLike,
     *,
-    backend: Any = None,
+    backend: object = None,
     n_workers: int | None = None,
     progress: bool | None = None,
     group: str | None = None,
@@ -218,7 +219,7 @@ def _of_error(path: str, error: Exception) -> Finding:
     if isinstance(error, DamagedFileError):
         what = f"expected {error.expected}, found {error.found}"
         return Finding(error.frame, error.offset, None, True, what)
-    text = getattr(error, "strerror", None) or str(error)
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     for prefix in (path, os.path.abspath(path)):
         text = text.removeprefix(f"{prefix}: ")
     return Finding(None, None, None, True, text)
@@ -238,16 +239,16 @@ def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
 
 
 def _of_frames(
-    files: "FileTrajectory", backend: Any, n_workers: int | None, progress: bool | None
+    files: "FileTrajectory", backend: object, n_workers: int | None, progress: bool | None
 ) -> Iterator[Finding]:
     """Findings about single frames."""
     if files.chain.varying is not None:
-        frames: Any = _FramesApart(files)
+        frames: _FramesApart | _FrameRows = _FramesApart(files)
     elif files.n_atoms == 0:
         yield Finding(None, None, None, True, "expected frames of some atoms, found none in them")
         return
     else:
-        frames = _FrameRows(files)
+        frames = _FrameRows(cast(Atoms, files.atoms))
     file = files.chain.files[0]
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
@@ -295,7 +296,7 @@ class _FramesApart:
         self._files = files
         self.frames, self.times = np.arange(files.n_frames), files.times
 
-    def run(self, **options: Any) -> None:
+    def run(self, **options: object) -> None:
         """Read all frames, in this thread."""
         self.damaged: list[tuple[int, str]] = []
         rows = np.full((len(self.frames), ROW.itemsize // 8), np.nan)

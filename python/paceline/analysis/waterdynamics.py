@@ -1,6 +1,6 @@
 """Survival probability, with the parameters and results of the kit waterdynamics."""
 
-from typing import Any, Self
+from typing import Self, Unpack, cast
 
 import numpy as np
 
@@ -10,11 +10,13 @@ from paceline.analysis.base import time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.contract.atoms import System, UpdatingAtoms
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_frames
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
+from paceline.runner import FurtherOptions
 
 #: Largest lag, frames, if no other is given.
 LONGEST_LAG = 20
@@ -106,7 +108,7 @@ class SurvivalProbability(SelectedAtoms):
 
     def __init__(
         self,
-        universe: Any,
+        universe: System,
         select: str,
         verbose: bool = False,
         *,
@@ -115,7 +117,8 @@ class SurvivalProbability(SelectedAtoms):
         residues: bool = False,
         intermittency: int = 0,
     ):
-        super().__init__(universe.select_atoms(select, updating=True), verbose=verbose)
+        group = universe.select_atoms(select, updating=True)
+        super().__init__(cast(UpdatingAtoms, group), verbose=verbose)
         self.universe, self.selection = universe, select
         self.tau_max, self.window_step = tau_max, window_step
         self.residues, self.intermittency = residues, intermittency
@@ -124,7 +127,7 @@ class SurvivalProbability(SelectedAtoms):
         #: Largest lag of the present run, frames.
         self._longest = tau_max or LONGEST_LAG
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {
             "select": self.selection,
@@ -143,7 +146,7 @@ class SurvivalProbability(SelectedAtoms):
         residues: bool | None = None,
         intermittency: int | None = None,
         verbose: bool | None = None,
-        **options: Any,
+        **options: Unpack[FurtherOptions],
     ) -> Self:
         """Run this analysis alone, with the arguments of the kit waterdynamics in its order.
 
@@ -303,5 +306,5 @@ class SurvivalProbability(SelectedAtoms):
         return [values[~np.isnan(values)].tolist() for values in data]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     return name_of_mdanalysis(__name__, name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.contract.declaration import Declaration, Option
 
@@ -32,7 +33,7 @@ _PACKAGE = "paceline.analysis."
 _UNIT = re.compile(r"[,(] ?((?:Å|ps|K|degrees|frames|e|g|u)(?:[²³⁻¹ /]|Å|ps|cm|e)*)(?=[,;.)]|$)")
 
 
-def entry_of(cls: type) -> dict[str, Any]:
+def entry_of(cls: type) -> JsonObject:
     """Describe a declared class: its declaration, and what follows from the class itself.
 
     All values are those of JSON. Beside the fields of `Declaration` an entry has
@@ -65,7 +66,7 @@ def entry_of(cls: type) -> dict[str, Any]:
     return json.loads(json.dumps(found))
 
 
-def entries() -> list[dict[str, Any]]:
+def entries() -> list[JsonObject]:
     """Describe all declared classes of `paceline.analysis`, in the order of the manual."""
     found = [entry_of(cls) for cls in _declared_classes()]
     pages = [*PAGES]
@@ -80,7 +81,7 @@ def _page_of(entry: Mapping[str, Any]) -> str:
     return page
 
 
-def class_declared_as(name: Any) -> type[AnalysisBase] | None:
+def class_declared_as(name: object) -> type[AnalysisBase] | None:
     """Find the class that was declared by a name last; those of users, too."""
     found = None
     waiting: list[type[AnalysisBase]] = [AnalysisBase]
@@ -104,7 +105,7 @@ def _declared_classes() -> Iterator[type]:
                 yield value
 
 
-def sections_of(text: str) -> dict[str, dict[str, Any]]:
+def sections_of(text: str) -> dict[str, JsonObject]:
     r"""Take a numpydoc docstring apart: type and text by name, by section; text of the summary.
 
     Examples
@@ -114,7 +115,7 @@ def sections_of(text: str) -> dict[str, dict[str, Any]]:
     ({'text': 'It.'}, ('int', 'Two numbers.'))
     """
     pieces = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
-    found: dict[str, dict[str, Any]] = {"Summary": {"text": pieces[0].partition("\n\n")[0].strip()}}
+    found: dict[str, JsonObject] = {"Summary": {"text": pieces[0].partition("\n\n")[0].strip()}}
     for title, body in zip(pieces[1::2], pieces[2::2], strict=True):
         items = re.findall(r"^(\S.*?) : (.*)\n((?:(?: +.*)?(?:\n|\Z))*)", body, re.MULTILINE)
         found[title] = {
@@ -125,14 +126,14 @@ def sections_of(text: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _explained(text: str) -> dict[str, Any]:
+def _explained(text: str) -> JsonObject:
     """Take the help text, the first sentence of a parameter's description, and the unit in it."""
     sentence = re.split(r"(?<=[.:])\s+(?=[A-Z`$\"])", text)[0].rstrip(".")
     unit = _UNIT.search(sentence)
     return {"unit": unit[1] if unit else None, "help": sentence.replace("`", "")}
 
 
-def _parameters_of(cls: type, described: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _parameters_of(cls: type, described: Mapping[str, Any]) -> dict[str, JsonObject]:
     """Describe the parameters of a class, by name."""
     found = {}
     for name, one in inspect.signature(cls, eval_str=True).parameters.items():
@@ -154,12 +155,12 @@ def _parameters_of(cls: type, described: Mapping[str, Any]) -> dict[str, dict[st
     return found
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Check for a value that JSON has."""
     return isinstance(value, str | int | float | bool | tuple | list | NoneType)
 
 
-def _types_of(annotation: Any) -> list[Any]:
+def _types_of(annotation: object) -> list[object]:
     """List the types of an annotation, and the words of a `Literal`."""
     if get_origin(annotation) in (Union, UnionType):
         return [one for part in get_args(annotation) for one in _types_of(part)]
@@ -169,21 +170,21 @@ def _types_of(annotation: Any) -> list[Any]:
 
 
 def _option_of(
-    cls: type, declared: str | Option, parameters: Mapping[str, dict[str, Any]]
-) -> dict[str, Any]:
+    cls: type, declared: str | Option, parameters: Mapping[str, JsonObject]
+) -> JsonObject:
     """Find the arguments of the option of a command, and its flag."""
     option = Option(declared) if isinstance(declared, str) else declared
     keyword = option.keyword
     known = parameters.get(keyword, {})
     default = known.get("default") if option.default is None else option.default
     flag = f"--{keyword.replace('_', '-')}"
-    found: dict[str, Any] = {"default": default}
+    found: JsonObject = {"default": default}
     if isinstance(default, bool) and option.action is None and option.nargs is None:
         found["action"] = "store_false" if default else "store_true"
         flag = f"--no-{flag[2:]}" if default else flag
     elif option.action is None:
         found |= _value_of(cls, keyword, known, default)
-    given = {key: getattr(option, key) for key in ("choices", "type", "nargs", "metavar", "action")}
+    given = {key: vars(option)[key] for key in ("choices", "type", "nargs", "metavar", "action")}
     found |= {key: value for key, value in given.items() if value is not None}
     if option.const is not None:
         found["const"] = option.const
@@ -198,7 +199,7 @@ def _option_of(
     return {"keyword": keyword, "flag": option.flag or flag, **found}
 
 
-def _value_of(cls: type, keyword: str, known: Mapping[str, Any], default: Any) -> dict[str, Any]:
+def _value_of(cls: type, keyword: str, known: Mapping[str, Any], default: Any) -> JsonObject:
     """Find how the value of an option is read, by the type of the parameter."""
     if known.get("choices"):
         return {"choices": known["choices"]}
@@ -212,15 +213,16 @@ def _value_of(cls: type, keyword: str, known: Mapping[str, Any], default: Any) -
     return {}
 
 
-def _needs_of(cls: Any) -> list[str]:
+def _needs_of(cls: type) -> list[str]:
     """List what an analysis needs of a trajectory, in words."""
+    known = cls if issubclass(cls, AnalysisBase) else AnalysisBase
     found = {
-        "whole molecules": getattr(cls, "needs_whole", False),
-        "superposed frames": getattr(cls, "needs_fit", False),
-        "one location of each atom": getattr(cls, "needs_one_location", False),
+        "whole molecules": known.needs_whole,
+        "superposed frames": known.needs_fit,
+        "one location of each atom": known.needs_one_location,
     }
-    fields = [name for name in getattr(cls, "fields", ()) if name != "positions"]
-    least = getattr(cls, "LEAST_FRAMES", 1)
+    fields = [name for name in known.fields if name != "positions"]
+    least = known.LEAST_FRAMES
     some = [f"{least} frames"] if least > 1 else []
     return [*(name for name, is_needed in found.items() if is_needed is True), *fields, *some]
 

@@ -63,7 +63,7 @@ class Analysis:
         """Files that the analysis writes during a run."""
         return ()
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters for the record that is saved with the results."""
         return {}
 

@@ -4,7 +4,7 @@ Atoms of files without a topology (`paceline.trajectory.frames`) have only `atom
 `universe`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any, Protocol, overload
 
@@ -35,6 +35,8 @@ class Frames(Protocol):
     n_frames: int
     ts: Timestep
 
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Timestep]: ...
     def __getitem__(self, frame: int) -> Timestep: ...
 
 
@@ -43,7 +45,86 @@ class Atom(Protocol):
 
     index: int
     mass: float
+    name: str
+    resid: int
+    resname: str
     residue: object
+
+
+class Residues(Protocol):
+    """Residues of a system: MDAnalysis's `ResidueGroup`."""
+
+    @property
+    def universe(self) -> "System":
+        """System of these residues."""
+
+    @property
+    def atoms(self) -> "Atoms":
+        """Atoms of these residues."""
+
+    @property
+    def residues(self) -> "Residues":
+        """The residues themselves."""
+
+    @property
+    def unique(self) -> "Residues":
+        """The same residues, each of them once and in the order of their indices."""
+
+    @property
+    def resindices(self) -> np.ndarray:
+        """Indices in the system, int64, shape (n_residues,)."""
+
+    @property
+    def ix(self) -> np.ndarray:
+        """The same array as `resindices`."""
+
+    @property
+    def resids(self) -> np.ndarray:
+        """Numbers of the residues, int64, shape (n_residues,)."""
+
+    @property
+    def resnames(self) -> np.ndarray:
+        """Names of the residues, str, shape (n_residues,)."""
+
+    @property
+    def segids(self) -> np.ndarray:
+        """Names of the residues' segments, str, shape (n_residues,)."""
+
+    @property
+    def segindices(self) -> np.ndarray:
+        """Indices of the residues' segments, int64, shape (n_residues,)."""
+
+    def difference(self, other: "Residues") -> "Residues":
+        """Get the residues that are not among others."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator["Residue"]: ...
+    @overload
+    def __getitem__(self, rows: int) -> "Residue": ...
+    @overload
+    def __getitem__(self, rows: slice | np.ndarray | list[int]) -> "Residues": ...
+
+
+class Residue(Protocol):
+    """One residue: MDAnalysis's `Residue`."""
+
+    @property
+    def atoms(self) -> "Atoms":
+        """Atoms of this residue."""
+
+    resindex: int
+    resid: int
+    resname: str
+
+
+class Bonds(Protocol):
+    """Bonds of a system: MDAnalysis's `TopologyGroup`."""
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Indices of the bonded atoms, int32, shape (n_bonds, 2)."""
+
+    def __len__(self) -> int: ...
 
 
 class System(Protocol):
@@ -54,12 +135,19 @@ class System(Protocol):
     dimensions: np.ndarray | None
 
     @property
+    def universe(self) -> "System":
+        """The system itself."""
+
+    @property
     def atoms(self) -> "Atoms":
         """All atoms."""
 
     @property
-    def residues(self) -> Any:
-        """All residues: a `ResidueGroup`."""
+    def residues(self) -> Residues:
+        """All residues."""
+
+    def copy(self) -> "System":
+        """Copy the system, with a trajectory of its own."""
 
     @property
     def segments(self) -> Any:
@@ -88,11 +176,11 @@ class Atoms(Protocol):
         """Group of the same atoms without duplicates, ordered by index."""
 
     @property
-    def residues(self) -> Any:
-        """Residues of these atoms: a `ResidueGroup`."""
+    def residues(self) -> Residues:
+        """Residues of these atoms."""
 
     @property
-    def bonds(self) -> Any:
+    def bonds(self) -> Bonds:
         """Bonds in which at least one of these atoms takes part."""
 
     @property
@@ -120,6 +208,26 @@ class Atoms(Protocol):
         """Charges, e, float64, shape (n_atoms,)."""
 
     @property
+    def ids(self) -> np.ndarray:
+        """Ids in the topology's file, int64, shape (n_atoms,)."""
+
+    @property
+    def names(self) -> np.ndarray:
+        """Names, str, shape (n_atoms,)."""
+
+    @property
+    def types(self) -> np.ndarray:
+        """Types, str, shape (n_atoms,)."""
+
+    @property
+    def resids(self) -> np.ndarray:
+        """Numbers of the atoms' residues, int64, shape (n_atoms,)."""
+
+    @property
+    def resnames(self) -> np.ndarray:
+        """Names of the atoms' residues, str, shape (n_atoms,)."""
+
+    @property
     def positions(self) -> np.ndarray:
         """Positions in the present frame, Å, float32, shape (n_atoms, 3)."""
 
@@ -129,8 +237,21 @@ class Atoms(Protocol):
     def __getitem__(self, rows: int) -> Atom: ...
     @overload
     def __getitem__(self, rows: slice | np.ndarray | list[int]) -> "Atoms": ...
+    def __sub__(self, other: "Atoms") -> "Atoms": ...
     def select_atoms(self, *texts: str, **options: object) -> "Atoms":
         """Select some of these atoms by selection texts."""
+
+    def write(self, path: str, *, frames: str | None = None) -> None:
+        """Write these atoms to a file, of all frames if asked."""
+
+
+class UpdatingAtoms(Atoms, Protocol):
+    """Atoms that a selection chooses anew in each frame: MDAnalysis's `UpdatingAtomGroup`."""
+
+    is_uptodate: bool
+    _base_group: Atoms
+    _selections: Sequence[Any]
+    _selection_strings: Sequence[str]
 
 
 #: Choice of atoms: a group, all atoms of a system, or a selection text.
@@ -160,6 +281,11 @@ def values_of(ts: Timestep, field: str) -> np.ndarray:
 def attribute_of(atoms: object, name: str) -> Any:
     """Get an attribute of atoms, an atom or a residue; None if the topology has none."""
     return getattr(atoms, name, None)
+
+
+def has_attribute(atoms: object, name: str) -> bool:
+    """True if the topology of atoms or residues has an attribute."""
+    return attribute_of(atoms, name) is not None
 
 
 def topology_of(system: object) -> Any:

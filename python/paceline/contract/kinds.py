@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from paceline.block import Block
 from paceline.errors import UnsupportedError
+
+#: Partial result of a reduction, or result of a block.
+Result = TypeVar("Result")
+#: State of a scan, or a change of it.
+State = TypeVar("State")
 
 
 class Kind(Enum):
@@ -76,7 +81,7 @@ class PerFrame(WorkerPart):
         raise NotImplementedError
 
 
-class Reduction(WorkerPart):
+class Reduction(WorkerPart, Generic[Result]):
     """Worker part of an analysis that gives one result for all frames.
 
     Partial results must merge exactly: carry counts and moments, never means alone.
@@ -84,19 +89,19 @@ class Reduction(WorkerPart):
 
     kind = Kind.SUM
 
-    def compute(self, block: Block) -> Any:
+    def compute(self, block: Block) -> Result:
         """Compute the partial result of the readable frames of one leaf.
 
         If no frame is readable, merging the partial result must not change the other one.
         """
         raise NotImplementedError
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Result, right: Result) -> Result:
         """Merge the partial results of two neighbouring leaves or subtrees."""
         raise NotImplementedError
 
 
-class PerBlock(WorkerPart):
+class PerBlock(WorkerPart, Generic[Result]):
     """Worker part of an analysis with a result for each block, such as a writer.
 
     Its client part has a `receiver`. Errors of writing are raised unchanged.
@@ -104,7 +109,7 @@ class PerBlock(WorkerPart):
 
     kind = Kind.BLOCKS
 
-    def compute_block(self, block: Block, first: int) -> Any:
+    def compute_block(self, block: Block, first: int) -> Result:
         """Compute the result of a block from its readable frames.
 
         `first` is the block's first row in the results, counting unreadable frames.
@@ -128,7 +133,7 @@ class Ragged(WorkerPart):
         raise NotImplementedError
 
 
-class PrefixScan(WorkerPart):
+class PrefixScan(WorkerPart, Generic[State]):
     """Worker part of a prefix scan: each row depends on all earlier frames.
 
     It takes two of the analysis's `stages`. In the first pass, `scan` and `merge` compute how each
@@ -139,21 +144,21 @@ class PrefixScan(WorkerPart):
 
     kind = Kind.SCAN
 
-    def scan(self, block: Block) -> Any:
+    def scan(self, block: Block) -> State:
         """Compute how the frames of one leaf, at least one, change the state.
 
         None means that the state does not change.
         """
         raise NotImplementedError
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: State, right: State) -> State:
         """Merge the state changes of two neighbours, or a state and the change after it.
 
         The operation must be associative.
         """
         raise NotImplementedError
 
-    def compute(self, block: Block, state: Any) -> np.ndarray:
+    def compute(self, block: Block, state: State | None) -> np.ndarray:
         """Compute the rows of a leaf's frames, shape (n_frames, …).
 
         `state` is the merged change of all frames before the leaf; None for the first leaf. The
@@ -172,11 +177,11 @@ class OverParts:
 
     #: Number of parts.
     n_parts: int
-    #: Worker part: `compute(*arguments)` returns a tuple of arrays; the shape of each is the same
-    #: for all parts. The worker part is pickled.
-    worker: Any
+    #: Worker part: `compute(*arguments)` returns a tuple of arrays, each of the same shape for all
+    #: parts. It is pickled.
+    worker: object
 
-    def arguments(self, number: int) -> tuple[Any, ...]:
+    def arguments(self, number: int) -> tuple[object, ...]:
         """Return the arguments of a part: numbers, and views of the collected rows."""
         raise NotImplementedError
 

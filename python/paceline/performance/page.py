@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from paceline.performance.figure_style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Maximum number of columns in normal type; more are set in smaller type.
 MANY = 10
@@ -201,7 +204,7 @@ def notebook_page(title: str, *parts: Html) -> str:
     return element("div", heading, *parts, style="max-width: 60em; overflow-x: auto")
 
 
-def notebook_image(figure: Any, alternative: str) -> Html:
+def notebook_image(figure: "Figure", alternative: str) -> Html:
     """Make an image for a notebook from a figure, with its own background."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)

@@ -298,7 +298,7 @@ class FileTrajectory(Trajectory):
     def __repr__(self) -> str:
         return describe_trajectory(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         of_process = ("_frame_reading", "_loops")
         return {name: value for name, value in vars(self).items() if name not in of_process}
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from paceline.contract.atoms import (
     Frames,
     Selected,
     System,
+    UpdatingAtoms,
     attribute_of,
     topology_attribute_of,
 )
@@ -175,7 +176,7 @@ def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
     return group
 
 
-def updates_itself(atomgroup: object) -> bool:
+def updates_itself(atomgroup: object) -> TypeGuard[UpdatingAtoms]:
     """True for an updating group; only such groups have the attribute `is_uptodate`."""
     return hasattr(atomgroup, "is_uptodate")
 
