@@ -185,7 +185,7 @@ class Checkpoint:
         self._timings.shift_blocks(n_blocks, self._shift)
         return True
 
-    def _unpickled(self, data: bytes) -> Any:
+    def _unpickled(self, data: bytes) -> object:
         try:
             return pickle.loads(data)
         except Exception as error:  # it may run code of the user's own

@@ -208,7 +208,7 @@ def _both(kind: type[Exception]) -> Any:
     return type("AnalysisError", (AnalysisError, kind), names)
 
 
-def _reduced(error: AnalysisError, kind: type[Exception]) -> tuple[Any, ...]:
+def _reduced(error: AnalysisError, kind: type[Exception]) -> tuple[object, ...]:
     """Take an error apart, for `pickle`: other processes may not find its class by name."""
     import cloudpickle
 

@@ -230,7 +230,7 @@ def _last_line(timings: Timings) -> str:
     return "; ".join((f"{timings.backend}: {frames} in {timings.t_total:.3f} s", *parts))
 
 
-def _chrome_trace(timings: Timings) -> dict[str, Any]:
+def _chrome_trace(timings: Timings) -> dict[str, object]:
     """Make a row for each worker, on it its blocks, and in these their parts."""
     named = [(f"block {one.block}", one) for one in timings.blocks]
     attempts = (attempt.timing for attempt in timings.abandoned if attempt.timing.worker)
@@ -240,7 +240,7 @@ def _chrome_trace(timings: Timings) -> dict[str, Any]:
     rows = {worker: row for row, worker in enumerate(workers, start=1)}
     labels = [("process_name", 0, f"paceline, {timings.backend}")]
     labels += [("thread_name", row, name) for name, row in rows.items()]
-    events: list[dict[str, Any]] = [
+    events: list[dict[str, object]] = [
         {"ph": "M", "name": kind, "pid": 1, "tid": row, "args": {"name": name}}
         for kind, row, name in labels
     ]
@@ -249,7 +249,7 @@ def _chrome_trace(timings: Timings) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[dict[str, Any]]:
+def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[dict[str, object]]:
     """Yield the block, and in it its parts one after another; microseconds."""
     common = {"ph": "X", "pid": 1, "tid": row}
     args = {"first frame": timing.first_frame, "frames": timing.n_frames, "bytes": timing.bytes}

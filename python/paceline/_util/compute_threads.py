@@ -10,7 +10,6 @@ import atexit
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 from weakref import WeakSet
 
 #: Time allowed for threads to finish their blocks after an error and at the process's end, seconds.
@@ -20,7 +19,7 @@ _started: WeakSet[threading.Thread] = WeakSet()
 
 
 def start_thread(
-    target: Callable[..., Any], *args: object, name: str | None = None
+    target: Callable[..., object], *args: object, name: str | None = None
 ) -> threading.Thread:
     """Start a thread; the end of the process waits for it for a limited time."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)

@@ -64,7 +64,7 @@ def members_used(thing: object, method: str) -> dict[str, Any]:
     return found
 
 
-def _members_of(kind: type, name: str) -> list[Any]:
+def _members_of(kind: type, name: str) -> list[object]:
     """Members of a class and of its bases."""
     return [vars(base)[name] for base in kind.__mro__[:-1] if name in vars(base)]
 
@@ -107,7 +107,7 @@ def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
             yield from _walk_all(_parts(thing), seen)
 
 
-def _walk_all(things: Iterable[Any], seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
+def _walk_all(things: Iterable[object], seen: dict[int, tuple[int, object]]) -> Iterator[bytes]:
     for thing in things:
         yield from _walk(thing, seen)
     yield b"end"
@@ -148,7 +148,7 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield from _parts_of_object(thing)
 
 
-def _parts_of_object(thing: object) -> Iterator[Any]:
+def _parts_of_object(thing: object) -> Iterator[object]:
     """Yield all parts that would be pickled."""
     yield type(thing)
     try:
@@ -161,7 +161,7 @@ def _parts_of_object(thing: object) -> Iterator[Any]:
     yield from (list(part) if isinstance(part, Iterator) else part for part in parts)
 
 
-def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
+def _parts_of_function(function: types.FunctionType) -> Iterator[object]:
     yield from (function.__code__, function.__defaults__, function.__kwdefaults__)
     for cell in function.__closure__ or ():
         try:
@@ -174,7 +174,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
             yield from (name, _used(function.__globals__[name], names - {name}))
 
 
-def _parts_of_code(code: types.CodeType) -> Iterator[Any]:
+def _parts_of_code(code: types.CodeType) -> Iterator[object]:
     """Yield the parts of code without line numbers: comments may change."""
     yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     yield from code.co_consts
@@ -197,7 +197,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
             yield from _names_of(const)
 
 
-def _used(thing: object, names: set[str]) -> Any:
+def _used(thing: object, names: set[str]) -> object:
     """Reduce a module of the user to its members that the code uses."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing

@@ -365,7 +365,7 @@ def check_distinct(*paths: str | os.PathLike | None) -> None:
     for path in paths:
         if path is None:
             continue
-        marks: set[Any] = {os.path.realpath(path)}
+        marks: set[object] = {os.path.realpath(path)}
         with contextlib.suppress(OSError):
             state = os.stat(path)
             marks.add((state.st_dev, state.st_ino))

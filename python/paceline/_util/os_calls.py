@@ -258,13 +258,13 @@ def full_name(login: str) -> str:
 # Processes.
 
 
-def after_fork(function: Callable[[], Any]) -> None:
+def after_fork(function: Callable[[], object]) -> None:
     """Call a function in processes that are forked from this one, if the system can fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
 
 
-def around_fork(before: Callable[[], Any], after: Callable[[], Any]) -> None:
+def around_fork(before: Callable[[], object], after: Callable[[], object]) -> None:
     """Call functions before and after each fork, in the parent process."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=before, after_in_parent=after)

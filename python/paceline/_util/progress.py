@@ -38,7 +38,7 @@ class Progress:
             self._bar = self._new_bar()
         return self
 
-    def _new_bar(self) -> Any:
+    def _new_bar(self) -> object:
         # Deferred: the import takes longer than many runs take.
         from tqdm.auto import tqdm
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from paceline.errors import Terminated
 
 #: Default handlers.
-_USUAL: dict[signal.Signals, Any] = {
+_USUAL: dict[signal.Signals, object] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
 }
@@ -42,7 +42,7 @@ class Stopping:
     _pending: ClassVar[signal.Signals | None] = None
 
     def __init__(self) -> None:
-        self._former: dict[signal.Signals, Any] = {}
+        self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
         self._former = _handle_by(self._handle)

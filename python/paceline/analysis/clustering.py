@@ -149,7 +149,7 @@ class Clustering(AnalysisBase):
 
     def __init__(
         self,
-        universe: System,
+        universe: Atoms | System,
         select: str = "all",
         method: Literal["gromos", "leader", "k-medoids"] = "gromos",
         *,

@@ -12,7 +12,7 @@ from paceline.analysis.base import AnalysisBase, function_name
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
-from paceline.contract.atoms import System
+from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import MASS, NO_SUPERPOSITION, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
@@ -124,7 +124,7 @@ class DistanceMatrix(AnalysisBase):
 
     def __init__(
         self,
-        universe: System,
+        universe: Atoms | System,
         select: str = "all",
         metric: Metric | None = None,
         cutoff: float = 1e0 - 5,
@@ -340,7 +340,7 @@ class DiffusionMap:
 
     def __init__(
         self,
-        u: System,
+        u: Atoms | System | DistanceMatrix,
         epsilon: float = 1,
         *,
         n_eigenvectors: int | None = None,
@@ -352,7 +352,7 @@ class DiffusionMap:
         self._is_given = isinstance(u, DistanceMatrix)
         if isinstance(u, DistanceMatrix):
             self._dist_matrix = u
-        elif hasattr(u, "select_atoms"):
+        elif has_attribute(u, "select_atoms"):
             self._dist_matrix = DistanceMatrix(u, **kwargs)
         else:
             raise ValueError(

@@ -198,7 +198,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def __init__(
         self,
-        universe: System,
+        universe: Atoms | System,
         donors_sel: str | None = None,
         hydrogens_sel: str | None = None,
         acceptors_sel: str | None = None,

@@ -104,7 +104,7 @@ class LeafletSeries(AnalysisBase):
 
     def __init__(
         self,
-        universe: System,
+        universe: Atoms | System,
         select: str | Atoms = "all",
         cutoff: float = 15.0,
         pbc: bool = True,

@@ -195,7 +195,7 @@ class EinsteinMSD(AnalysisBase):
 
     def __init__(
         self,
-        u: System,
+        u: Atoms | System,
         select: str = "all",
         msd_type: Literal["xyz", "xy", "yz", "xz", "x", "y", "z"] = "xyz",
         fft: bool = True,

@@ -137,7 +137,7 @@ class PCA(AnalysisBase):
 
     def __init__(
         self,
-        universe: System,
+        universe: Atoms | System,
         select: str = "all",
         align: bool = False,
         mean: Sequence[Sequence[float]] | np.ndarray | None = None,

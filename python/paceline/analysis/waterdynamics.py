@@ -10,7 +10,7 @@ from paceline.analysis.base import time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.contract.atoms import System, UpdatingAtoms
+from paceline.contract.atoms import Atoms, System, UpdatingAtoms
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_frames
@@ -108,7 +108,7 @@ class SurvivalProbability(SelectedAtoms):
 
     def __init__(
         self,
-        universe: System,
+        universe: Atoms | System,
         select: str,
         verbose: bool = False,
         *,
@@ -181,15 +181,17 @@ class SurvivalProbability(SelectedAtoms):
         ValueError
             A lag or a step without frames.
         """
-        given = {"tau_max": tau_max, "residues": residues, "intermittency": intermittency}
-        for name, value in given.items():
-            if value is not None:
-                setattr(self, name, value)
+        if tau_max is not None:
+            self.tau_max = tau_max
+        if residues is not None:
+            self.residues = residues
+        if intermittency is not None:
+            self.intermittency = intermittency
         self.window_step = self.window_step if step is None else step
         self._check()
         if options.get("frames") is not None:
             return super().run(start, stop, verbose=verbose, **options)
-        n_frames = self.universe.trajectory.n_frames
+        n_frames = self.universe.universe.trajectory.n_frames
         first, end, _ = slice_of(start, stop, None).indices(n_frames)
         longest = self._choose_longest(max(0, end - first))
         self._windows = range(first, end, self.window_step)
@@ -205,9 +207,10 @@ class SurvivalProbability(SelectedAtoms):
 
     def _check(self) -> None:
         """Raise `ValueError` for parameters that make no sense."""
-        for name, least in (("tau_max", 1), ("window_step", 1), ("intermittency", 0)):
-            if getattr(self, name) is not None:
-                setattr(self, name, whole_number(name, getattr(self, name), least))
+        if self.tau_max is not None:
+            self.tau_max = whole_number("tau_max", self.tau_max, 1)
+        self.window_step = whole_number("window_step", self.window_step, 1)
+        self.intermittency = whole_number("intermittency", self.intermittency, 0)
 
     def prepare(self) -> Ragged:
         """Find the atoms among those that are read."""

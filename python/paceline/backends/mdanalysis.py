@@ -121,7 +121,7 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(file)
         self._large = large
 
-    def persistent_load(self, number: int) -> Any:
+    def persistent_load(self, number: int) -> object:
         return self._large[number]
 
 
@@ -277,7 +277,9 @@ class ForMDAnalysis(Backend):
         self.timings.t_comm += (self.timings.end - begun) / 1e9
         return done
 
-    def _values(self, job: FunctionJob, calls: Sequence[FunctionTask], bar: Progress) -> list[Any]:
+    def _values(
+        self, job: FunctionJob, calls: Sequence[FunctionTask], bar: Progress
+    ) -> list[object]:
         """Run all calls; return their pickled results, and keep their timings."""
         values: list[Any] = [None] * len(calls)
         self.timings.dealt = time.monotonic_ns()
@@ -318,7 +320,7 @@ def _parse_one_at_a_time() -> None:
         if parse.__module__ == __name__:
             return
 
-        def parse_alone(*args: object, **options: object) -> Any:
+        def parse_alone(*args: object, **options: object) -> object:
             with _parsing:
                 return parse(*args, **options)
 
@@ -365,7 +367,7 @@ def _source(function: FunctionType) -> str:
     return function.__globals__.get("__name__") or ""
 
 
-def _analysis_of(func: partial) -> Any:
+def _analysis_of(func: partial) -> object:
     """Return the analysis whose `run` has made a function; None for any other function."""
     from MDAnalysis.analysis.base import AnalysisBase
 

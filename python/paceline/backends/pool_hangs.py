@@ -38,7 +38,7 @@ class HalfResults:
             self.found = True
             _cut_off(processes, self._executor._result_queue)
 
-    def _processes(self) -> list[Any]:
+    def _processes(self) -> list[object]:
         found = getattr(self._executor, "_processes", None)
         return list(found.values()) if isinstance(found, dict) else []
 

@@ -127,7 +127,7 @@ class _Uninterrupted(Executor):
         self._executor = executor
 
     def submit(
-        self, function: Callable[..., Any], /, *args: object, **options: object
+        self, function: Callable[..., object], /, *args: object, **options: object
     ) -> Future[Any]:
         """Submit to the executor."""
         with interrupts_blocked():
@@ -173,7 +173,7 @@ class Adaptive(ForMDAnalysis):
 
     def _analyse(
         self, analysis: object, compute: partial, parts: Sequence[np.ndarray]
-    ) -> list[Any]:
+    ) -> list[object]:
         try:
             return super()._analyse(analysis, compute, parts)
         except (NotPicklableError, OrderedError) as error:
@@ -186,7 +186,7 @@ class Adaptive(ForMDAnalysis):
 
     def call_remote(
         self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
-    ) -> list[Any]:
+    ) -> list[object]:
         """Call a function with the item of each call, in this process or in others."""
         n_left, n_done = sum(call.n_frames for call in calls), 0
         done: list[Any] = []

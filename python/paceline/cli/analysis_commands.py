@@ -146,7 +146,7 @@ def run_analysis_command(args: argparse.Namespace) -> None:
     run_and_report(args, args.analysis_of(args))
 
 
-def add_rmsd(commands: Any) -> CommandParser:
+def add_rmsd(commands: object) -> CommandParser:
     """Add the command and its arguments."""
     parser = command_of("rmsd").add(commands)
     parser.set_defaults(analysis_of=rmsd_of)
@@ -170,7 +170,7 @@ def rmsd_of(args: argparse.Namespace) -> Any:
     )
 
 
-def add_rdf(commands: Any) -> CommandParser:
+def add_rdf(commands: object) -> CommandParser:
     """Add the command and its arguments."""
     parser = command_of("rdf").add(commands)
     add_pair_arguments(parser.section("calculation"))
@@ -235,7 +235,7 @@ def add_pair_arguments(section: Any) -> None:
     )
 
 
-def rdf_analysis_of(args: argparse.Namespace) -> Any:
+def rdf_analysis_of(args: argparse.Namespace) -> object:
     """Open the Universe, and make the analysis that arguments ask for."""
     from paceline.cli.analysis_steps import open_universe
 
@@ -410,7 +410,7 @@ def run_surface(args: argparse.Namespace) -> None:
         save_results(args, results)
 
 
-PARSERS: dict[str, Callable[[Any], CommandParser]] = {
+PARSERS: dict[str, Callable[[object], CommandParser]] = {
     **{name: Command(entry).add for name, entry in catalogue().items() if entry["has_command"]},
     **{"rmsd": add_rmsd, "rdf": add_rdf, "align": add_align, "surface": add_surface},
 }

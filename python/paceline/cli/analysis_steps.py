@@ -174,7 +174,7 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
 
 def transforms_of(args: argparse.Namespace) -> list[Any]:
     """Make the transformations asked for, in the order in which they make sense."""
-    chosen: list[Any] = []
+    chosen: list[object] = []
     if args.unwrap or args.together is not None:
         chosen.append(transform.unwrap(together=args.together))
     if args.nojump:
@@ -204,7 +204,7 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
     return numbers[_between(_times(trajectory)[numbers], earliest, latest)]
 
 
-def frames_of(trajectory: Any, args: argparse.Namespace) -> np.ndarray:
+def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
     """Frame numbers that arguments ask for, in increasing order."""
     numbers = frames_between(trajectory, args.begin, args.end)
     if args.every is None:
@@ -337,7 +337,7 @@ def run_analysis(
     analysis: Any,
     *,
     most_frames: int | None = None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Run an analysis or a battery over the frames asked for, and list what was left out.
 

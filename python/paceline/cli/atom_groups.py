@@ -12,6 +12,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.arguments import check_selection
+from paceline.contract.atoms import Atoms
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.universe import Universe
 
@@ -155,7 +156,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         """Index file whose groups are known, if one is."""
         return self._index
 
-    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+    def select_atoms(self, *selections: str, **groups: object) -> Atoms:
         """Select atoms; see `MDAnalysis.Universe.select_atoms`."""
         return self.select_within(self.atoms, *selections, **groups)
 
@@ -179,7 +180,9 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             given = ", ".join(map(repr, selections))
             raise SelectionError(f"{given} is no selection: {why}") from None
 
-    def _with_aliases(self, text: str, given: Mapping[str, Any], found: dict[str, Any]) -> str:
+    def _with_aliases(
+        self, text: str, given: Mapping[str, object], found: dict[str, object]
+    ) -> str:
         """Say `group NAME` for groups, with names that MDAnalysis allows; add atoms to `found`."""
         words = self._as_selection(text).replace("(", " ( ").replace(")", " ) ").split()
         if "group" not in words:
@@ -234,7 +237,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             return self.atoms[self.atoms.resnames == name]
         raise self._unknown(name, "is no group")
 
-    def _indexed(self, name: str, index: IndexFile) -> Any:
+    def _indexed(self, name: str, index: IndexFile) -> Atoms:
         """Atoms of a group of the index file."""
         if index.n_atoms != len(self.atoms):
             raise SelectionError(

@@ -319,7 +319,7 @@ def run_validate(args: argparse.Namespace) -> int:
     return BAD if bad else 0
 
 
-def _atoms_of(topology: str | None) -> Any:
+def _atoms_of(topology: str | None) -> object:
     """Get the atoms of a topology, if one is given."""
     if topology is None:
         return None
@@ -328,7 +328,7 @@ def _atoms_of(topology: str | None) -> Any:
     return GroupUniverse(topology).atoms
 
 
-def _in_json(verdict: "Verdict") -> dict[str, Any]:
+def _in_json(verdict: "Verdict") -> dict[str, object]:
     """Turn the findings about a file into values of JSON."""
     findings = [
         {"frame": one.frame, "byte": one.byte, "time_ps": one.time, "bad": one.bad}
@@ -390,7 +390,7 @@ def _output(args: argparse.Namespace) -> Iterator[IO[str]]:
             yield file
 
 
-def _cells(path: str, finding: "Finding") -> tuple[Any, ...]:
+def _cells(path: str, finding: "Finding") -> tuple[object, ...]:
     """One line of the table."""
     place = ("-" if value is None else value for value in (finding.frame, finding.byte))
     time = "-" if finding.time is None else f"{finding.time:.8g}"

@@ -84,7 +84,7 @@ def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
     yield Fact("groups", text, "groups", groups)
 
 
-def _fact(name: str, value: Any) -> Fact:
+def _fact(name: str, value: object) -> Fact:
     """Make a fact whose heading is its key, and whose text is its value."""
     return Fact(name, value, "_".join(name.split()), value)
 

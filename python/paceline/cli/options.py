@@ -35,12 +35,12 @@ def add_json_argument(section: Any) -> None:
     section.add_argument("--json", action="store_true", help=what)
 
 
-def print_json(command: str, **values: Any) -> None:
+def print_json(command: str, **values: object) -> None:
     """Print the JSON document of a command; numbers that are not finite are null."""
     print(json.dumps(_finite({"command": command, "paceline": __version__, **values}), indent=1))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Replace what JSON does not have: numbers that are not finite, and scalars of NumPy."""
     if isinstance(value, dict):
         return {str(key): _finite(one) for key, one in value.items()}
@@ -223,7 +223,7 @@ def compression(text: str) -> str:
     return _checked(parse_compression, text)
 
 
-def _checked(parse: Callable[[str], Any], text: str) -> str:
+def _checked(parse: Callable[[str], object], text: str) -> str:
     try:
         parse(text)
     except UnsupportedError as error:

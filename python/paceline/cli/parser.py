@@ -186,7 +186,7 @@ class CommandParser(argparse.ArgumentParser):
         near = close_matches(text.partition("=")[0].lstrip("-"), names)
         return f": did you mean --{near[0]}?" if near else ""
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """Read a value; say what was expected instead of the name of its type."""
         try:
             return super()._get_value(action, arg_string)

@@ -227,7 +227,7 @@ def run_advise(args: argparse.Namespace) -> None:
         print(n_workers, *cells, f"{efficiency:.2f}", sep="\t")
 
 
-def _analysis(universe: Any, args: argparse.Namespace) -> Any:
+def _analysis(universe: object, args: argparse.Namespace) -> object:
     """Make the analysis that advice is asked about."""
     from paceline.analysis.rms import RMSD, RMSF
     from paceline.cli.analysis_steps import selected
@@ -354,7 +354,7 @@ def _table(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> Any:
     from paceline.analysis.table import Table
 
     parts = ("t_start", "t_io", "t_decode", "t_comp", "t_wait")
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for (schedule, layout), found in curves.items():
         work = found[0].n_workers * found[0].t_total
         for one in found:
@@ -561,7 +561,7 @@ class _DashesAllowed(CommandParser):
     """Takes a -- before the name of the analysis, as Python's own does from 3.13 on."""
 
     def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
+        self, args: Sequence[str] | None = None, namespace: object = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(args or ())
         if "--" in given:
@@ -576,7 +576,7 @@ class _NotMeasured(argparse.Action):
         self,
         parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
-        values: Any,
+        values: object,
         option_string: str | None = None,
     ) -> None:
         parser.error(f"{option_string} is not for runs that are measured: leave it out")

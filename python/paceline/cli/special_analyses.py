@@ -2,12 +2,20 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from paceline._util.json_object import JsonObject
 from paceline.errors import SelectionError, UnsupportedError
 
+if TYPE_CHECKING:
+    from paceline.analysis.base import AnalysisBase
+    from paceline.analysis.diffusionmap import DiffusionMap
+    from paceline.cli.atom_groups import GroupUniverse
+
 #: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
-Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
+Make = Callable[
+    ["GroupUniverse", argparse.Namespace, list[object], JsonObject], "AnalysisBase | DiffusionMap"
+]
 
 
 def correlation_lags(args: argparse.Namespace) -> int | None:
@@ -19,7 +27,9 @@ def correlation_lags(args: argparse.Namespace) -> int | None:
     return None
 
 
-def _contacts(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _contacts(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.contacts import Contacts
     from paceline.cli.analysis_steps import reference_at, selected
 
@@ -29,8 +39,8 @@ def _contacts(universe: Any, args: argparse.Namespace, groups: list[Any], option
 
 
 def _hydrogen_bonds(
-    universe: Any, args: argparse.Namespace, groups: list[Any], options: Any
-) -> Any:
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
     from paceline.cli.analysis_steps import selected
 
@@ -48,7 +58,9 @@ def _hydrogen_bonds(
     return analysis
 
 
-def _distances(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _distances(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis import distances
 
     between, weights = options.pop("between"), options.pop("weights")
@@ -66,7 +78,9 @@ def _distances(universe: Any, args: argparse.Namespace, groups: list[Any], optio
     return kinds[between](*groups, **options)
 
 
-def _dihedrals(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _dihedrals(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.dihedrals import Dihedral
 
     counts = {len(group) for group in groups}
@@ -79,7 +93,9 @@ def _dihedrals(universe: Any, args: argparse.Namespace, groups: list[Any], optio
     return Dihedral([universe.atoms[list(four)] for four in atoms])
 
 
-def _distance_map(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _distance_map(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.distances import DistanceMap
     from paceline.cli.analysis_steps import selected
 
@@ -88,13 +104,17 @@ def _distance_map(universe: Any, args: argparse.Namespace, groups: list[Any], op
     return DistanceMap(groups[0], second, **options)
 
 
-def _diffusion_map(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _diffusion_map(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "DiffusionMap":
     from paceline.analysis.diffusionmap import DiffusionMap
 
     return DiffusionMap(*groups, **options)
 
 
-def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _average(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[object], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.align import AverageStructure
     from paceline.cli.analysis_steps import reference_and_frame
 
@@ -104,7 +124,9 @@ def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options
     )
 
 
-def _density(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _density(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.density import DensityAnalysis
 
     size = options.pop("size")
@@ -116,7 +138,9 @@ def _density(universe: Any, args: argparse.Namespace, groups: list[Any], options
     return DensityAnalysis(groups[0], **options, **edges)
 
 
-def _msd(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _msd(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.msd import EinsteinMSD
 
     # --unwrap makes molecules whole, in this command as in all.
@@ -124,7 +148,9 @@ def _msd(universe: Any, args: argparse.Namespace, groups: list[Any], options: An
     return EinsteinMSD(*groups, unwrap=None if scheme == "none" else scheme, **options)
 
 
-def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _selected(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.groups import SelectedAtoms
 
     analysis = SelectedAtoms(*groups)
@@ -132,13 +158,17 @@ def _selected(universe: Any, args: argparse.Namespace, groups: list[Any], option
     return analysis
 
 
-def _survival(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _survival(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[object], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.waterdynamics import SurvivalProbability
 
     return SurvivalProbability(universe, args.select, **options)
 
 
-def _order(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _order(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.order import SCH, OrderParameter
     from paceline.cli.analysis_steps import selected
 

@@ -78,7 +78,7 @@ class Analysis:
         """
         raise NotImplementedError(f"{self.name} has no method receiver")
 
-    def prepare(self) -> Any:
+    def prepare(self) -> object:
         """Make the worker part, with all data that are the same for every frame."""
         raise NotImplementedError(f"{self.name} has no method prepare")
 
@@ -129,7 +129,7 @@ class OfRun(Generic[T]):
     @overload
     def __get__(self, analysis: Analysis, owner: type) -> T: ...
 
-    def __get__(self, analysis: Analysis | None, owner: type) -> Any:
+    def __get__(self, analysis: Analysis | None, owner: type) -> object:
         if analysis is None:
             return self
         value = vars(getattr(analysis, self._holder))[self._name]

@@ -24,7 +24,7 @@ class Option:
     nargs: int | str | None = None
     metavar: str | tuple[str, ...] | None = None
     action: str | None = None
-    const: Any = None
+    const: object = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Member:
     #: Key of `paceline.analysis.battery.SYSTEMS`.
     system: str
     #: Parameters, as in a battery file.
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     #: Name of the entry's files; by default the name of the analysis.
     name: str = ""
     #: Sort key of the entry among the system's entries.

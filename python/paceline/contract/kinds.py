@@ -177,8 +177,8 @@ class OverParts:
 
     #: Number of parts.
     n_parts: int
-    #: Worker part: `compute(*arguments)` returns a tuple of arrays, each of the same shape for all
-    #: parts. It is pickled.
+    #: Worker part: `compute(*arguments)` returns a tuple of arrays; the shape of each is the same
+    #: for all parts. The worker part is pickled.
     worker: object
 
     def arguments(self, number: int) -> tuple[object, ...]:

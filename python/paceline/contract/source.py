@@ -340,7 +340,7 @@ class TrajectoryFile(Protocol):
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Offsets and sizes of frames, bytes."""
 
-    def slice_of(self, frames: np.ndarray) -> Any:
+    def slice_of(self, frames: np.ndarray) -> object:
         """Return the part of the file's index that workers need; None if extents suffice."""
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:

@@ -161,7 +161,7 @@ class _Placed:
         self._parts.put(result.number, *values)
 
 
-def _stacked(parts: OverParts, first: int, stop: int) -> list[Any]:
+def _stacked(parts: OverParts, first: int, stop: int) -> list[object]:
     return [_Stack(parts, k, range(first, stop)) for k in range(len(parts.get(first)))]
 
 

@@ -100,7 +100,7 @@ class TreeReduction(Generic[T]):
         self._waiting[level, number] = self.root = value
 
 
-def states_before(analysis: WorkerAnalysis, changes: Mapping[int, Any]) -> list[Any]:
+def states_before(analysis: WorkerAnalysis, changes: Mapping[int, object]) -> list[object]:
     """Compute the state before each block, by its number, from the changes of all blocks."""
     all_but_last = (changes[number] for number in range(len(changes) - 1))
     with analysis.naming_errors():

@@ -115,7 +115,7 @@ class WorkerAnalysis:
         with self.naming_errors():
             return self._merged(left, right)
 
-    def merge_states(self, left: object, right: object) -> Any:
+    def merge_states(self, left: object, right: object) -> object:
         """Merge two changes of state, or a state and the change after it; None is no change."""
         if left is None or right is None:
             return right if left is None else left
@@ -128,7 +128,7 @@ class WorkerAnalysis:
             raise TypeError("merge returned None: it must return the merged result, also in place")
         return found
 
-    def own_state(self, state: object) -> Any:
+    def own_state(self, state: object) -> object:
         """Copy a state that is shared, if a method of the user's class may change it."""
         return state if self.declared.returns_new else copy.deepcopy(state)
 

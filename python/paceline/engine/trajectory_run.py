@@ -292,7 +292,7 @@ class TrajectoryRun:
             required.add("positions")
         return sorted(wanted), sorted(required)
 
-    def _provenance(self) -> dict[str, Any]:
+    def _provenance(self) -> dict[str, object]:
         """Describe the files, and the transformations."""
         provenance = self.trajectory.provenance()
         if self.trajectory.time_doubt:

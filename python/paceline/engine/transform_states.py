@@ -41,7 +41,7 @@ class Relay:
         self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
-        self._tasks: dict[int, Any] = {}
+        self._tasks: dict[int, object] = {}
 
     def begin(self, task: Any) -> None:
         """Register the task of a block that a worker is about to read."""
@@ -108,7 +108,7 @@ class Relay:
             if state is not None and number not in self._repeated:
                 self._unused.append(state)
 
-    def _wait(self, number: int) -> Any:
+    def _wait(self, number: int) -> object:
         """Wait until all earlier blocks have begun; return the task of a late block."""
         with self._changed:
             while self._n_begun < number:

@@ -48,7 +48,7 @@ from paceline.performance.record import PARTS, BlockTiming
 from paceline.transform.base import find_scan
 
 #: Values, times, damaged frames, long bonds, and the phases of the block's time and its traffic.
-_Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
+_Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
 #: Minimum free fraction of the memory for keeping frames, if the user gives no limit.
 LEAST_FREE = 0.5
@@ -321,7 +321,7 @@ class Worker:
 
         return task.state.apply(task.number, positions, decoded.cells, catch_up)
 
-    def _compute_all(self, task: Task, decoded: FrameBuffer) -> list[Any]:
+    def _compute_all(self, task: Task, decoded: FrameBuffer) -> list[object]:
         """Compute all analyses of a block."""
         states = task.states or [None] * len(self._job.analyses)
         return [

@@ -47,7 +47,7 @@ ANGLES = AmberVariable("cell_angles", "degree")
 _POWER, _LARGEST_POWER = "compressedpow", 9
 
 
-def is_netcdf4(attributes: Mapping[str, Any]) -> bool:
+def is_netcdf4(attributes: Mapping[str, object]) -> bool:
     """True if attributes of the root group are those of a NetCDF-4 file.
 
     >>> is_netcdf4({"Conventions": "AMBER", "ConventionVersion": "1.0"})

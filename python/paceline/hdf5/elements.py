@@ -310,7 +310,7 @@ def _read_boundary(box: Group) -> tuple[bool, bool, bool]:
     return x, y, z
 
 
-def _as_key(word: object) -> Any:
+def _as_key(word: object) -> object:
     return word.lower() if isinstance(word, str) else bool(word) if word in (0, 1) else None
 
 

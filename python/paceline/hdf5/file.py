@@ -100,7 +100,7 @@ def check_mpi_build() -> None:
         )
 
 
-def mpi_options(comm: object) -> dict[str, Any]:
+def mpi_options(comm: object) -> dict[str, object]:
     """Make options of `File` for MPI-IO; without `comm`, for this process only."""
     from mpi4py import MPI
 
@@ -164,7 +164,7 @@ class Node:
             names = list(self._h5.attrs)
         return {name: self._attribute(name) for name in names}
 
-    def _attribute(self, name: str) -> Any:
+    def _attribute(self, name: str) -> object:
         with wrap_errors(self.file.path, f"{self.name}, attribute {name}", "a value"):
             attribute = self._h5.attrs.get_id(name)
             n_bytes = math.prod(attribute.shape or ()) * attribute.get_type().get_size()
@@ -367,7 +367,7 @@ class Array(Node):
                 self._extents = np.array([[self.offset, n_bytes]], dtype=np.uint64)
         return np.unique(self._extents, axis=0)
 
-    def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
+    def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[object]:
         """Find each chunk; a chunk that a damaged table does not reach is at `NOWHERE`."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
         found, error = [], None

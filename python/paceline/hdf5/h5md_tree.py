@@ -48,7 +48,7 @@ _LABELS = {
 #: Kinds of atoms whose names still fit into a header of HDF5, which holds 64 kB.
 _MOST_KINDS = 1000
 #: Filters for atom properties, by which those of a solvated protein take a tenth of the bytes.
-_PACKED: Mapping[str, Any] = {"compression": "gzip", "shuffle": True}
+_PACKED: Mapping[str, object] = {"compression": "gzip", "shuffle": True}
 #: Rows of a chunk of steps, times and cells that grow, and atoms of a chunk of properties.
 _ROWS, _ATOMS = 512, 2**16
 

@@ -137,7 +137,7 @@ class _Helper:
         return self._process
 
     @staticmethod
-    def _exchange(process: "subprocess.Popen[bytes]", request: bytes) -> tuple[bool, Any]:
+    def _exchange(process: "subprocess.Popen[bytes]", request: bytes) -> tuple[bool, object]:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(request)
@@ -278,7 +278,7 @@ def _n_open(h5py: Any) -> int:
     return int(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE))
 
 
-def _packed(answer: tuple[bool, Any], path: str) -> bytes:
+def _packed(answer: tuple[bool, object], path: str) -> bytes:
     """Pickle an answer, or an error that gives the reason if it cannot be pickled."""
     try:
         packed = pickle.dumps(answer, protocol=5)

@@ -196,7 +196,7 @@ class EncodeQueue:
 
     def __init__(self, pool: Executor | None = None, most_waiting: int = 0):
         self._pool, self._most_waiting = pool, most_waiting
-        self._waiting: deque[tuple[Callable[[Any], None], Future[Any]]] = deque()
+        self._waiting: deque[tuple[Callable[[object], None], Future[object]]] = deque()
 
     @property
     def uses_threads(self) -> bool:

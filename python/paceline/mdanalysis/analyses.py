@@ -206,7 +206,7 @@ def _forgets(trajectory: ProtoReader) -> bool:
     return all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
 
 
-def on_our_workers(found: object, module: str) -> Any:
+def on_our_workers(found: object, module: str) -> object:
     """Make a subclass of an MDAnalysis analysis, of a module, that runs on paceline's workers."""
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
@@ -218,7 +218,7 @@ def on_our_workers(found: object, module: str) -> Any:
     return type(found.__name__, (found,), names)
 
 
-def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
+def _run_of(cls: type[AnalysisBase]) -> Callable[..., object]:
     """Make the `run` of a class on paceline's workers."""
 
     @functools.wraps(cls.run)
@@ -231,7 +231,7 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
 
 def run_together(
     analyses: Sequence[AnalysisBase],
-    chosen: dict[str, Any],
+    chosen: dict[str, object],
     backend: object,
     n_workers: int | None,
     show: bool | None,
@@ -309,7 +309,7 @@ def _run_pass(
 def _compute_together(
     analyses: Sequence[AnalysisBase],
     indexed: np.ndarray,
-    report: Callable[[int], Any] | None = None,
+    report: Callable[[int], object] | None = None,
 ) -> list[SimpleNamespace]:
     """Compute frames, each read once; `indexed` rows are a number in the result and a frame."""
     trajectory = analyses[0]._trajectory
@@ -334,14 +334,14 @@ def _compute_together(
     return [part_of(one, state) for one, state in zip(analyses, states, strict=True)]
 
 
-def _values(ts: Timestep) -> dict[str, Any]:
+def _values(ts: Timestep) -> dict[str, object]:
     """Copy the parts of a frame that an analysis may change."""
     values = {field: values_of(ts, field).copy() for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 
 
-def _restore(trajectory: ProtoReader, frame: int, values: dict[str, Any]) -> Timestep:
+def _restore(trajectory: ProtoReader, frame: int, values: dict[str, object]) -> Timestep:
     """Return to a frame if an analysis has left it, and undo changes of the frame."""
     if trajectory.ts.frame != frame:
         trajectory[frame]

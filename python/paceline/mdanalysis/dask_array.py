@@ -132,7 +132,7 @@ class _Frames:
         )
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Values that determine whether two arrays are equal."""
         frames = self.plan.frames, self.plan.block_frames
         provenance = self._trajectory.provenance()

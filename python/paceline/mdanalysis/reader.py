@@ -495,7 +495,7 @@ class Reader(ReaderBase):
         for name in self._observed:
             data[name] = found[name]
 
-    def _read_next_timestep(self, ts: object = None) -> Any:
+    def _read_next_timestep(self, ts: object = None) -> object:
         if self._frame + 1 >= self.n_frames:
             raise EOFError
         return self._read_frame(self._frame + 1)
@@ -507,7 +507,7 @@ class Reader(ReaderBase):
     def close(self) -> None:
         """Do nothing: a file closes with the last reference to it."""
 
-    def Writer(self, filename: object, n_atoms: int | None = None, **kwargs: object) -> Any:
+    def Writer(self, filename: object, n_atoms: int | None = None, **kwargs: object) -> object:
         """Make MDAnalysis's writer for this file's own format.
 
         Parameters
@@ -546,7 +546,7 @@ class Reader(ReaderBase):
         state["t_init"] = math.nan  # the time of reopening is part of other times
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._connect()
 

@@ -51,7 +51,7 @@ _lock = threading.RLock()
 #: Active registrations; the last one is in force.
 _active: "list[Registration]" = []
 #: Functions of paceline that replace MDAnalysis's: owner, name, function.
-_replaced: list[tuple[Any, str, Any]] = []
+_replaced: list[tuple[object, str, object]] = []
 
 
 class Registration:
@@ -229,7 +229,7 @@ def _is_instance(cls: Any, instance: Any) -> bool:
 
 
 def _open_file(
-    registration: Registration, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+    registration: Registration, cls: type, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> Reader | None:
     """Open a file with paceline's reader; None if MDAnalysis's reader must open it."""
     given = _bind(cls, args, kwargs)
@@ -262,7 +262,7 @@ def _open_chain(
     return _open(registration, list(names), given)
 
 
-def _open(registration: Registration, name: object, options: dict[str, Any]) -> Reader | None:
+def _open(registration: Registration, name: object, options: dict[str, object]) -> Reader | None:
     """Open files; None if their options or structure are unsupported; safety errors are raised."""
     try:
         return Reader(name, **options)
@@ -292,7 +292,7 @@ def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, 
     return {**given, **{name: value for name, value in rest.items() if name not in _MEANINGLESS}}
 
 
-def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
     """Make the replacement of `AnalysisBase.run`."""
 
     @functools.wraps(original)
@@ -315,11 +315,11 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped_parse(original: Callable[..., object]) -> Callable[..., object]:
     """Make the replacement of the function that parses topologies."""
 
     @functools.wraps(original)
-    def parse(*args: object, **kwargs: object) -> Any:
+    def parse(*args: object, **kwargs: object) -> object:
         if not _active:  # the registration ended in another thread
             return original(*args, **kwargs)
         return topology_cache.parse(original, *args, **kwargs)
@@ -327,7 +327,7 @@ def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
     return parse
 
 
-def _wrapped_guess(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped_guess(original: Callable[..., object]) -> Callable[..., object]:
     """Make the replacement of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)

@@ -27,7 +27,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,14 @@ from MDAnalysis.core import topologyattrs
 from MDAnalysis.core import universe as mdanalysis_universe
 from MDAnalysis.core._get_readers import get_parser_for
 from MDAnalysis.core.topology import Topology
+from MDAnalysis.core.topologyattrs import TopologyAttr
 from MDAnalysis.guesser import tables
 from MDAnalysis.guesser.default_guesser import DefaultGuesser
 from numpy.lib.format import read_array, write_array
 
 from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
+from paceline._util.json_object import JsonObject
 from paceline._util.os_calls import set_mode
 from paceline.trajectory.open import cache_folder
 
@@ -79,8 +81,8 @@ _OF_CONNECTIONS = _OF_ALL | {"_cache", "order", "types"}
 
 
 def resolve(
-    topology: object, coordinates: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[Topology, tuple[Any, ...], dict[str, Any]] | None:
+    topology: object, coordinates: tuple[object, ...], options: dict[str, object]
+) -> tuple[Topology, tuple[object, ...], dict[str, object]] | None:
     """Parse the topology of a new Universe, or load it from the cache.
 
     Returns arguments of the Universe that replace the given ones; None for a topology that is not
@@ -120,13 +122,13 @@ def parse(
 
 
 def guess(
-    original: Callable[..., None],
+    original: Callable[..., object],
     universe: MDAnalysis.Universe,
-    context: Any = None,
+    context: object = None,
     to_guess: Any = None,
-    force_guess: Any = None,
-    *args: Any,
-    **kwargs: Any,
+    force_guess: object = None,
+    *args: object,
+    **kwargs: object,
 ) -> None:
     """Guess attributes of a Universe with MDAnalysis's method, or add the cached ones.
 
@@ -167,20 +169,20 @@ def _is_theirs(found: object, expected: type) -> bool:
 class _TopologyFile:
     """Large file that MDAnalysis parses, and its cache."""
 
-    def __init__(self, path: Path, state: os.stat_result, key: dict[str, Any]):
+    def __init__(self, path: Path, state: os.stat_result, key: JsonObject):
         self.path = path
         self._state = state
         self._key = key
         #: Description to be saved, with its arrays; None if it was saved, or cannot be saved.
-        self._head: dict[str, Any] | None = None
+        self._head: JsonObject | None = None
         self._arrays: list[np.ndarray] = []
         #: Guessed attributes and their warnings, as they were saved.
-        self._guessed: tuple[list[Any], list[_Warning]] | None = None
+        self._guessed: tuple[list[TopologyAttr], list[_Warning]] | None = None
         self._loaded_from: Path | None = None
 
     @classmethod
     def of(
-        cls, file: object, topology_format: object, options: dict[str, Any]
+        cls, file: object, topology_format: object, options: dict[str, object]
     ) -> "_TopologyFile | None":
         """Identify a file by its whole content; None for a file that is not cached."""
         if not isinstance(file, str | Path):
@@ -270,7 +272,7 @@ class _TopologyFile:
         return True
 
     def keep_guessed(
-        self, topology: Topology, before: Sequence[Any], given: "list[_Warning] | None"
+        self, topology: Topology, before: Sequence[TopologyAttr], given: "list[_Warning] | None"
     ) -> None:
         """Encode the attributes that were guessed; `before` has the earlier attributes."""
         with contextlib.suppress(NotKept, OSError, ValueError):
@@ -317,7 +319,7 @@ def _digest_of_tables() -> str:
     return digest({name: one for name, one in vars(tables).items() if isinstance(one, dict | list)})
 
 
-def _to_bytes(head: dict[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
+def _to_bytes(head: JsonObject, arrays: Sequence[np.ndarray]) -> bytes:
     """Encode the content of a cache."""
     text = json.dumps(head).encode()
     file = io.BytesIO()
@@ -328,7 +330,7 @@ def _to_bytes(head: dict[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
     return b"".join((_MAGIC, hashlib.new(_CHECKSUM, rest).digest(), rest))
 
 
-def _read(place: Path, key: dict[str, Any]) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _read(place: Path, key: JsonObject) -> tuple[JsonObject, list[np.ndarray]]:
     """Read a cache of the file with this key, and check that it is complete."""
     if not place.is_file():
         raise NotKept
@@ -442,7 +444,7 @@ class NotKept(Exception):
     """Error: a topology cannot be cached, or a cache does not match."""
 
 
-def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> dict[str, Any]:
+def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> JsonObject:
     """Append a topology's arrays to a list, and describe the rest."""
     attributes, table = topology.attrs, topology.tt
     kinds = [type(one) for one in attributes]
@@ -462,7 +464,7 @@ def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> dict[str, A
     }
 
 
-def decode_topology(parsed: dict[str, Any], arrays: Sequence[np.ndarray]) -> Topology:
+def decode_topology(parsed: JsonObject, arrays: Sequence[np.ndarray]) -> Topology:
     """Make a topology from its description and these arrays, without copies."""
     check_keys(parsed, "size", "residues", "segments", "attributes", "added", "warnings")
     n_atoms, n_residues, n_segments = parsed["size"]
@@ -491,7 +493,7 @@ def _attribute_class(name: str) -> Any:
     return kind
 
 
-def encode_attribute(attribute: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
+def encode_attribute(attribute: TopologyAttr, arrays: list[np.ndarray]) -> JsonObject:
     """Describe an attribute, and append its arrays to a list."""
     kind, values = type(attribute), attribute.values
     name = attribute.attrname
@@ -510,7 +512,7 @@ def encode_attribute(attribute: Any, arrays: list[np.ndarray]) -> dict[str, Any]
         }
     if type(attribute._guessed) is not bool or type(values) is not np.ndarray:
         raise NotKept
-    described: dict[str, Any] = {"name": name, "guessed": attribute._guessed}
+    described: JsonObject = {"name": name, "guessed": attribute._guessed}
     if isinstance(attribute, topologyattrs._StringInternerMixin):
         lookup = attribute.name_lookup
         kinds = {type(one) for one in lookup}
@@ -533,7 +535,7 @@ def encode_attribute(attribute: Any, arrays: list[np.ndarray]) -> dict[str, Any]
 
 
 def decode_attribute(
-    described: dict[str, Any], arrays: Sequence[np.ndarray], topology: Topology
+    described: JsonObject, arrays: Sequence[np.ndarray], topology: Topology
 ) -> Any:
     """Make an attribute, as a parser or a guesser does."""
     kind = _attribute_class(described["name"])
@@ -573,13 +575,15 @@ def decode_attribute(
     return attribute
 
 
-def check_keys(described: dict[str, Any], *names: str) -> None:
+def check_keys(described: JsonObject, *names: str) -> None:
     """Raise if the keys of a description are not the expected ones."""
     if described.keys() != set(names):
         raise NotKept
 
 
-def _encode_atoms(values: Any, n_atoms: int, arrays: list[np.ndarray]) -> dict[str, Any]:
+def _encode_atoms(
+    values: Iterable[Sequence[object]], n_atoms: int, arrays: list[np.ndarray]
+) -> JsonObject:
     """Encode tuples of `n_atoms` atom indices."""
     kinds = {type(atom) for atom in itertools.chain.from_iterable(values)} or {int}
     if type(values) is not list or len(kinds) > 1:
@@ -592,8 +596,8 @@ def _encode_atoms(values: Any, n_atoms: int, arrays: list[np.ndarray]) -> dict[s
 
 
 def _decode_atoms(
-    described: dict[str, Any], n_atoms: int, arrays: Sequence[np.ndarray], n_all: int
-) -> list[tuple[Any, ...]]:
+    described: JsonObject, n_atoms: int, arrays: Sequence[np.ndarray], n_all: int
+) -> list[tuple[object, ...]]:
     """Decode tuples of `n_atoms` atom indices, which must be below `n_all`."""
     check_keys(described, "kind", "table")
     table = arrays[described["table"]]
@@ -608,12 +612,12 @@ def _decode_atoms(
     return list(map(tuple, table.astype(kind)))
 
 
-def _encode_column(values: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
+def _encode_column(values: Iterable[object], arrays: list[np.ndarray]) -> JsonObject:
     """Encode a list or tuple of few different plain values, one per bond."""
     if type(values) not in (list, tuple) or not {type(value) for value in values} <= set(_PLAIN):
         raise NotKept
-    # The type is a part of the key, since 1 == True.
-    numbers: dict[Any, int] = {}
+    # 1 is not True here.
+    numbers: dict[tuple[type, object], int] = {}
     index = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
     table = _smallest(np.array(index, dtype=np.int64), len(numbers))
     return {
@@ -624,8 +628,8 @@ def _encode_column(values: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
 
 
 def _decode_column(
-    described: dict[str, Any], arrays: Sequence[np.ndarray], n_values: int
-) -> list[Any] | tuple[Any, ...]:
+    described: JsonObject, arrays: Sequence[np.ndarray], n_values: int
+) -> list[object] | tuple[object, ...]:
     """Decode a list or tuple of plain values."""
     check_keys(described, "values", "index", "is_list")
     values = described["values"]

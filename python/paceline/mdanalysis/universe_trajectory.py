@@ -371,7 +371,7 @@ def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
     return None if cell is None else cell.copy()
 
 
-def _origin_of(universe: MDAnalysis.Universe) -> dict[str, Any]:
+def _origin_of(universe: MDAnalysis.Universe) -> dict[str, object]:
     """Describe MDAnalysis and the topology, for the provenance of results."""
     return {"MDAnalysis": MDAnalysis.__version__, "topology": universe.filename}
 

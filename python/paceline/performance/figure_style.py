@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,15 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import short_names
 from paceline.performance.record import Component, host_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.typing import RcKeyType
+
 #: Colours of text and axes, and of grid lines; a page has other colours for dark screens.
 INK, GRID = "#1f2a33", "#dfe4e8"
 #: Style of a figure for one column of a journal; sizes in inches and points.
-FIGURE_STYLE: dict[Any, Any] = {
+FIGURE_STYLE: "dict[RcKeyType, Any]" = {
     "figure.figsize": (3.5, 2.6),
     "figure.constrained_layout.use": True,
     "font.size": 8,
@@ -26,7 +31,7 @@ FIGURE_STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
 }
 #: Style of figures of timings, and of pages.
-STYLE: dict[Any, Any] = {
+STYLE: "dict[RcKeyType, Any]" = {
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
@@ -99,7 +104,7 @@ def rate_unit(bytes_per_second: float) -> Unit:
 
 
 def draw_boxes(
-    axes: Any, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Component
+    axes: "Axes", left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Component
 ) -> None:
     """Draw boxes of one part as one path: files are a tenth as large."""
     from matplotlib.patches import PathPatch
@@ -117,7 +122,7 @@ def draw_boxes(
         axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
 
 
-def add_legend(axes: Any, parts: Sequence[Component], *more: Any) -> None:
+def add_legend(axes: "Axes", parts: Sequence[Component], *more: Any) -> None:
     """Name parts above the axes, outside of the data."""
     from matplotlib.patches import Patch
 
@@ -132,8 +137,9 @@ def add_legend(axes: Any, parts: Sequence[Component], *more: Any) -> None:
     )
 
 
-def name_workers(axis: Any, workers: Sequence[str]) -> None:
+def name_workers(axis: "Axis", workers: Sequence[str]) -> None:
     """Number workers along an axis, at 1, 2 …, and name their hosts."""
+    from matplotlib.axis import YAxis
     from matplotlib.ticker import MaxNLocator
 
     n_workers = len(workers)
@@ -150,7 +156,7 @@ def name_workers(axis: Any, workers: Sequence[str]) -> None:
     names = short_names([host for host, _ in hosts])
     axis.remove_overlapping_locs = False
     axis.set_ticks(middles, [names[host] for host, _ in hosts], minor=True)
-    upright = axis.axis_name == "y"
+    upright = isinstance(axis, YAxis)
     axis.set_tick_params(
         which="minor", length=0, pad=24 if upright else 18, labelrotation=90 if upright else 0
     )

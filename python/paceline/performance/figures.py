@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,11 @@ from paceline.performance.record import (
     host_of,
 )
 from paceline.performance.summary import Report, report_of
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Width of a figure, inches.
 WIDTH = 8.5
@@ -61,10 +66,10 @@ class Drawing:
     caption: str
     #: Height, inches.
     height: float
-    #: Function that draws into `matplotlib.axes.Axes`.
-    draw: Callable[[Any], None]
+    #: Draws it into `matplotlib.axes.Axes`.
+    draw: "Callable[[Axes], None]"
 
-    def figure(self, width: float = WIDTH) -> Any:
+    def figure(self, width: float = WIDTH) -> "Figure":
         """Draw the figure alone, without title, with a width in inches."""
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -82,7 +87,7 @@ def drawings_of(timings: RunTimings, report: Report) -> list[Drawing]:
     return [*_per_worker(report), *_over_time(timings)]
 
 
-def figure_of(timings: RunTimings) -> Any:
+def figure_of(timings: RunTimings) -> "Figure":
     """Draw all figures of a run as one."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -168,7 +173,7 @@ def workers_a_bar(n_workers: int) -> int:
     return -(-n_workers // BARS) or 1
 
 
-def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
+def draw_bars(axes: "Axes", workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
     """Draw a stacked bar per worker, as in Khoshlessan et al. 2020, Fig. 2d."""
     together = workers_a_bar(len(workers))
     parts = np.array([[getattr(one, part.quantity) for part in WALL_TIME] for one in workers])
@@ -182,7 +187,7 @@ def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str])
     left, right = first + 0.5 + margin, first + members + 0.5 - margin
     for k, part in enumerate(WALL_TIME):
         draw_boxes(axes, left, right, tops[:, k - 1] if k else 0 * left, tops[:, k], part)
-    more = []
+    more: list[Artist] = []
     if together > 1:
         edges = np.append(first, len(workers)) + 0.5
         label = f"slowest of each {together}"
@@ -205,7 +210,7 @@ def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str])
     name_workers(axes.xaxis, [worker.worker for worker in workers])
 
 
-def draw_components(axes: Any, report: Report) -> None:
+def draw_components(axes: "Axes", report: Report) -> None:
     """Draw mean and maximum over workers of each component of their time."""
     over = {part: report.over_workers[part.quantity] for part in (*WALL_TIME, COMM)}
     parts = [part for part, spread in over.items() if spread.most]
@@ -326,7 +331,7 @@ def is_dense(timeline: Timeline) -> bool:
     return bool(np.isin(timeline.row, rows_of(timeline)).sum() > BLOCKS)
 
 
-def draw_stream(axes: Any, timeline: Timeline) -> None:
+def draw_stream(axes: "Axes", timeline: Timeline) -> None:
     """Draw one row per worker, with its blocks coloured by component."""
     rows = rows_of(timeline)
     unit = time_unit(timeline.end.max())
@@ -351,7 +356,7 @@ def draw_stream(axes: Any, timeline: Timeline) -> None:
         _name_chosen(axes, timeline, rows)
 
 
-def _draw_blocks(axes: Any, timeline: Timeline, place: np.ndarray, factor: float) -> None:
+def _draw_blocks(axes: "Axes", timeline: Timeline, place: np.ndarray, factor: float) -> None:
     """Draw blocks as boxes, in which components follow one another."""
     drawn = place >= 0
     top, borders = place[drawn] + 0.62, timeline.borders[:, drawn] * factor
@@ -366,7 +371,7 @@ def _draw_blocks(axes: Any, timeline: Timeline, place: np.ndarray, factor: float
     axes.plot(x, y, color=INK, linewidth=0.4)
 
 
-def _paint(axes: Any, timeline: Timeline, rows: np.ndarray, factor: float) -> None:
+def _paint(axes: "Axes", timeline: Timeline, rows: np.ndarray, factor: float) -> None:
     """Draw the fractions of components of each worker at each time step, as one picture."""
     from matplotlib.colors import to_rgba
 
@@ -388,7 +393,7 @@ def _paint(axes: Any, timeline: Timeline, rows: np.ndarray, factor: float) -> No
     axes.imshow(lines, extent=extent, aspect="auto", interpolation="none")
 
 
-def _name_chosen(axes: Any, timeline: Timeline, rows: np.ndarray) -> None:
+def _name_chosen(axes: "Axes", timeline: Timeline, rows: np.ndarray) -> None:
     """Label chosen workers with number and host, and the reason for the choice."""
     hosts = [host_of(timeline.workers[row]) for row in rows]
     names = short_names(list(dict.fromkeys(hosts)))
@@ -402,7 +407,7 @@ def _name_chosen(axes: Any, timeline: Timeline, rows: np.ndarray) -> None:
             axes.axhline(k * third + 0.5, color=INK, linewidth=0.6)
 
 
-def draw_activity(axes: Any, timeline: Timeline) -> None:
+def draw_activity(axes: "Axes", timeline: Timeline) -> None:
     """Draw the number of workers in each component, and of waiting workers, over time."""
     unit = time_unit(timeline.end.max())
     steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
@@ -421,7 +426,7 @@ def draw_activity(axes: Any, timeline: Timeline) -> None:
     axes.set_ylabel("workers")
 
 
-def draw_read_rate(axes: Any, timeline: Timeline) -> None:
+def draw_read_rate(axes: "Axes", timeline: Timeline) -> None:
     """Draw bytes read per second by all workers over time, and their mean."""
     time = time_unit(timeline.end.max())
     steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
@@ -449,5 +454,5 @@ def draw_read_rate(axes: Any, timeline: Timeline) -> None:
     axes.set_ylabel(f"read ({unit.name})")
 
 
-def _fill(axes: Any, top: np.ndarray, edges: np.ndarray, below: Any, colour: str) -> None:
+def _fill(axes: "Axes", top: np.ndarray, edges: np.ndarray, below: Any, colour: str) -> None:
     axes.stairs(top, edges, baseline=below, fill=True, color=colour, linewidth=0)

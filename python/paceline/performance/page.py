@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from paceline.performance.figure_style import STYLE
@@ -91,7 +91,7 @@ def html_table(
     return Html(caption(about) + frame) if about else frame
 
 
-def inline_svg(figure: Any, alternative: str) -> Html:
+def inline_svg(figure: "Figure", alternative: str) -> Html:
     """Make an element of a page from a figure: as wide as the page allows, in its colours.
 
     `alternative` is the alternative text; it must be unique in the page.
@@ -163,7 +163,7 @@ class ResultSection:
 
     title: str
     parameters: str
-    figures: Sequence[Any]
+    figures: "Sequence[Figure]"
     lines: Sequence[tuple[str, str]]
     files: Sequence[str]
     remarks: Sequence[str] = ()

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline._util.files import escaped, new_file
 from paceline.performance.bench import (
@@ -30,6 +30,10 @@ from paceline.performance.record import (
     Component,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 #: Component of waiting in a darker colour than in reports, for use as a line.
 _WAIT = replace(WAIT, colour="#5b6770")
 #: Components by column: on blocks, and off blocks.
@@ -54,7 +58,7 @@ WIDTH, HEIGHT = 7.2, 4.6
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
 
-def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
+def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> "Figure":
     """Draw runs of one backend: total time, speed-up, efficiency, and components of the time.
 
     Each mode has its own panels. Error bars are standard deviations over repeats.
@@ -73,7 +77,7 @@ def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
     return figure
 
 
-def save_figure(figure: Any, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+def save_figure(figure: "Figure", path: str | os.PathLike, *, overwrite: bool = False) -> None:
     """Write a figure in the format of the file name's extension."""
     from matplotlib import rc_context
 
@@ -84,7 +88,7 @@ def save_figure(figure: Any, path: str | os.PathLike, *, overwrite: bool = False
         figure.savefig(file, format=Path(path).suffix[1:].lower())
 
 
-def draw_predictions(curves: Curves) -> Any:
+def draw_predictions(curves: Curves) -> "Figure":
     """Draw t_total against workers; for a single curve, also its components."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -95,7 +99,7 @@ def draw_predictions(curves: Curves) -> Any:
     return figure
 
 
-def _draw_curves(curves: Curves, axes: Any) -> None:
+def _draw_curves(curves: Curves, axes: "Axes") -> None:
     """Draw predictions into axes, and make these logarithmic."""
     first = next(iter(curves.values()))
     workers = [one.n_workers for one in first]
@@ -126,7 +130,7 @@ def _draw_curves(curves: Curves, axes: Any) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(1, 0), frameon=False)
 
 
-def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None:
+def _draw_mode(figure: "Figure", mode: str, some: Sequence[Point], cpus: int) -> None:
     """Draw six panels: four curves, bars, and a legend."""
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
@@ -149,7 +153,7 @@ def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None
     _draw_legend(legend, {**lines, **boxes, "worker with most of it": most}, some)
 
 
-def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> dict[str, Any]:
+def _draw_total(axes: "Axes", mode: str, some: Sequence[Point]) -> dict[str, Any]:
     """Draw times of the run and of the command; return lines by name."""
     counts = [point.workers for point in some]
     lines = {
@@ -166,7 +170,7 @@ def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> dict[str, Any]:
     return lines
 
 
-def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> None:
+def _draw_ratios(axes: "Axes", some: Sequence[Point], name: str, title: str) -> None:
     counts = [point.workers for point in some]
     for prefix, column, style in (("", TOTAL, "o-"), ("command ", COMMAND, "s--")):
         spreads = [point.columns[f"{prefix}{name}"] for point in some]
@@ -180,7 +184,7 @@ def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> Non
     axes.set_ylabel(title)
 
 
-def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> Any:
+def _draw_parts(axes: "Axes", some: Sequence[Point], shown: Mapping[str, Component]) -> Any:
     """Draw each component of the mean worker's time, and thin lines for the maximum over workers.
 
     Returns a thin line for the legend.
@@ -202,15 +206,24 @@ def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]
     return thin
 
 
-def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> dict[str, Any]:
+def _draw_bars(
+    axes: "Axes", some: Sequence[Point], shown: Mapping[str, Component]
+) -> dict[str, Any]:
     """Draw components stacked to the total time (the scheduler's hatched); return boxes by name."""
     positions, boxes = range(len(some)), {}
     below = [0.0] * len(some)
     for column, part in shown.items():
         values = [max(point.columns[column].mean, 0.0) for point in some]
         where, hatch = ("scheduler", "////") if column in SCHEDULER else ("in task", None)
-        style = {"color": part.colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.3}
-        boxes[f"{part.label} ({where})"] = axes.bar(positions, values, bottom=below, **style)
+        boxes[f"{part.label} ({where})"] = axes.bar(
+            positions,
+            values,
+            bottom=below,
+            color=part.colour,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.3,
+        )
         below = [a + b for a, b in zip(below, values, strict=True)]
     totals = [point.columns[TOTAL] for point in some]
     spread = [one.sd for one in totals]
@@ -220,7 +233,7 @@ def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, Component])
     return boxes
 
 
-def _draw_legend(axes: Any, named: Mapping[str, Any], some: Sequence[Point]) -> None:
+def _draw_legend(axes: "Axes", named: Mapping[str, Any], some: Sequence[Point]) -> None:
     n = max(point.columns[TOTAL].n for point in some)
     title = f"mean and standard deviation of {n}" if n > 1 else "one run each: no error bars"
     axes.axis("off")
@@ -252,7 +265,7 @@ def _colour_of(column: str) -> str:
 
 
 def _curve(
-    axes: Any, counts: Sequence[int], spreads: Sequence[Statistics], style: str, colour: str
+    axes: "Axes", counts: Sequence[int], spreads: Sequence[Statistics], style: str, colour: str
 ) -> Any:
     """Draw means with error bars; return the line."""
     means, sds = [spread.mean for spread in spreads], [spread.sd for spread in spreads]
@@ -260,16 +273,17 @@ def _curve(
     return line
 
 
-def _ticks_at(axes: Any, counts: Sequence[int], which: str = "x") -> None:
+def _ticks_at(axes: "Axes", counts: Sequence[int], which: str = "x") -> None:
     """Ticks at the measured numbers of workers, spaced by a factor of about two."""
     from matplotlib.ticker import NullLocator
 
-    getattr(axes, f"set_{which}scale")("log", base=2)
-    getattr(axes, f"set_{which}ticks")(counts, [f"{n}" for n in counts])
-    getattr(axes, f"{which}axis").set_minor_locator(NullLocator())
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=2)
+    axis.set_ticks(counts, [f"{n}" for n in counts])
+    axis.set_minor_locator(NullLocator())
 
 
-def _plain_seconds(axes: Any) -> None:
+def _plain_seconds(axes: "Axes") -> None:
     """Format seconds in plain notation, with enough ticks within one or two decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 

@@ -182,9 +182,9 @@ class LocalAtoms:
     def from_user(
         cls,
         ids: object,
-        vectors: Mapping[str, Any],
+        vectors: Mapping[str, object],
         names: object,
-        numbers: Mapping[str, Any],
+        numbers: Mapping[str, object],
         *,
         box: object,
         step: int,
@@ -297,7 +297,7 @@ class LocalAtoms:
         )
 
 
-def check_agreement(keys: list[dict[str, Any]]) -> None:
+def check_agreement(keys: list[dict[str, object]]) -> None:
     """Raise `UnwritableError` if ranks disagree; a "type" of None agrees with any."""
     if all(one is keys[0] for one in keys):
         return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 METHODS = ("sorted", "serial", "direct", "mpiio")
 #: Options that only some formats have, and their defaults.
-OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
+OPTIONS: dict[str, object] = {"title": "", "dt": None, "n_frames": None, "double": False}
 #: Options of `Settings` that ranks must agree on.
 _SETTINGS = ("n_atoms", "append", "overwrite", "sync")
 #: Writers by resolved file name; a writer that was garbage-collected no longer writes.

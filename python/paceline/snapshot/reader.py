@@ -290,7 +290,7 @@ class Reader:
         return self._file.frame_info(frame)
 
     def _checked(
-        self, frame: int, grid: Sequence[int] | None, owner: Callable[[np.ndarray], Any] | None
+        self, frame: int, grid: Sequence[int] | None, owner: Callable[[np.ndarray], object] | None
     ) -> tuple[int, tuple[int, int, int] | None, bool]:
         if grid is not None and owner is not None:
             raise ValueError("expected grid= or owner=, found both")
@@ -301,7 +301,7 @@ class Reader:
         self,
         info: FrameInfo,
         shape: tuple[int, int, int] | None,
-        owner: Callable[[np.ndarray], Any] | None,
+        owner: Callable[[np.ndarray], object] | None,
     ) -> Any:
         """Read columns and their cost; None if another rank has failed."""
         owners: Any = None

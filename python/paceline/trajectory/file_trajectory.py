@@ -650,7 +650,7 @@ class FileTrajectory(Trajectory):
             raise ValueError(f"{self.filename}: the trajectory is closed")
 
     @cached_property
-    def _loops(self) -> "WeakSet[Generator[Any, None, None]]":
+    def _loops(self) -> "WeakSet[Generator[object, None, None]]":
         """Loops that are reading, and may have files open."""
         return WeakSet()
 

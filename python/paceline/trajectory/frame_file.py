@@ -139,7 +139,7 @@ class FramesToWrite:
     #: True if frames may be left out.
     skip_damaged: bool
     #: Provenance of the frames, and options.
-    origin: Mapping[str, Any]
+    origin: Mapping[str, object]
     #: Cell of the first readable frame, a row of `FrameBuffer.cells`, shape (1, 19).
     cells: np.ndarray
     #: True if frames may be rotated before they are written.

@@ -430,7 +430,7 @@ def _unsendable(error: Exception) -> WorkerError:
 class _ResultsPickler(cloudpickle.Pickler):
     """Pickles without the bytes of large arrays, also of those that are kept in a file."""
 
-    def reducer_override(self, value: object) -> Any:
+    def reducer_override(self, value: object) -> object:
         if type(value) is np.memmap:
             return np.asarray(value).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return super().reducer_override(value)

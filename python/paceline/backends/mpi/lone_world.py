@@ -51,7 +51,7 @@ def _forwarded(name: str) -> property:
     return property(lambda self: getattr(self._comm, name))
 
 
-def _refused(name: str) -> Callable[..., Any]:
+def _refused(name: str) -> Callable[..., object]:
     def refuse(self: Any, *_: Any, **__: Any) -> Any:
         raise UnsupportedError(
             f"MPI.COMM_WORLD.{name} would wait for ever: the first of {self.size} ranks runs this "
