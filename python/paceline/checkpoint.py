@@ -26,6 +26,7 @@ from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.contract.analysis import Analysis
+from paceline.contract.atoms import attribute_of
 from paceline.contract.plan import Plan
 from paceline.contract.run_info import RUN_ATTRIBUTES
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
@@ -475,7 +476,7 @@ def _used_by_next_stage(analysis: Analysis) -> dict[str, Any]:
     """Collect what an analysis makes its later stages of, beside what the frames give."""
     universe, found = analysis.atomgroup.universe, {}
     for name, value in members_used(analysis, "next_stage").items():
-        if getattr(value, "universe", None) is universe:
+        if attribute_of(value, "universe") is universe:
             # Atoms of the trajectory itself, whose positions are those of any frame.
             found[name] = value.atoms.indices
         elif name not in _COMPARED:

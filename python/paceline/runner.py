@@ -27,7 +27,7 @@ from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis, info_of, note_run
-from paceline.contract.atoms import Frames, System
+from paceline.contract.atoms import Frames, System, attribute_of
 from paceline.contract.plan import choose_frames
 from paceline.contract.transforms import Transform
 from paceline.engine.parts import PartsRun
@@ -62,6 +62,14 @@ class FurtherOptions(TypedDict, total=False):
     block_frames: int | None
     max_memory: int | str | None
     checkpoint: str | os.PathLike | Checkpoint | None
+
+
+class WorkerOptions(FurtherOptions, total=False):
+    """Options of `run` but for the bounds of frames."""
+
+    backend: object
+    n_workers: int | None
+    frames: Sequence[int] | np.ndarray | None
 
 
 class RunOptions(FurtherOptions, total=False):
@@ -247,7 +255,9 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | N
         id(one.atomgroup.universe): one.atomgroup.universe for one in analyses
     }.values():
         trajectory = universe.trajectory
-        names = getattr(trajectory, "filenames", [getattr(trajectory, "filename", None)])
+        names = attribute_of(trajectory, "filenames")
+        if names is None:
+            names = [attribute_of(trajectory, "filename")]
         for name in {name for name in (universe.filename, *names) if isinstance(name, str)}:
             check_distinct(checkpoint, *outputs, name)
 
@@ -366,7 +376,7 @@ def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform])
 
 def _warn_of_placeholder(universe: System) -> None:
     """Warn of a cell that stands for none, which workers leave out."""
-    ts = getattr(getattr(universe, "trajectory", None), "ts", None)
+    ts = attribute_of(attribute_of(universe, "trajectory"), "ts")
     dimensions = None if ts is None else ts.dimensions
     if dimensions is not None and are_placeholders(np.array([dimensions])).any():
         warn(

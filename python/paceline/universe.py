@@ -9,6 +9,7 @@ import MDAnalysis
 
 from paceline import _core
 from paceline._util.files import check_local
+from paceline.contract.atoms import attribute_of
 from paceline.errors import (
     AtomCountError,
     PacelineError,
@@ -104,7 +105,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             self.filename = name
             self._kwargs["format"] = given.get("format")
             self._kwargs["all_coordinates"] = given.get("all_coordinates", False)
-        opening = getattr(self._trajectory, "t_init", 0.0)
+        opening = attribute_of(self._trajectory, "t_init") or 0.0
         self.t_init_top = time.perf_counter() - begun - opening
 
     def load_new(

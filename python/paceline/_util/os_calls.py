@@ -49,7 +49,7 @@ _RANGES = 1000
 
 def is_own(status: os.stat_result) -> bool:
     """True if a file belongs to this user; always True on Windows."""
-    return not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return WINDOWS or status.st_uid == os.getuid()
 
 
 # Bytes of open files.
@@ -163,7 +163,7 @@ def _redirect(descriptor: int, path: str | os.PathLike) -> None:
 
 def set_mode(descriptor: int, mode: int) -> None:
     """Set the permissions of an open file, if the system has permissions."""
-    if hasattr(os, "fchmod"):
+    if not WINDOWS:
         os.fchmod(descriptor, mode)
 
 
@@ -230,7 +230,7 @@ def usable_cpus() -> set[int]:
 
 def total_memory() -> int | None:
     """Memory of the machine, bytes; None if the system does not report it."""
-    if not hasattr(os, "sysconf"):
+    if WINDOWS:
         return None
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -242,7 +242,7 @@ def clock_ticks() -> int:
 
 def load_averages() -> tuple[float, ...]:
     """Mean numbers of running and waiting processes in 1, 5 and 15 minutes; empty if unknown."""
-    return os.getloadavg() if hasattr(os, "getloadavg") else ()
+    return os.getloadavg() if not WINDOWS else ()
 
 
 def full_name(login: str) -> str:
@@ -260,13 +260,13 @@ def full_name(login: str) -> str:
 
 def after_fork(function: Callable[[], object]) -> None:
     """Call a function in processes that are forked from this one, if the system can fork."""
-    if hasattr(os, "register_at_fork"):
+    if not WINDOWS:
         os.register_at_fork(after_in_child=function)
 
 
 def around_fork(before: Callable[[], object], after: Callable[[], object]) -> None:
     """Call functions before and after each fork, in the parent process."""
-    if hasattr(os, "register_at_fork"):
+    if not WINDOWS:
         os.register_at_fork(before=before, after_in_parent=after)
 
 
@@ -281,7 +281,7 @@ def yield_processor() -> None:
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
     """Block Ctrl-C, here and in processes that are started here, if the system supports it."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if WINDOWS:
         yield
         return
     from multiprocessing import resource_tracker
@@ -298,7 +298,7 @@ def interrupts_blocked() -> Iterator[None]:
 def ignore_interrupts() -> None:
     """Ignore Ctrl-C in a process that was started with it blocked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
+    if not WINDOWS:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 

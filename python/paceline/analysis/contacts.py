@@ -14,7 +14,7 @@ from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
-from paceline.contract.atoms import Atoms, System, attribute_of
+from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
@@ -167,9 +167,9 @@ class Contacts(AnalysisBase):
             if not isinstance(group, str):
                 check_static(group, "Contacts")
         for group in refgroup:
-            if hasattr(group, "atoms"):
+            if has_attribute(group, "atoms"):
                 check_positions(group.universe.trajectory, "a reference")
-        references = [refgroup] if hasattr(refgroup[0], "positions") else refgroup
+        references = [refgroup] if has_attribute(refgroup[0], "positions") else refgroup
         for k, groups in enumerate(references):
             if not all(np.isfinite(group.positions).all() for group in groups):
                 raise ValueError(f"Contacts: positions of reference {k} are not all finite numbers")

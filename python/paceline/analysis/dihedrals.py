@@ -13,7 +13,7 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.residues import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
-from paceline.contract.atoms import Atoms, Residues, System, attribute_of
+from paceline.contract.atoms import Atoms, Residues, System, attribute_of, has_attribute
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
@@ -157,7 +157,7 @@ class Dihedral(_Dihedrals):
     )
 
     def __init__(self, atomgroups: Sequence[Any], *, verbose: bool = False):
-        if hasattr(atomgroups, "atoms"):
+        if has_attribute(atomgroups, "atoms"):
             raise SelectionError(
                 "Dihedral: expected a list of groups of four atoms each, found one group; in a "
                 'file of a battery they are a list of selections, atomgroups = ["…", "…"]'

@@ -34,7 +34,7 @@ from paceline.analysis.table import (
     names_of,
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
-from paceline.contract.atoms import Atoms, System, UpdatingAtoms, has_attribute
+from paceline.contract.atoms import Atoms, System, UpdatingAtoms, attribute_of, has_attribute
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_atoms
@@ -222,9 +222,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._donors_sel = None if donors_sel is None else donors_sel.strip()
         self._hydrogens_sel = None if hydrogens_sel is None else hydrogens_sel.strip()
         self._acceptors_sel = None if acceptors_sel is None else acceptors_sel.strip()
-        for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
-            if getattr(self, name) == "":
-                warnings.warn(f"{name} is empty: no hydrogen bonds will be found", stacklevel=2)
+        for name in ("donors", "hydrogens", "acceptors"):
+            if self._selections[name] == "":
+                warnings.warn(f"{name}_sel is empty: no hydrogen bonds will be found", stacklevel=2)
         self._check_between()
         if self._acceptors_sel is None or self._hydrogens_sel is None:
             self._check_charges()
@@ -243,10 +243,10 @@ class HydrogenBondAnalysis(AnalysisBase):
         AnalysisBase.__init__(ours, theirs.u)
         ours.u, ours.criterion, ours._changing, ours._found = theirs.u, "mdanalysis", {}, None
         ours._update_selections = theirs.update_selections
-        for name in ("d_h_cutoff", "d_a_cutoff", "d_h_a_angle", "between_ags"):
-            setattr(ours, name, getattr(theirs, name))
-        for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
-            setattr(ours, f"_{name}", getattr(theirs, name))
+        ours.d_h_cutoff, ours.d_a_cutoff = theirs.d_h_cutoff, theirs.d_a_cutoff
+        ours.d_h_a_angle, ours.between_ags = theirs.d_h_a_angle, theirs.between_ags
+        ours._donors_sel, ours._hydrogens_sel = theirs.donors_sel, theirs.hydrogens_sel
+        ours._acceptors_sel = theirs.acceptors_sel
         try:
             if ours.update_selections:
                 ours._select()
@@ -257,6 +257,24 @@ class HydrogenBondAnalysis(AnalysisBase):
         except SelectionError as error:  # it finds none
             raise UnsupportedError(f"{error}") from None
         return ours
+
+    @property
+    def _selections(self) -> dict[str, str | None]:
+        """Selections of donors, hydrogens and acceptors."""
+        return {
+            "donors": self._donors_sel,
+            "hydrogens": self._hydrogens_sel,
+            "acceptors": self._acceptors_sel,
+        }
+
+    @property
+    def _chosen(self) -> dict[str, Atoms]:
+        """Donors, hydrogens and acceptors in the present frame."""
+        return {
+            "donors": self._donors,
+            "hydrogens": self._hydrogens,
+            "acceptors": self._acceptors,
+        }
 
     @property
     def _is_searched(self) -> bool:
@@ -311,12 +329,12 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _atoms_of(self, selection: str, *, updating: bool = False) -> Atoms:
         """Select atoms of the analysis; by names of groups, too, where the Universe knows such."""
-        within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
+        within = attribute_of(self.u, "select_within") or type(self.atomgroup).select_atoms
         return within(self.atomgroup, selection, updating=updating)
 
     def _choose(self, name: str) -> Atoms:
         """Select atoms of the present frame, and note a selection that chooses others in each."""
-        selection, what = getattr(self, f"_{name}_sel"), f"HydrogenBondAnalysis: {name}_sel"
+        selection, what = self._selections[name] or "", f"HydrogenBondAnalysis: {name}_sel"
         check_selection(selection)
         with naming_lacks(what, selection):
             group = self._atoms_of(selection, updating=self.update_selections)
@@ -334,7 +352,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         found = {
             name: follow(self._changing[name], f"HydrogenBondAnalysis: {name}_sel")
             if name in self._changing
-            else FixedGroup(getattr(self, f"_{name}").indices)
+            else FixedGroup(self._chosen[name].indices)
             for name in ("donors", "hydrogens", "acceptors")
         }
         if self._donors_sel is None:
@@ -491,7 +509,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             elif name == "donors" and self._donors_sel is None and "hydrogens" in self._changing:
                 given[name] = "bonded to these hydrogens"
             else:
-                given[name] = describe_atoms(getattr(self, f"_{name}"))
+                given[name] = describe_atoms(self._chosen[name])
         given["criterion"] = self.criterion
         if self._is_searched:
             given["d_h_cutoff"] = self.d_h_cutoff
@@ -516,7 +534,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _lack_of(self, name: str) -> str:
         """Say why there are no donors, hydrogens or acceptors, and how to give them."""
-        selection = getattr(self, f"_{name}_sel")
+        selection = self._selections[name]
         among = f"among the {len(self.atomgroup):,} atoms {self.which_atoms}"
         if selection and len(self._atoms_of(selection)):
             return (
@@ -532,8 +550,8 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _check_limits(self) -> None:
         """Raise `ValueError` for limits that make no sense, or that the criterion does not take."""
-        for name in ("d_h_cutoff", "d_a_cutoff"):
-            length(name, getattr(self, name))
+        length("d_h_cutoff", self.d_h_cutoff)
+        length("d_a_cutoff", self.d_a_cutoff)
         if not 0 <= self.d_h_a_angle <= 180:
             raise ValueError(
                 f"d_h_a_angle_cutoff must be from 0 to 180 degrees, not {self.d_h_a_angle!r}"

@@ -29,7 +29,7 @@ from paceline.analysis.uncertainty import (
     ReplicaMean,
     mean_of_replicas,
 )
-from paceline.contract.atoms import System
+from paceline.contract.atoms import System, attribute_of
 from paceline.errors import UnsupportedError, kept_warnings
 from paceline.performance.figure_style import FIGURE_STYLE, STYLE
 from paceline.performance.number_format import joined, many
@@ -479,7 +479,7 @@ class Replicas:
         return all(
             len(atoms) == len(first)
             and all(
-                np.array_equal(getattr(atoms, name, ()), getattr(first, name, ()))
+                np.array_equal(attribute_of(atoms, name), attribute_of(first, name))
                 for name in ("names", "resids", "resnames")
             )
             for atoms in others
@@ -627,5 +627,7 @@ def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table |
 def _files_of(universe: System) -> list[str]:
     """Names of the files of a trajectory; none of one in memory."""
     trajectory = universe.trajectory
-    names = getattr(trajectory, "filenames", [trajectory.filename])
+    names = attribute_of(trajectory, "filenames")
+    if names is None:
+        names = [trajectory.filename]
     return [os.fspath(one) for one in names if one is not None]

@@ -15,7 +15,7 @@ from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import Table, draw, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
-from paceline.contract.atoms import System
+from paceline.contract.atoms import System, has_attribute
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
 from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib
@@ -499,9 +499,9 @@ def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, np.ndarray]:
     """
     found: dict[str, np.ndarray] = {}
     for name, value in values.items():
-        if hasattr(value, "atoms"):
+        if has_attribute(value, "atoms"):
             continue
-        if hasattr(value, "grid"):
+        if has_attribute(value, "grid"):
             edges = zip("xyz", value.edges, strict=True)
             found |= _flat({f"{name}.edges_{axis}": one for axis, one in edges}, group)
             value = value.grid

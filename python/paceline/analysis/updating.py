@@ -297,7 +297,7 @@ class _Tree:
         """Check that a selection is MDAnalysis's own; 0 if it is the same in each frame."""
         kind = type(selection)
         if kind.__module__ not in OWN:
-            token = getattr(kind, "token", kind.__name__)
+            token = attribute_of(kind, "token") or kind.__name__
             raise self.unsupported(f"{token!r} ({kind.__qualname__}) is no keyword of MDAnalysis")
         inner = [attribute_of(selection, name) for name in ("lsel", "rsel", "sel")]
         costs = [self.cost(one) for one in inner if one is not None]

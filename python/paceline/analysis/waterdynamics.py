@@ -16,7 +16,7 @@ from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_frames
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
-from paceline.runner import FurtherOptions
+from paceline.runner import WorkerOptions
 
 #: Largest lag, frames, if no other is given.
 LONGEST_LAG = 20
@@ -146,7 +146,7 @@ class SurvivalProbability(SelectedAtoms):
         residues: bool | None = None,
         intermittency: int | None = None,
         verbose: bool | None = None,
-        **options: Unpack[FurtherOptions],
+        **options: Unpack[WorkerOptions],
     ) -> Self:
         """Run this analysis alone, with the arguments of the kit waterdynamics in its order.
 
@@ -200,7 +200,8 @@ class SurvivalProbability(SelectedAtoms):
             before = max(0, origin - self.intermittency)
             needed[before : origin + longest + self.intermittency + 1] = True
         try:
-            super().run(frames=first + np.flatnonzero(needed), verbose=verbose, **options)
+            options["frames"] = first + np.flatnonzero(needed)
+            super().run(verbose=verbose, **options)
         finally:
             self._windows = None
         return self

@@ -14,6 +14,7 @@ from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, DefaultSelection, hdf5_options
+from paceline.contract.atoms import attribute_of
 from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import need_matplotlib
@@ -263,7 +264,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 
 def _times(trajectory: Any) -> np.ndarray:
     """Times of all frames, ps; from the index, if there is one."""
-    times = getattr(trajectory, "times", None)
+    times = attribute_of(trajectory, "times")
     if times is None:
         return np.array([ts.time for ts in trajectory])
     return times() if callable(times) else times

@@ -32,7 +32,7 @@ from paceline.backends.mdanalysis import (
     state_of,
 )
 from paceline.backends.mpi import active_session
-from paceline.contract.atoms import Timestep, fields_of, values_of
+from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.mdanalysis.reader import Reader
 
@@ -90,7 +90,7 @@ def run_on_workers(
     chosen = {name: options.get(name) for name in ("start", "stop", "step", "frames")}
     verbose = options.get("verbose")
     if verbose is None:
-        verbose = getattr(analysis, "_verbose", False)
+        verbose = attribute_of(analysis, "_verbose") or False
     # Other backends know their number of workers.
     default = n_workers if backend is None or isinstance(backend, str) else None
     n_workers = options.get("n_workers") or default
@@ -203,7 +203,7 @@ def _is_merged_wrongly(analysis: AnalysisBase) -> bool:
 
 def _forgets(trajectory: ProtoReader) -> bool:
     """True if the result of its transformations does not depend on earlier frames."""
-    return all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
+    return all(attribute_of(one, "parallelizable") for one in trajectory.transformations)
 
 
 def on_our_workers(found: object, module: str) -> object:

@@ -25,7 +25,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
-from paceline.contract.atoms import Timestep, fields_of, values_of
+from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
 from paceline.contract.plan import Plan
 from paceline.contract.source import (
     Extents,
@@ -122,7 +122,7 @@ class MDAnalysisTrajectory(Trajectory):
         """Return versions and files, for the provenance of results."""
         return {
             **_origin_of(self._universe),
-            "trajectory": getattr(self._universe.trajectory, "filename", None),
+            "trajectory": attribute_of(self._universe.trajectory, "filename"),
             "fingerprint": "none: read by MDAnalysis",
         }
 

@@ -228,7 +228,7 @@ def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
     n_idle = n_workers - len(workers)
     times = {"t_in_task": [one.t_work for one in workers] + n_idle * [0.0]}
     for part in PARTS:
-        own = [getattr(one, part.quantity) for one in workers]
+        own = [part.of(one) for one in workers]
         times[part.column] = own + n_idle * [window if part is WAIT else 0.0]
     waits = zip(times[WAIT.column], times[STARTUP.column], strict=True)
     times[WAIT.column] = [wait - starting for wait, starting in waits]

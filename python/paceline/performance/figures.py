@@ -176,7 +176,7 @@ def workers_a_bar(n_workers: int) -> int:
 def draw_bars(axes: "Axes", workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
     """Draw a stacked bar per worker, as in Khoshlessan et al. 2020, Fig. 2d."""
     together = workers_a_bar(len(workers))
-    parts = np.array([[getattr(one, part.quantity) for part in WALL_TIME] for one in workers])
+    parts = np.array([[part.of(one) for part in WALL_TIME] for one in workers])
     first = np.arange(0, len(workers), together)
     members = np.diff(np.append(first, len(workers)))
     means = np.add.reduceat(parts, first) / members[:, None]

@@ -31,6 +31,10 @@ class Component:
     #: Explanation for readers of a report, as one clause.
     meaning: str
 
+    def of(self, worker: "WorkerTiming") -> float:
+        """Get this component of a worker's time, s."""
+        return float(getattr(worker, self.quantity))
+
 
 OPEN = Component(
     *("open", "t_init_traj", "t_open", "open", "opening", "#cc79a7"),
@@ -250,7 +254,7 @@ class WorkerTiming:
     @property
     def t_work(self) -> float:
         """Time of blocks whose results were used, s."""
-        return float(sum(getattr(self, part.quantity) for part in AT_BLOCKS))
+        return float(sum(part.of(self) for part in AT_BLOCKS))
 
     @property
     def seconds_per_frame(self) -> float:

@@ -226,7 +226,7 @@ def _each_worker(report: Report, numbers: dict[str, int]) -> Html:
             one.worker,
             f"{one.n_blocks:,}",
             f"{one.n_frames:,}",
-            *(number(getattr(one, part.quantity)) for part in parts),
+            *(number(part.of(one)) for part in parts),
             f"{one.seconds_per_frame * 1e6:,.1f}",
             amount(one.bytes),
             f"{one.calls:,}",

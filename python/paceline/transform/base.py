@@ -19,6 +19,7 @@ from paceline.contract.atoms import (
     System,
     UpdatingAtoms,
     attribute_of,
+    has_attribute,
     topology_attribute_of,
 )
 from paceline.contract.transforms import Follower, Transform, WorkerScan, WorkerTransform
@@ -187,7 +188,7 @@ def check_static(atomgroup: object, name: str, instead: str = "") -> None:
     `instead` names a function that accepts such groups. Raises `TypeError` for an object that is
     not a group.
     """
-    if not hasattr(atomgroup, "atoms"):
+    if not has_attribute(atomgroup, "atoms"):
         raise TypeError(f"expected an AtomGroup or a Universe, found {atomgroup!r}")
     if updates_itself(atomgroup):
         instead = instead or "write a function for paceline.TimeSeries or Reduce, which find"
