@@ -12,7 +12,6 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.arguments import check_selection
-from paceline.contract.atoms import Atoms
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.universe import Universe
 
@@ -156,7 +155,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         """Index file whose groups are known, if one is."""
         return self._index
 
-    def select_atoms(self, *selections: str, **groups: object) -> Atoms:
+    def select_atoms(self, *selections: str, **groups: object) -> Any:
         """Select atoms; see `MDAnalysis.Universe.select_atoms`."""
         return self.select_within(self.atoms, *selections, **groups)
 
@@ -237,7 +236,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             return self.atoms[self.atoms.resnames == name]
         raise self._unknown(name, "is no group")
 
-    def _indexed(self, name: str, index: IndexFile) -> Atoms:
+    def _indexed(self, name: str, index: IndexFile) -> object:
         """Atoms of a group of the index file."""
         if index.n_atoms != len(self.atoms):
             raise SelectionError(
