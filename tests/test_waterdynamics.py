@@ -253,3 +253,13 @@ def test_correlations_where_frames_were_left_out_are_refused(damaged):
     for ask in (run.stays, run.time_correlation):
         with pytest.raises(UnsupportedError, match="19 damaged frames were left out"):
             ask()
+
+
+def test_a_group_stands_for_its_universe():
+    data = pytest.importorskip("MDAnalysisTests.datafiles")
+    u = paceline.Universe(data.PSF, data.DCD)
+    select = "name CA and around 8 resid 30"
+    of_group, of_all = (
+        SurvivalProbability(given, select).run(stop=5, tau_max=2) for given in (u.atoms, u)
+    )
+    np.testing.assert_array_equal(of_group.results.sp_timeseries, of_all.results.sp_timeseries)
