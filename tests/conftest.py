@@ -100,8 +100,15 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
-def run(capsys):
-    """Run the command here: status, what it wrote, and what it said beside."""
+def run(run_with_answer, monkeypatch):
+    """Run the command here: status, stdout, and warnings and errors of stderr."""
+    monkeypatch.setattr("paceline.cli.answer.say", lambda text: None)
+    return run_with_answer
+
+
+@pytest.fixture
+def run_with_answer(capsys):
+    """Run the command here: status, stdout, and all of stderr."""
 
     from paceline.cli import main
 

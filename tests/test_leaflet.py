@@ -96,7 +96,28 @@ def test_lipids_that_change_sides(tmp_path):
     assert record["frames with two leaflets"] == "5 of 6"
     assert record["atoms that were found in the other leaflet"] == "2 times"
     table = found.results.to_dataframe()
-    np.testing.assert_array_equal(table["leaflet 1 (atoms)"], [36, 36, 37, np.nan, 37, 36])
+    np.testing.assert_array_equal(table["upper leaflet (atoms)"], [36, 36, 37, np.nan, 37, 36])
+
+
+@pytest.mark.parametrize("shift", [0, 38])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_upper_leaflet_has_its_heads_above_tails(shift, turned):
+    """Also where the membrane lies across the border of the cell."""
+    heads, tails = bilayer(heights=(20.0, 60.0)), bilayer(heights=(30.0, 50.0))
+    if turned:
+        heads, tails = np.roll(heads, 36, axis=0), np.roll(tails, 36, axis=0)
+    universe = MDAnalysis.Universe.empty(
+        144, 72, atom_resindex=np.repeat(np.arange(72), 2), trajectory=True
+    )
+    universe.add_TopologyAttr("names", ["P", "C"] * 72)
+    positions = np.stack([heads, tails], axis=1).reshape(144, 3) + np.array([0, 0, shift])
+    universe.atoms.positions = positions % CELL[:3]
+    universe.dimensions = CELL
+    found = LeafletSeries(universe, "name P", 10.5).run().results
+    upper = "0" if turned else "1"
+    names = ["upper", "lower"] if upper == "0" else ["lower", "upper"]
+    assert found.provenance["leaflets 0 and 1"] == " and ".join(names)
+    assert list(found.table.y.values()) == [f"{name} leaflet" for name in names]
 
 
 def test_leaflets_keep_their_numbers_where_components_do_not(tmp_path):

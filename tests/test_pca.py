@@ -181,7 +181,7 @@ def test_components_may_be_left_out_afterwards(universe):
     np.testing.assert_array_equal(pca.results.p_components, whole[:, :3])
     assert pca.results.variance.shape == (3,)
     assert pca.results.projection is projection
-    assert list(pca.results.to_dataframe()) == ["component", "variance (Å²)", "cumulated variance"]
+    assert list(pca.results.to_dataframe()) == ["component", "variance (Å²)", "cumulative variance"]
     assert pca.results.provenance["analysis"] == "PCA"
 
 

@@ -75,7 +75,7 @@ def test_values_that_are_missing_or_few():
     constant = mean_of_series(np.full(100, 3.5))
     assert (constant.mean, constant.error, constant.converged) == (3.5, 0.0, True)
     assert np.isnan(constant.interval)
-    assert str(constant) == "3.5 in all 100 values, no interval"
+    assert str(constant) == "3.5, constant in all 100 values"
     assert constant.short == "mean 3.5, constant"
     infinite = mean_of_series(np.array([1.0, 2.0, np.inf, 4.0, 5.0]))
     assert np.isnan(infinite.error)
@@ -83,10 +83,16 @@ def test_values_that_are_missing_or_few():
 
 def test_numbers_are_written_without_zeros_or_powers_that_nobody_reads():
     independent = SeriesMean(10982.4, 1000, 1.0, 0.5, 130.0, 0.4)
-    expected = "10982 ± 130 (95 %), 1000 of 1000 values independent, block error 0.4"
+    expected = "10982 ± 130 (95 %), 1000 values, all of them independent, block error 0.4"
     assert str(independent) == expected
     few = SeriesMean(10982.4, 98, 31.0, 600.0, 1191.0, 130.0)
-    assert str(few).endswith("3.16 of 98 values independent, block error 130, not converged")
+    assert str(few).endswith(
+        "98 values, about 3 of them independent, block error 130, not converged"
+    )
+    assert few.with_unit("Å") == (
+        "10982 ± 1191 Å (95 %), 98 values, about 3 of them independent, block error 130 Å, "
+        "not converged"
+    )
     assert few.short == "mean 10982, not converged"
     assert str(SeriesMean(2e-9, 100, 1.0, 1e-10, 2e-10, 1e-10)).startswith("(2.00 ± 0.20)·10⁻⁹ ")
 

@@ -6,6 +6,7 @@ The worker part is sent to the workers: a small object with `compute`, and with 
 frames give one result.
 """
 
+import contextlib
 import inspect
 import platform
 import warnings
@@ -37,6 +38,7 @@ from paceline.contract.run_info import RUN_ATTRIBUTES, describe_atoms, describe_
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.transforms import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
+from paceline.performance.number_format import many
 from paceline.runner import FurtherOptions, run
 from paceline.timing import Timings
 from paceline.transform.base import check_static
@@ -198,6 +200,15 @@ class AnalysisBase(Analysis):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warnings.warn(f"{name} is deprecated; use results.{name}", DeprecationWarning, stacklevel=2)
         return getattr(self.results, name)
+
+    def __repr__(self) -> str:
+        text = self.name
+        with contextlib.suppress(AttributeError):  # a class of a user may have no atoms
+            text += f" of {many(len(self.indices), 'atom')}"
+        if self._run_info.times is None:
+            return f"<{text}, not run yet>"
+        frames = describe_frames(self.frames, self.times if self.times_known else None)
+        return "\n".join([f"<{text}; {frames}>", *f"{self.results!r}".splitlines()[1:]])
 
     @property
     def n_frames(self) -> int:
@@ -438,7 +449,9 @@ class AnalysisBase(Analysis):
             **self.provenance,
             "analysis": type(self).__name__,
             **self.parameters(),
-            "frames analysed": describe_frames(self.frames),
+            "frames analysed": describe_frames(
+                self.frames, self.times if self.times_known else None
+            ),
             "damaged frames": [frame for frame, _ in self.damaged] or "none",
             **({"warnings": "; ".join(remarks)} if remarks else {}),
         }

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack
 
-import numpy as np
-
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
@@ -20,7 +18,7 @@ from paceline.analysis.write_catalogue import class_declared_as
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
-from paceline.contract.run_info import describe_frames
+from paceline.contract.run_info import describe_frames, describe_times
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
@@ -331,6 +329,17 @@ class Battery:
                 names += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
         return [Path(folder) / name for name in names]
 
+    def summary(self) -> list[str]:
+        """Describe the results of each analysis in a sentence or a few.
+
+        Returns
+        -------
+        list of str
+            As those of `Results.summary`, behind the name of the analysis.
+        """
+        found = ((name, one.results.summary()) for name, one in self.analyses.items())
+        return [f"{name}: {sentence}" for name, sentences in found for sentence in sentences]
+
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Write tables, figures, and a page of all results: all of these files, or none.
 
@@ -410,12 +419,12 @@ class Battery:
         from paceline.performance.page import ResultSection, results_page
 
         one = next(iter(self.analyses.values()))
-        atoms, times = self.universe.atoms, one.times[~np.isnan(one.times)]
+        atoms = self.universe.atoms
         facts = {
             "trajectory": str(one.provenance["trajectory"]),
             "atoms": f"{len(atoms):,} in {len(atoms.residues):,} residues",
             "frames": describe_frames(one.frames),
-            "times": _span_of(one, times),
+            "times": _span_of(one),
             "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
             "transformations": transformations_of(self.analyses),
             "left out": "; ".join(f"{name}: {why}" for name, why in self.left_out.items()),
@@ -456,11 +465,11 @@ class Battery:
         )
 
 
-def _span_of(analysis: AnalysisBase, times: np.ndarray) -> str:
-    """Describe the times of the frames of a run, of which `times` are known."""
+def _span_of(analysis: AnalysisBase) -> str:
+    """Describe the times of the frames of a run."""
     if not analysis.times_known:
         return f"not known: {analysis.provenance[UNKNOWN_TIMES]}"
-    return f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown"
+    return describe_times(analysis.times) or "unknown"
 
 
 def transformations_of(

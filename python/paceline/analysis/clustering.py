@@ -536,8 +536,11 @@ def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
     columns = {"frame": frames, "time (ps)": times, "cluster": labels}
     drawn = columns | {"cluster": np.where(labels < 0, np.nan, labels)}
     y = {"cluster": "cluster"}
+    sizes = np.bincount(labels[labels >= 0])
+    largest = ", ".join(f"{size:,}" for size in sizes[:3])
+    notes = {"clusters": f"{len(sizes):,}, the largest of {largest} frames"} if len(sizes) else {}
     points = Table(drawn, "time (ps)", y, "cluster", no_mean=True)
-    return Table(columns, "time (ps)", y, "cluster", points, no_mean=True)
+    return Table(columns, "time (ps)", y, "cluster", points, no_mean=True, notes=notes)
 
 
 def _universe(atoms: Atoms, rows: np.ndarray, centers: np.ndarray, frames: np.ndarray) -> Any:

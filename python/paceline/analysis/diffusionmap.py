@@ -451,8 +451,15 @@ class DiffusionMap:
             x, y = titles[:2]
             drawn = Table({x: columns[x], y: columns[y]}, x, {y: y}, y, points=True)
         y_of = {title: title.rpartition(" ")[2] for title in titles}
+        largest = ", ".join(f"{value:.4g}" for value in self.eigenvalues[1:4])
+        notes = {"eigenvalues of the first coordinates": largest}
         self.results = Results(
-            table=Table(columns, "time (ps)", y_of, label, drawn, no_mean=True, partial=True),
+            table=Table(
+                *(columns, "time (ps)", y_of, label, drawn),
+                no_mean=True,
+                partial=True,
+                notes=notes,
+            ),
             provenance={
                 **self._dist_matrix.record(),
                 "analysis": type(self).__name__,

@@ -5,10 +5,12 @@ import numpy as np
 from paceline._util.arguments import length, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.functions import TimeSeries
 from paceline.analysis.guess import LIPIDS
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import with_gaps
+from paceline.block import Block
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
@@ -24,9 +26,10 @@ class LeafletSeries(AnalysisBase):
     atoms, as `LeafletFinder.components` are (not by size, as its manual says).
 
     The two largest components of the first frame that has two are leaflets 0 and 1, in the order of
-    their first atoms. Later, the two largest are the same leaflets if each has most of the atoms of
-    one of them, and these are most of its own. In other frames, as where a lipid between the
-    leaflets connects them, no atom is in a leaflet.
+    their first atoms; the table names them upper and lower, by the z of heads above tails. Later,
+    the two largest are the same leaflets if each has most of the atoms of one of them, and these
+    are most of its own. In other frames, as where a lipid between the leaflets connects them, no
+    atom is in a leaflet.
 
     Parameters
     ----------
@@ -139,8 +142,9 @@ class LeafletSeries(AnalysisBase):
             row[: len(known)] = known
         leaflets, flip_flops = follow_leaflets(components, sizes)
         columns = {"components": with_gaps(n_components, left_out)}
-        titles = {f"leaflet {k} (atoms)": f"leaflet {k}" for k in (0, 1)}
         in_none = np.all(leaflets < 0, axis=1)
+        names = self._names(leaflets, np.flatnonzero(~in_none))
+        titles = {f"{name} leaflet (atoms)": f"{name} leaflet" for name in names}
         for k, title in enumerate(titles):
             columns[title] = with_gaps((leaflets == k).sum(axis=1), in_none)
         if in_none.all():
@@ -158,6 +162,7 @@ class LeafletSeries(AnalysisBase):
         facts = {
             "frames with two leaflets": f"{np.sum(~in_none)} of {len(components)}",
             "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",
+            "leaflets 0 and 1": " and ".join(names),
         }
         self.results = Results(
             table=table_in_time(
@@ -172,6 +177,28 @@ class LeafletSeries(AnalysisBase):
             frames=self.frames,
             times=self.times,
         )
+
+    def _names(self, leaflets: np.ndarray, rows: np.ndarray) -> tuple[str, str]:
+        """Name leaflets 0 and 1 by the z of heads above tails, or of the heads alone."""
+        names = "upper", "lower"
+        if len(rows) == 0:
+            return names
+        heads, of_heads = self.atomgroup, leaflets[rows[0]]
+        lipids = heads.residues
+        has_tails = len(lipids) == len(heads) < len(lipids.atoms)
+        atoms = lipids.atoms if has_tails else heads
+        frame = {"frames": self.frames[rows[:1]], "transforms": self.transforms}
+        run = TimeSeries(_heights, atoms).run(**frame, backend="serial", progress=False)
+        *heights, cell = run.results.timeseries[0].astype(float)
+        above, labels = np.array(heights), of_heads
+        if has_tails:
+            order = np.argsort(heads.resindices)
+            places = np.searchsorted(heads.resindices[order], atoms.resindices)
+            labels = of_heads[order][places]
+            above = above[np.searchsorted(atoms.indices, heads.indices)][order][places] - above
+            above -= cell * np.round(above / cell) if cell > 0 else 0
+        is_upper = above[labels == 0].mean() >= above[labels == 1].mean()
+        return names if is_upper else names[::-1]
 
     def groups(self, row: int) -> list[Atoms]:
         """Get the atoms of each component.
@@ -189,6 +216,11 @@ class LeafletSeries(AnalysisBase):
         row = whole_number("row", row)
         of_frame = self.results.components[row]
         return [self.atomgroup[of_frame == k] for k in range(self.results.n_components[row])]
+
+
+def _heights(block: Block) -> np.ndarray:
+    """Return z of each atom, and the length of the cell along z, 0 without one."""
+    return np.column_stack([block.positions[:, :, 2], block.dimensions[:, 2]])
 
 
 def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

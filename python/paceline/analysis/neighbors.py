@@ -337,7 +337,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
     def finish(self, value: np.ndarray) -> None:
         """Keep the numbers, with frames and times."""
         mean = value.mean(axis=1, dtype=np.float64)
-        name = "mean coordination number"
+        name = "coordination number"
         label = f"neighbours within {self.cutoff:g} Å"
         self.results = Results(
             table=table_in_time(self, {name: mean}, {name: name}, label, partial=True),

@@ -16,6 +16,7 @@ from paceline.analysis.table import Table
 from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
+from paceline.performance.number_format import percent
 from paceline.transform.base import choose_atoms, first_positions
 from paceline.transform.matching import warn_of_other_order
 
@@ -252,14 +253,16 @@ class PCA(AnalysisBase):
         columns = {
             "component": np.arange(1, len(fractions[:n]) + 1),
             "variance (Å²)": self._variance[:n],
-            "cumulated variance": fractions[:n],
+            "cumulative variance": fractions[:n],
         }
-        label = "cumulated variance"
+        label = "cumulative variance"
         # The others add so little that their curve is flat.
         first = {title: values[:DRAWN] for title, values in columns.items()}
-        drawn = Table(first, "component", {label: label}, "cumulated fraction of the variance")
+        drawn = Table(first, "component", {label: label}, "cumulative fraction of the variance")
         some = bool(self.n_projected)  # projections are no columns
-        table = Table(columns, "component", {label: label}, label, drawn, partial=some)
+        shares = (percent(one) for one in np.diff(fractions[:3], prepend=0.0))
+        notes = {"variance along the first components": ", ".join(shares)}
+        table = Table(columns, "component", {label: label}, label, drawn, partial=some, notes=notes)
         arrays = {"projection": self.results.projection} if self.n_projected else {}
         self.results = Results(
             table=table,

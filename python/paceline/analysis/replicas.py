@@ -362,6 +362,20 @@ class Replicas:
             names += [f"{name}.svg", f"{name}-profile.svg", f"{name}-profile.csv"]
         return names
 
+    def summary(self) -> list[str]:
+        """Describe the first series of each analysis by its means, and by differences of groups.
+
+        Returns
+        -------
+        list of str
+            Sentences that begin with the name of the analysis.
+        """
+        return [
+            f"{name}: {title}: {text}"
+            for name in self.names
+            for title, text in self._lines(name, most=1)
+        ]
+
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Write tables, figures, and a page of all results: all of these files, or none.
 
@@ -607,9 +621,9 @@ class Replicas:
             links,
         )
 
-    def _lines(self, name: str) -> Iterator[tuple[str, str]]:
-        """Lines of a section: means of groups, and their differences."""
-        for title, means in list(self.means[name].items())[:LISTED]:
+    def _lines(self, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
+        """Lines of a section: means of groups, and their differences, of some series."""
+        for title, means in list(self.means[name].items())[:most]:
             for group, mean in means.items():
                 yield titled(title, group), f"{mean}"
             for pair, difference in differences(means).items():

@@ -13,6 +13,7 @@ import numpy as np
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, draw, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.atoms import System, has_attribute
@@ -94,6 +95,14 @@ class Results(dict[str, Any]):
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
 
+    def __repr__(self) -> str:
+        facts = self._provenance
+        title = f"Results of {facts.get('analysis', 'an analysis')}" if facts else "Results"
+        about = [f"{facts[key]}" for key in ("atoms", "frames analysed") if key in facts]
+        first = "; ".join([title, *(one.partition(", indices")[0] for one in about)])
+        arrays = [f"{name}: {kind_of(value)}" for name, value in self.items()]
+        return "\n  ".join([f"<{first}>", *arrays, *self.summary()])
+
     @property
     def provenance(self) -> JsonObject:
         """Files, fingerprints, versions and parameters of the run."""
@@ -129,6 +138,18 @@ class Results(dict[str, Any]):
         self.__dict__["_table_or_none"] = found
         return found
 
+    def summary(self) -> list[str]:
+        """Describe the results in a few sentences, which the command line prints.
+
+        Returns
+        -------
+        list of str
+            Findings, such as a diffusion coefficient; else means of series in time with their
+            intervals; else the range of columns. Of more than three columns, the first three.
+            Empty for results without a table.
+        """
+        return answers(self.table) if self.table else []
+
     def with_series(self, name: str, title: str) -> Self:
         """Give an array with several numbers a frame a title; `to_xarray` makes a variable of it.
 
@@ -152,12 +173,13 @@ class Results(dict[str, Any]):
         if not (self or self._provenance or self._table_or_none):
             raise NotRunError("there are no results yet: call run() first")
 
-    def _whole_table(self) -> Table:
+    def whole_table(self) -> Table:
+        """Get the table; `UnsupportedError` where results are none."""
         self._check_run()
         table = self.table
         if table is None:
             error = UnsupportedError(
-                "these results make no table, of one number or name a column: save them as .npz"
+                "these results make no table, as arrays of several dimensions: save them as .npz"
             )
             arrays = "to_xarray() has them" if self._series[0] else "take their arrays"
             raise with_script_advice(error, f"; {arrays}")
@@ -191,7 +213,7 @@ class Results(dict[str, Any]):
             columns = {"frame": self["frames"], "time (ps)": self["times"], title: self[series]}
             keys: Sequence[str] = ["time (ps)"]
         else:
-            table = self._whole_table()
+            table = self.whole_table()
             columns, keys = dict(table.columns), table.keys
             places = {*zip(*(columns[key] for key in keys), strict=True)}
             # Residues of several chains may have the same numbers.
@@ -234,7 +256,7 @@ class Results(dict[str, Any]):
         """
         import pyarrow
 
-        table = self._whole_table()
+        table = self.whole_table()
         arrays, fields, names = [], [], _names_and_units(table.columns)
         for title, values in table.columns.items():
             name, unit = names[title]
@@ -282,7 +304,7 @@ class Results(dict[str, Any]):
                 self.write_file(os.fspath(name))
             return
         if _ending(path) != ".npz":
-            _ = self._whole_table()  # raises before a file is made
+            _ = self.whole_table()  # raises before a file is made
         # One line each, whatever line breaks a selection has.
         facts = {
             **self.provenance,
@@ -323,7 +345,7 @@ class Results(dict[str, Any]):
         delimiter : str
             Between columns.
         """
-        table = self._whole_table()
+        table = self.whole_table()
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow(table.columns)
         n_rows = max(map(len, table.columns.values()))
@@ -337,7 +359,7 @@ class Results(dict[str, Any]):
 
         Rows of a map are x, y and the value, which Grace draws as points with numbers beside them.
         """
-        table = self._whole_table()
+        table = self.whole_table()
         is_map = len(table.keys) > 1
         axes = [*table.keys] if is_map else [table.abscissa, table.y_label]
         legends = [table.y_label] if is_map else [*table.y.values()]
@@ -368,7 +390,7 @@ class Results(dict[str, Any]):
         """
         import pandas
 
-        return pandas.DataFrame(dict(self._whole_table().columns))
+        return pandas.DataFrame(dict(self.whole_table().columns))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the table.
@@ -389,12 +411,12 @@ class Results(dict[str, Any]):
             matplotlib is not installed.
         """
         if ax is not None:
-            return draw(self._whole_table(), ax)
+            return draw(self.whole_table(), ax)
         need_matplotlib()
         from matplotlib import pyplot
 
         with pyplot.rc_context(FIGURE_STYLE):
-            return draw(self._whole_table(), pyplot.figure().subplots())
+            return draw(self.whole_table(), pyplot.figure().subplots())
 
     def _repr_html_(self) -> str:
         """Table and figure for notebooks; names and shapes where there is no table."""
@@ -408,7 +430,7 @@ class Results(dict[str, Any]):
         n_rows = max(map(len, table.columns.values()))
         shown = range(min(n_rows, SHOWN // 2))
         cells = (table.cells(title, slice(len(shown))) for title in table.columns)
-        rows = [tuple(map(_cell, row)) for row in zip(*cells, strict=True)]
+        rows = [tuple(map(shown_cell, row)) for row in zip(*cells, strict=True)]
         caption = f"The first {len(shown)} of {n_rows:,} rows." if n_rows > len(shown) else ""
         means = [(title, f"{mean}") for title, mean in self.means.items()][:SHOWN]
         findings = [*self.findings.items()]
@@ -443,7 +465,7 @@ class Results(dict[str, Any]):
 
         with rc_context(FIGURE_STYLE):
             figure = Figure()
-            draw(self._whole_table(), figure.subplots())
+            draw(self.whole_table(), figure.subplots())
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 figure.savefig(file, format=_ending(path)[1:])
 
@@ -526,8 +548,8 @@ def _in_quotes(text: str) -> str:
     return " ".join(str(text).replace('"', "'").split())
 
 
-def _cell(value: object) -> str:
-    """Format a number of a table for a notebook."""
+def shown_cell(value: object) -> str:
+    """Format a number of a table for a notebook or a terminal."""
     if isinstance(value, float | np.floating):
         return f"{value:.5g}"
     return shortened(value) if isinstance(value, str) else f"{value}"
@@ -545,7 +567,11 @@ def kind_of(value: object) -> str:
     """Describe a result that is no column: an array by its shape."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
-    return shortened(repr(value))
+    if isinstance(value, Mapping):
+        return f"results {', '.join(map(str, value))}"
+    if isinstance(value, list | tuple) and any(isinstance(one, np.ndarray) for one in value):
+        return f"{type(value).__name__} of {len(value)} arrays"
+    return shortened(repr(value), 80)
 
 
 def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:

@@ -159,14 +159,14 @@ class Table:
         drawn = None if self.drawn is None else self.drawn.without_times()
         return replace(self, times_known=False, drawn=drawn)
 
-    def means(self) -> dict[str, SeriesMean]:
-        """Mean of each series in time, by title; none where frames are in no order."""
+    def means(self, most: int | None = None) -> dict[str, SeriesMean]:
+        """Mean of each series in time, or of some, by title; empty where frames are unordered."""
         if self.no_mean or not self.is_series:
             return {}
         times = np.asarray(self.columns[self.x], dtype=float)
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
             return {}
-        return {title: mean_of_series(self.columns[title]) for title in self.y}
+        return {title: mean_of_series(self.columns[title]) for title in [*self.y][:most]}
 
 
 def name_and_unit(title: str) -> tuple[str, str]:

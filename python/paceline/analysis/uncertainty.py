@@ -58,14 +58,21 @@ class SeriesMean:
         return self.n_independent >= ENOUGH
 
     def __str__(self) -> str:
+        return self.with_unit("")
+
+    def with_unit(self, unit: str) -> str:
+        """Write the mean with its unit and interval, and how well it is known."""
+        end = unit if unit in ("", "°") else f" {unit}"
         if np.isnan(self.inefficiency):
-            return f"{_digits(self.mean, 4)}, too few values for an error"
+            return f"{_digits(self.mean, 4)}{end}, too few values for an error"
         if self.error == 0:
-            return f"{_digits(self.mean, 4)} in all {self.n_values} values, no interval"
-        found = f"{with_error(self.mean, self.interval)} (95 %)"
-        counts = f"{_digits(self.n_independent, 3)} of {self.n_values} values independent"
+            return f"{_digits(self.mean, 4)}{end}, constant in all {self.n_values} values"
+        found = f"{with_error(self.mean, self.interval)}{end} (95 %)"
+        independent = round(self.n_independent)
+        some = f"about {independent}" if independent < self.n_values else "all"
+        counts = f"{self.n_values} values, {some} of them independent"
         note = "" if self.converged else ", not converged"
-        return f"{found}, {counts}, block error {_digits(self.block_error, 2)}{note}"
+        return f"{found}, {counts}, block error {_digits(self.block_error, 2)}{end}{note}"
 
     @property
     def short(self) -> str:

@@ -317,6 +317,7 @@ def run_align(args: argparse.Namespace) -> None:
         save_report,
         system_of,
     )
+    from paceline.cli.answer import say_results
 
     check_distinct(args.output, args.rmsd, args.plot, args.report)
     check_outputs(args, args.rmsd)
@@ -338,6 +339,7 @@ def run_align(args: argparse.Namespace) -> None:
         if args.plot is not None:
             analysis.results.save_figure(args.plot, overwrite=args.overwrite)
         save_report(args, analysis.timings)
+    say_results(analysis.results, args.rmsd, args.plot, args.report)
     print(args.output)
 
 
@@ -388,6 +390,7 @@ def run_surface(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.free_energy import free_energy_surface, series_of_tables
     from paceline.cli.analysis_steps import check_outputs, save_results
+    from paceline.cli.answer import say_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
         raise UnsupportedError("expected one table or two, and one number of bins or two")
@@ -407,7 +410,8 @@ def run_surface(args: argparse.Namespace) -> None:
     results.provenance["command"] = args.command_line
     results.provenance["tables"] = ", ".join(map(str, args.tables))
     with saved_together():
-        save_results(args, results)
+        left_out = save_results(args, results)
+    say_results(results, args.output, args.plot, left_out=left_out)
 
 
 PARSERS: dict[str, Callable[[object], CommandParser]] = {

@@ -13,6 +13,7 @@ from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
+from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
 from paceline.cli.options import Bound, DefaultSelection, hdf5_options
 from paceline.contract.atoms import attribute_of
 from paceline.contract.source import FrameInterval
@@ -63,7 +64,7 @@ def further_files(args: argparse.Namespace) -> dict[str, Path]:
 
 def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
     """Raise where a table, or a file of another ending of `files`, or the figure cannot be made."""
-    if table is not None:
+    if table not in (None, STDOUT):
         check_ending(table, files)
         check_output(table, overwrite=args.overwrite)
     if args.plot is not None:
@@ -285,8 +286,10 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
                 is_table = path.suffix.lower() in FURTHER
                 save = results.save if is_table else results.save_figure
                 save(path, overwrite=args.overwrite)
-            save_results(args, analysis.results)
+            left_out = save_results(args, analysis.results)
             save_report(args, analysis.timings)
+    paths = (args.output, args.plot, getattr(args, "structures", None), *further, args.report)
+    say_results(analysis.results, *paths, left_out=left_out)
     if failed is not None:
         raise UnsupportedError(f"{failed}; other results are written") from failed
 
@@ -330,6 +333,7 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite)
             save_report(args, battery.timings)
+    say_battery(battery, args.report)
     print(args.output / "index.html")
 
 
@@ -365,18 +369,21 @@ def run_analysis(
         print(analysis.timings, file=sys.stderr)
 
 
-def save_results(args: argparse.Namespace, results: Any) -> None:
-    """Write results where they are wanted."""
+def save_results(args: argparse.Namespace, results: Any) -> str:
+    """Write results where they are wanted; return what a terminal does not show of the table."""
     if args.plot is not None:
         results.save_figure(args.plot, overwrite=args.overwrite)
     if getattr(args, "structures", None) is not None:
         results.save(args.structures, overwrite=args.overwrite)
-    if args.output is not None:
+    if args.output not in (None, STDOUT):
         results.save(args.output, overwrite=args.overwrite)
-    else:
-        with contextlib.suppress(BrokenPipeError):  # whoever read it has enough
-            results.write_table(sys.stdout, delimiter="\t")
-            sys.stdout.flush()
+        return ""
+    with contextlib.suppress(BrokenPipeError):  # the reader has enough
+        if args.output is None and sys.stdout.isatty():
+            return "" if args.plot is not None else show_table(results)
+        results.write_table(sys.stdout, delimiter="\t")
+        sys.stdout.flush()
+    return ""
 
 
 def check_report(args: argparse.Namespace) -> None:

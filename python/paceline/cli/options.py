@@ -275,7 +275,13 @@ def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> No
     """Add the files of results."""
     add = parser.section("output").add_argument
     endings = ", ".join((*files, TABLE_ENDINGS))
-    add("-o", "--output", type=Path, metavar="FILE", help=f"{endings} [table to stdout]")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help=f"{endings}; - for stdout [a pipe, or the beginning of the table on a terminal]",
+    )
     parser.set_defaults(output_files=files)
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")

@@ -65,11 +65,44 @@ def describe_atoms(atomgroup: Atoms) -> str:
     return f"{len(indices)} atoms, indices {text}{' …' if len(runs) > 20 else ''}"
 
 
-def describe_frames(frames: np.ndarray) -> str:
-    """Describe frame numbers in one line: as start:stop:step, or as count, first and last."""
+def describe_frames(frames: np.ndarray, times: np.ndarray | None = None) -> str:
+    """Describe frames in one line: their number, first and last, and their times, ps, if known.
+
+    Examples
+    --------
+    >>> describe_frames(np.arange(0, 100, 10)), describe_frames(np.array([7, 3, 4]))
+    ('10 frames, every 10th frame from 0 to 90', '3 frames from 7 to 4')
+    >>> describe_frames(np.arange(98), np.arange(98) + 1.0)
+    '98 frames, 1 to 98 ps, every frame from 0 to 97'
+    """
     steps = np.unique(np.diff(frames))
+    span = "" if times is None else describe_times(times)
+    at = f", {span}" if span else ""
     if len(steps) == 0:
-        return f"{frames[0]}"
-    if len(steps) == 1 and steps[0] > 0:
-        return f"{frames[0]}:{frames[-1] + 1}:{steps[0]}"
-    return f"{len(frames)} frames from {frames[0]} to {frames[-1]}"
+        return f"frame {frames[0]}{at}"
+    ends = f"from {frames[0]} to {frames[-1]}"
+    if len(steps) > 1 or steps[0] <= 0:
+        return f"{len(frames)} frames {ends}{at}"
+    each = "" if steps[0] == 1 else f" {_ordinal(steps[0])}"
+    return f"{len(frames)} frames{at}, every{each} frame {ends}"
+
+
+def describe_times(times: np.ndarray) -> str:
+    """Describe times, ps, by the earliest and the latest; NaN is left out.
+
+    Examples
+    --------
+    >>> describe_times(np.array([np.nan, 0.9999999, 98])), describe_times(np.array([2.5]))
+    ('1 to 98 ps', '2.5 ps')
+    """
+    known = times[~np.isnan(times)]
+    if len(known) == 0:
+        return ""
+    ends = dict.fromkeys(f"{time:.6g}" for time in (known.min(), known.max()))
+    return f"{' to '.join(ends)} ps"
+
+
+def _ordinal(number: int) -> str:
+    """Write a number in a row, as "2nd"."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if number % 100 // 10 == 1 else ends.get(number % 10, 'th')}"

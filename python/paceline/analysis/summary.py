@@ -1,0 +1,79 @@
+"""Sentences on results: the answer of an analysis in a line or a few."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.table import Table, name_and_unit
+from paceline.performance.number_format import many
+
+#: Columns that are described, at most.
+MOST = 3
+
+
+def answers(table: Table) -> list[str]:
+    """Describe a table by its findings, else by its series or the range of its columns."""
+    if table.notes:
+        return [f"{name}: {text}" for name, text in table.notes.items()]
+    titles = [*table.y][:MOST]
+    is_angle = table.is_series and name_and_unit(table.y_label.partition(",")[0])[1] == "°"
+    if means := table.means(MOST):
+        found = {title: mean.with_unit(name_and_unit(title)[1]) for title, mean in means.items()}
+    elif is_angle:
+        found = {title: _of_angles(table.columns[title]) for title in titles}
+    else:
+        found = {title: _of_values(table, title) for title in titles}
+    lines = [f"{name_and_unit(title)[0]}: {text}" for title, text in found.items() if text]
+    more = len(table.y) - len(lines)
+    if len(lines) == MOST and more > MOST:
+        return [f"{len(table.y):,} columns; the first: {lines[0]}"]
+    return [*lines, f"{many(more, 'further column')} of the table"] if more and lines else lines
+
+
+def _of_angles(degrees: np.ndarray) -> str:
+    """Describe angles of a full turn by their circular mean and standard deviation."""
+    turns = np.exp(1j * np.radians(np.asarray(degrees, float)))
+    turns = turns[~np.isnan(turns)]
+    if len(turns) == 0 or abs(turns.mean()) < np.finfo(float).eps:
+        return ""
+    mean = turns.mean()
+    spread = np.degrees(np.sqrt(max(0.0, -2 * np.log(min(1.0, abs(mean))))))
+    return f"circular mean {np.degrees(np.angle(mean)):.1f}°, standard deviation {spread:.1f}°"
+
+
+def _of_values(table: Table, title: str) -> str:
+    """Describe a column by its ends, if rows are lags, else by its mean, minimum and maximum."""
+    values = np.asarray(table.columns[title])
+    if table.no_mean or values.dtype.kind not in "iuf" or not np.isfinite(values).any():
+        return ""
+    unit = name_and_unit(title)[1]
+    rows = np.flatnonzero(np.isfinite(values))
+    if table.x.startswith("lag"):
+        ends = [f"{_number(values[row], unit)} {_place(table, row)}" for row in rows[[0, -1]]]
+        return " and ".join(dict.fromkeys(ends))
+    known = values[rows]
+    low, high = rows[known.argmin()], rows[known.argmax()]
+    if known.min() == known.max():
+        return f"{_number(known[0], unit)} in all {many(len(known), 'row')}"
+    first, last = (f"{_number(values[row], unit)} {_place(table, row)}" for row in (low, high))
+    return f"mean {_number(known.mean(), unit)}, minimum {first}, maximum {last}"
+
+
+def _place(table: Table, row: int) -> str:
+    """Name a row: an atom by its residue and name, others by the columns that number them."""
+    named = [name for name in ("resname", "resid", "name") if name in table.columns]
+    if len(named) > 1:
+        return "at " + " ".join(f"{table.columns[name][row]}" for name in named)
+    keys = [name_and_unit(key) for key in (table.keys or [table.x])]
+    titles = table.keys or [table.x]
+    cells = (
+        f"{name} {'= ' * bool(unit)}{_number(table.columns[title][row], unit)}"
+        for title, (name, unit) in zip(titles, keys, strict=True)
+    )
+    return "at " + ", ".join(cells)
+
+
+def _number(value: Any, unit: str = "") -> str:
+    """Write a number with four digits and its unit."""
+    text = f"{value:.4g}" if isinstance(value, float | np.floating) else f"{value}"
+    return f"{text}{'' if unit == '°' else ' '}{unit}".rstrip()

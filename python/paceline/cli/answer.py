@@ -1,0 +1,83 @@
+"""Answer of a command on stderr, and its table on a terminal."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.analysis.results import shown_cell
+from paceline.performance.number_format import aligned, many, shortened
+
+if TYPE_CHECKING:
+    from paceline.analysis.results import Results
+
+#: Value of -o for the whole table on stdout.
+STDOUT = Path("-")
+#: Rows of a table that a terminal shows, and characters of a cell.
+MOST_ROWS, MOST_CHARACTERS = 20, 40
+#: Characters of the names of the files that were read, and replicas that have a line each.
+MOST_OF_FILES, MOST_RUNS = 80, 3
+
+
+def say(text: str) -> None:
+    """Print a line of paceline on stderr."""
+    print(f"paceline: {text}", file=sys.stderr)
+
+
+def say_results(results: "Results", *paths: Path | None, left_out: str = "") -> None:
+    """Print what was read, the answer, and where results are; `left_out` is about the table."""
+    _say_read(results.provenance)
+    for sentence in results.summary():
+        say(sentence)
+    _say_files(*paths)
+    if left_out:
+        say(left_out)
+
+
+def say_battery(battery: Any, *paths: Path | None) -> None:
+    """Print what was read, the answer of each analysis, and where further files are."""
+    runs = {f"{one.provenance['trajectory']}": one for one in battery.analyses.values()}
+    for one in [*runs.values()][:MOST_RUNS]:
+        _say_read({**one.results.provenance, "atoms": ""})
+    if len(runs) > MOST_RUNS:
+        say(f"read {many(len(runs) - MOST_RUNS, 'further replica')}")
+    for sentence in battery.summary():
+        say(sentence)
+    _say_files(*paths)
+
+
+def _say_files(*paths: Path | None) -> None:
+    if written := [f"{path}" for path in paths if path not in (None, STDOUT)]:
+        say(f"wrote {', '.join(written)}")
+
+
+def _say_read(facts: dict[str, Any]) -> None:
+    if "frames analysed" not in facts:
+        return
+    files = shortened(f"{facts['trajectory']}", MOST_OF_FILES)
+    atoms = f"{facts['atoms']}".partition(", indices")[0] if "atoms" in facts else ""
+    read = [facts["frames analysed"], atoms]
+    say(f"read {files}: {'; '.join(one for one in read if one)}")
+
+
+def show_table(results: "Results") -> str:
+    """Print the beginning of a table on a terminal; return what is left out, and how to get it."""
+    table = results.whole_table()
+    titles = [*table.columns]
+    n_rows = max(map(len, table.columns.values()))
+    columns: list[list[str]] = []
+    room = shutil.get_terminal_size().columns
+    for title in titles:
+        cells = [title, *map(shown_cell, table.cells(title, slice(MOST_ROWS)))]
+        cells = [shortened(cell, MOST_CHARACTERS) for cell in cells]
+        room -= 2 + max(map(len, cells))
+        if room < 0 and columns:
+            break
+        columns.append(cells)
+    print(*aligned([*zip(*columns, strict=True)], left=0), sep="\n", flush=True)
+    rows, more = n_rows - MOST_ROWS, len(titles) - len(columns)
+    parts = [many(rows, "further row")] if rows > 0 else []
+    parts += [many(more, "further column")] if more else []
+    if not parts:
+        return ""
+    return f"{' and '.join(parts)} not shown: -o FILE.csv saves the table, -o - prints all of it"
