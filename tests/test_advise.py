@@ -28,6 +28,7 @@ from paceline.engine import sample_run
 from paceline.engine.sample_run import SampleRun
 from paceline.errors import UnsupportedError
 from paceline.model import FrameCost
+from paceline.performance import number_format
 from paceline.performance.advice import _given
 from paceline.performance.forecast import Forecast, Recoded, SampleTimes
 
@@ -110,7 +111,12 @@ def test_numbers_of_an_rmsd(rmsd_advice):
 
 def test_words_of_an_rmsd(rmsd_advice):
     text = str(rmsd_advice)
-    assert text.startswith("RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.93 MB)")
+    answer, empty, subject = text.splitlines()[:3]
+    best = rmsd_advice.n_workers
+    assert f" with {best} worker{'s' * (best > 1)} (--n-workers {best}); " in answer
+    assert answer.startswith(number_format.seconds(rmsd_advice.t_total(best)))
+    assert empty == ""
+    assert subject == "RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.93 MB)"
     for part in (
         "of what it reads is in memory now",
         "µs a frame",
@@ -234,7 +240,7 @@ def test_several_analyses_and_some_frames(ca):
     assert advice.n_frames == 22
     assert advice.workers == (1,)
     assert advice.n_workers == 1
-    assert str(advice).startswith("RMSD and RMSF of 214 of 3341 atoms in 22 frames")
+    assert "\n\nRMSD and RMSF of 214 of 3341 atoms in 22 frames" in str(advice)
 
 
 def test_a_single_frame(ca):
@@ -392,7 +398,7 @@ def test_command_line_for_pairs(capsys, monkeypatch):
     ("arguments", "status", "message"),
     [
         ([PSF, DCD, "--select", "name XX"], 2, "no atoms match 'name XX'"),
-        ([PSF, DCD, "--select", "name ("], 2, "is no selection"),
+        ([PSF, DCD, "--select", "name ("], 2, "cannot be read as a selection"),
         ([PSF, "missing.dcd"], 2, "missing.dcd"),
         ([PSF, DCD, "--begin", "98"], 2, "no frames"),
     ],

@@ -366,7 +366,7 @@ def test_what_cannot_be_gone_on_with_is_refused_by_name(adk, atoms, tmp_path):
         pytest.raises(UnsupportedError, match=r"is read by MDAnalysis, .* without a checkpoint"),
     ):
         RMSF(memory.atoms).run(checkpoint=path)
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         RMSF(atoms).run(checkpoint=tmp_path / "nowhere" / "checkpoint")
     assert list(tmp_path.iterdir()) == []
 

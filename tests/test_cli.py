@@ -27,6 +27,7 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands, command_line
+from paceline.cli import parser as parser_module
 from paceline.cli.analysis_steps import frames_between, frames_of
 from paceline.cli.command_line import in_options
 from paceline.cli.options import bound
@@ -87,6 +88,22 @@ def test_paceline_alone_prints_help(run):
     status, out, _ = run()
     assert status == 0
     assert out.startswith("usage: paceline")
+
+
+def test_the_help_groups_commands(run):
+    out = run("--help")[1]
+    for heading in ("Before an analysis", "Diffusion and correlations", "Files", "Speed"):
+        assert f"\n\n  {heading}:\n    " in out
+    assert (
+        out.index("  RMSD, RMSF and structure:") < out.index("    gyration") < out.index("Speed:")
+    )
+
+
+@pytest.mark.parametrize("names", ["COMMANDS_OF_GROMACS", "COMMANDS_OF_CPPTRAJ", "OTHER_NAMES"])
+def test_commands_of_other_programs_have_ours(names):
+    known = vars(parser_module)[names]
+    assert set(known.values()) <= set(command_line.modules())
+    assert not set(known) & set(command_line.modules())
 
 
 def test_help_loads_nothing_heavy():
@@ -412,7 +429,7 @@ def test_plot_and_timings(adk, tmp_path, run):
         (["--ref", "1000"], 2, "1000"),
         (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
         (["-o", "a.txt"], 2, "a.txt: results are saved as"),
-        (["-o", "nowhere/a.csv"], 2, "no folder nowhere"),
+        (["-o", "nowhere/a.csv"], 2, "the folder nowhere does not exist"),
         (["--plot", "a.docx"], 2, "a.docx: figures are saved as"),
         (["--backend", "serial", "--n-workers", "2"], 2, "one worker"),
         (["--backend", "mpj"], 2, "invalid choice"),
@@ -433,7 +450,7 @@ def test_what_a_topology_does_not_tell_cannot_be_selected(run):
     for command in ("rmsd", "rmsf"):
         status, _, err = run(command, DLP_CONFIG, DLP_HISTORY)
         assert status == 2
-        assert "asks for what the topology does not tell" in err
+        assert "needs an attribute that the topology lacks" in err
         assert "Traceback" not in err
 
 
@@ -449,7 +466,7 @@ def test_missing_files_end_with_status_2(adk, run):
     ("arguments", "words"),
     [
         (["rmsd", "{top}", "{trj}", "--checkpoint", "{folder}"], "is a folder"),
-        (["rmsd", "{top}", "{trj}", "-o", "{top}/a.csv"], "there is no folder"),
+        (["rmsd", "{top}", "{trj}", "-o", "{top}/a.csv"], "does not exist"),
         (["convert", "{trj}", "{folder}"], "is a folder"),
         (["report", "{folder}"], "Is a directory"),
         (["rmsd", "{other}", "{trj}"], "the topology has 47681 atoms, the trajectory 3341"),
@@ -798,23 +815,29 @@ def test_swapped_files_are_recognised_by_their_content(adk, tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rsmd"], "no command 'rsmd': did you mean rmsd?"),
-        (["xyzzy"], "no command 'xyzzy': expected one of info, advise"),
-        (["trjconv"], "no command 'trjconv', which GROMACS has: here it is convert"),
-        (["bench", "scaling", "rmsff"], "no analysis 'rmsff': did you mean rmsf?"),
+        (["rsmd"], "no command 'rsmd': did you mean 'paceline rmsd'?"),
+        (["xyzzy"], "no command 'xyzzy' (paceline --help explains)"),
+        (["trjconv"], "no command 'trjconv': gmx trjconv is 'paceline convert'"),
+        (
+            ["bench", "scaling", "rmsff"],
+            "no analysis 'rmsff': did you mean 'paceline bench scaling rmsf'?",
+        ),
         (["rmsd", "a.psf", "a.dcd", "--slect", "all"], "no option --slect: did you mean --select?"),
         (["rmsd", "a.psf", "a.dcd", "-select", "all"], "no option -select: did you mean --select?"),
         (["rmsd", "a.psf", "a.dcd", "-fit"], "no option -fit: did you mean --fit?"),
         (
             ["rmsd", "a.psf", "a.dcd", "-skip", "10"],
-            "no option -skip, which GROMACS has: here",
+            "no option -skip: in place of that of GROMACS,",
         ),
-        (["rmsd", "a.psf", "a.dcd", "-nobackup"], "which GROMACS has: here --overwrite"),
-        (["rmsd", "a.psf", "a.dcd", "-xvg", "none"], "which GROMACS has: here -o TABLE.csv"),
-        (["convert", "a.xtc", "b.xtc", "-pbc", "mol"], "here --unwrap makes molecules whole"),
+        (["rmsd", "a.psf", "a.dcd", "-nobackup"], "in place of that of GROMACS, --overwrite"),
+        (["rmsd", "a.psf", "a.dcd", "-xvg", "none"], "in place of that of GROMACS, -o TABLE.csv"),
+        (
+            ["convert", "a.xtc", "b.xtc", "-pbc", "mol"],
+            "that of GROMACS, --unwrap makes molecules whole",
+        ),
         (["rmsd", "a.psf", "a.dcd", "--backend", "thread"], "did you mean threads?"),
-        (["gyrate"], "no command 'gyrate', which GROMACS has: here it is gyration"),
-        (["distance-matrix"], "no command 'distance-matrix': did you mean rmsd-matrix?"),
+        (["gyrate"], "no command 'gyrate': gmx gyrate is 'paceline gyration'"),
+        (["distance-matrix"], "no command 'distance-matrix': did you mean 'paceline rmsd-matrix'?"),
         (["contact-map", "--cutoff", "5nm"], "--cutoff: expected a number of Å, found '5nm' ("),
         (["msd", "--fit-range", "1", "2nm"], "--fit-range: expected a time such as 100 (ps) or "),
         (["rdf", "--nbins", "1.5"], "--nbins: expected a whole number, found '1.5' ("),
@@ -1100,7 +1123,7 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
     for text, words in zip(
         said,
         (
-            "overwriting it must be asked for (--overwrite)",
+            "it is replaced only with --overwrite",
             "; --continuous ",
             "load the topology that the trajectory was written with",
             "load a topology that has them",
@@ -1178,16 +1201,28 @@ def test_errors_end_with_advice_for_scripts_which_commands_leave_out():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rmsd", "--select", "foo bar"], "'foo bar' is no selection: Unknown selection token"),
-        (["rmsd", "--group", "foo bar"], "'foo bar' is no selection: Unknown selection token"),
+        (
+            ["rmsd", "--select", "foo bar"],
+            "'foo bar' cannot be read as a selection: Unknown selection token",
+        ),
+        (
+            ["rmsd", "--group", "foo bar"],
+            "'foo bar' cannot be read as a selection: Unknown selection token",
+        ),
         (["rmsd", "--group", "name XX"], "error: --group: no atoms match 'name XX'"),
-        (["gyration", "--fit", "foo bar"], "'foo bar' is no selection: Unknown selection token"),
+        (
+            ["gyration", "--fit", "foo bar"],
+            "'foo bar' cannot be read as a selection: Unknown selection token",
+        ),
         (
             ["gyration", "--select", "name CA and"],
-            "'name CA and' is no selection: it ends too early",
+            "'name CA and' cannot be read as a selection: it ends too early",
         ),
         (["rmsf", "--align", "name XX"], "error: --align: no atoms match 'name XX'"),
-        (["hbonds", "--donors-sel", "foo bar"], "'foo bar' is no selection: Unknown selection"),
+        (
+            ["hbonds", "--donors-sel", "foo bar"],
+            "'foo bar' cannot be read as a selection: Unknown selection",
+        ),
         (["rmsf", "--align", "name CA and resid 1"], "--align: 1 atoms have no orientation"),
     ],
 )
@@ -1203,8 +1238,8 @@ def test_an_option_that_takes_a_file_for_its_selection(option, adk, run):
 
 
 def test_a_command_of_the_same_letters_is_meant(run):
-    assert "did you mean rmsd?" in run("rmds")[2]
-    assert "did you mean rmsf?" in run("rmfs")[2]
+    assert "did you mean 'paceline rmsd'?" in run("rmds")[2]
+    assert "did you mean 'paceline bench scaling rmsf'?" in run("rmfs")[2]
 
 
 def test_a_reference_that_is_no_frame(adk, run):

@@ -160,7 +160,7 @@ def test_an_index_file_needs_no_topology_to_convert(index_file, run, adk, tmp_pa
     assert run("convert", *files, "--select", "Core")[0] == 0
     assert open_file(out).n_atoms == 6
     status, _, err = run("convert", *files, "--overwrite", "--select", "name CA")
-    assert (status, "asks for what the topology does not tell" in err) == (2, True)
+    assert (status, "needs an attribute that the topology lacks" in err) == (2, True)
 
 
 def test_a_reference_has_the_same_groups(index_file, run, adk, tmp_path):

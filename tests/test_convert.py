@@ -442,7 +442,7 @@ def test_the_command_names_what_is_wrong(adk, adk_in_water, tmp_path, capsys):
     assert "3341 atoms" in fails(adk_in_water.trajectory, adk.trajectory)
     chosen = ["-s", adk.topology, adk.trajectory, "--select"]
     assert "'name XYZ'" in fails(*chosen, "name XYZ")
-    assert "'name CA and' is no selection" in fails(*chosen, "name CA and")
+    assert "'name CA and' cannot be read as a selection" in fails(*chosen, "name CA and")
 
 
 def test_an_output_that_is_read_is_refused(adk, tmp_path):

@@ -80,8 +80,8 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
         (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
         (["--begin", "98"], 2, "no frames to analyse: the trajectory has 98, none was chosen"),
         (["--begin", "9ns"], 2, "no frame lies between the times asked for"),
-        (["-o", "FOLDER/there.csv"], 2, "there.csv exists; overwriting it must be asked for"),
-        (["-o", "FOLDER/nowhere/a.csv"], 2, "there is no folder"),
+        (["-o", "FOLDER/there.csv"], 2, "there.csv exists: it is replaced only with --overwrite"),
+        (["-o", "FOLDER/nowhere/a.csv"], 2, "the folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -175,3 +175,18 @@ def test_files_are_read_and_converted_without_mdanalysis(adk, tmp_path):
     for name in ("Universe", "register", "H5MDWriter"):
         needs = "needs the package MDAnalysis; install it with: pip install MDAnalysis"
         assert f"paceline.{name} {needs}" in done.stdout
+
+
+def test_analyses_are_found_by_their_names():
+    """By a shell that completes them, and as in `from paceline.analysis import RMSD`."""
+    code = (
+        "import sys, paceline.analysis\n"
+        "names = dir(paceline.analysis)\n"
+        "assert {'rms', 'rdf', 'battery', 'RMSD', 'InterRDF'} <= {*names}, names\n"
+        "assert 'numpy' not in sys.modules\n"
+        "from paceline.analysis import RMSD\n"
+        "from paceline.analysis.rms import RMSD as again\n"
+        "assert RMSD is again\n"
+        "for name in names: getattr(paceline.analysis, name)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -116,7 +116,7 @@ def test_files_and_page(replicas, tmp_path, systems):
     assert means["mean"][0] == pytest.approx(own["mean"][:3].mean())
     assert own["frames"].tolist() == [21, 22, 23] * 2
     page = (folder / "index.html").read_text(encoding="utf-8")
-    assert re.findall(r"<h2>(.*)</h2>", page)[:2] == ["gyration: Gyration", "rmsf: RMSF"]
+    assert re.findall(r"<h2>(.*)</h2>", page)[:2] == ["Cα radius of gyration", "Cα RMSF"]
     assert "3 replicas of 21, 22 and 23 frames" in page
     assert "not converged" in page
     with pytest.raises(FileExistsError):

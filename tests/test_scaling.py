@@ -338,7 +338,7 @@ def test_a_real_interrupt_ends_the_run_that_goes_on(adk, tmp_path):
         (["--workers", "0"], "at least 1"),
         (["--workers", "two"], "expected numbers such as 1,2,4, found 'two'"),
         (["-o", "runs.txt"], "runs.txt: runs are saved as .csv"),
-        (["-o", "nowhere/runs.csv"], "no folder nowhere"),
+        (["-o", "nowhere/runs.csv"], "the folder nowhere does not exist"),
         (["--plot", "a.docx"], "a.docx: figures are saved as"),
         (["--cold", "--copies"], "not allowed with argument"),
         (["--backend", "serial"], "invalid choice: 'serial'"),

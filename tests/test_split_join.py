@@ -206,7 +206,7 @@ def test_the_output_is_a_folder_or_a_name(water, tmp_path):
         paceline.split(odd, 2, output=tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"a.dcd: expected a name that ends in .xtc"):
         paceline.join([odd], tmp_path / "a.dcd")
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         paceline.split(odd, 2, output=tmp_path / "nowhere" / "a.xtc")
 
 
@@ -219,7 +219,7 @@ def test_files_that_exist_are_left_alone(water):
         paceline.split(water, 2)
     with pytest.raises(FileExistsError, match=r"md.001.xtc would be taken for one of the 1 pieces"):
         paceline.split(water, 1, overwrite=True)
-    with pytest.raises(FileExistsError, match="overwriting it must be asked for"):
+    with pytest.raises(FileExistsError, match="it is replaced only with"):
         paceline.join([water], there)
     assert there.read_text() == "mine"
     assert visible(water.parent) == before

@@ -550,7 +550,7 @@ def test_groups_that_change(adk_xtc, tmp_path, run):
     assert (status, len(table.splitlines())) == (0, 6)
     status, _, err = run("survival", *files, "--select", "around x")
     assert status == 2
-    assert "'around x' is no selection" in err
+    assert "'around x' cannot be read as a selection" in err
 
 
 def test_coordination_numbers(adk_xtc, tmp_path, run):

@@ -190,7 +190,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             if len(part) == n_atoms:
                 return (
                     f'the selection "{selection}" of the topology has {n_atoms}: '
-                    "make a topology of it, or load the trajectory that holds all atoms"
+                    "save it as a topology of its own, or load the trajectory that holds all atoms"
                 )
         return "load the topology that the trajectory was written with"
 

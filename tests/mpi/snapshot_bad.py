@@ -174,7 +174,7 @@ for path in SERIES:
 for words, name in (
     ("holds one configuration", "CONFIG"),
     ("expected a name that ends in", "run.xyz"),
-    ("there is no folder", "nowhere/run.dcd"),
+    ("does not exist", "nowhere/run.dcd"),
     ("DamagedFileError", "text.dcd"),
 ):
     found = error_of(lambda name=name: Writer(world, folder / name, N_ATOMS, append=True))

@@ -331,12 +331,11 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     check_regular(path)
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(
-            f"{os.fspath(path)} exists; overwriting it must be asked for "
-            "(overwrite=True, --overwrite)"
+            f"{os.fspath(path)} exists: it is replaced only with overwrite=True (--overwrite)"
         )
     folder = (_target(path) if os.path.islink(path) else Path(path)).parent
     if not folder.is_dir():
-        raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
+        raise FileNotFoundError(f"{os.fspath(path)}: the folder {folder} does not exist")
     if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(
             f"{os.fspath(path)}: the folder {folder} cannot be written to: name a file in another"

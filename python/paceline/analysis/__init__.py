@@ -1,4 +1,4 @@
-"""Analyses, under the module names of MDAnalysis.analysis.
+"""Analyses, under the module names of MDAnalysis.analysis; their classes are here, too.
 
 Modules and names that are not ours are MDAnalysis's own; their classes run on our workers.
 """
@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from types import ModuleType
 
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
+#: Modules without an analysis of the catalogue.
+_FURTHER = ("base", "battery", "convert", "free_energy", "functions", "replicas", "validate")
 #: Classes in modules of MDAnalysis, and of our earlier versions, and our modules of them.
 _ELSEWHERE = {
     "atomicdistances.AtomicDistances": "distances",
@@ -46,9 +48,27 @@ class _Finder(MetaPathFinder, Loader):
 sys.meta_path.append(_Finder())
 
 
+def _classes() -> dict[str, str]:
+    """Find the modules of the analyses of the catalogue by the names of their classes."""
+    from paceline.contract.catalogue import catalogue
+
+    found = {}
+    for one in catalogue().values():
+        module, _, cls = one["class"].partition(".")
+        found |= dict.fromkeys([cls, *one["variants"]], module)
+    return found
+
+
+def __dir__() -> list[str]:
+    homes = _classes()
+    return sorted({*homes, *homes.values(), *_FURTHER})
+
+
 def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name[0].isupper() and (home := _classes().get(name)):
+        return getattr(import_module(_OURS + home), name)
     try:
         return import_module(_OURS + name)
     except ModuleNotFoundError as error:

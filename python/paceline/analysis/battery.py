@@ -67,6 +67,16 @@ def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
 #: Analyses that are then computed, by these selections.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
 
+#: Words for selections in headings, and characters of a selection that is in one otherwise.
+OF_ATOMS = {
+    **{"backbone": "backbone", "protein": "protein", "nucleic": "nucleic acid"},
+    **{
+        "nucleicbackbone": "nucleic acid backbone",
+        "protein and same residue as name CA": "protein",
+    },
+    **{"name CA": "Cα", "protein and name CA": "Cα"},
+}
+LONGEST = 40
 #: Series of an analysis whose means are listed on the page, at most.
 LISTED = 20
 #: Of a figure on the page, inches.
@@ -445,7 +455,7 @@ class Battery:
                     results.plot(figure.subplots())
             else:
                 lines = [(key, kind_of(value)) for key, value in results.items()]
-            title = f"{name}: {type(analysis).__name__}"
+            title = heading(name, analysis, self.descriptions[name])
             figures, files = [] if figure is None else [figure], [saved[name]]
             if results.table is not None and results.table.partial:
                 files.append(f"{name}.npz")
@@ -463,6 +473,20 @@ class Battery:
             "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et "
             "al. (2007); of fewer than 50 independent values a mean is not converged.",
         )
+
+
+def heading(name: str, analysis: AnalysisBase, description: Description) -> str:
+    """Write the heading of an analysis, as "Backbone RMSD", behind a name of the user's own."""
+    declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
+    entry = declared.get(type(analysis).__name__, {"name": name, "title": analysis.name})
+    select, title = description.get("select"), entry["title"]
+    if select in OF_ATOMS:
+        title = f"{OF_ATOMS[select]} {title}"
+    elif isinstance(select, str) and select != "all" and len(select) <= LONGEST:
+        title = f"{title} of {select}"
+    title = title[0].upper() + title[1:]
+    is_own = name not in (entry["name"], description.get("analysis"))
+    return f"{name}: {title}" if is_own else title
 
 
 def _span_of(analysis: AnalysisBase) -> str:
@@ -510,7 +534,7 @@ def read_battery_file(
         try:
             found = tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UnsupportedError(f"{where}: expected TOML: {error}") from None
+            raise UnsupportedError(f"{where}: not valid TOML: {error}") from None
     groups = found.pop("groups", {})
     for name, value in found.items():
         if not isinstance(value, dict):

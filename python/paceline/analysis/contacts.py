@@ -467,6 +467,7 @@ class ContactMap(AnalysisBase):
     declaration = Declaration(
         name="contact-map",
         summary="how often residues are in contact",
+        title="contact map",
         description=(
             "Fraction of frames in which two residues are in contact: the shortest distance "
             "between their atoms, which the scheme chooses, is at most --cutoff."

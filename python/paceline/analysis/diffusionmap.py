@@ -98,6 +98,7 @@ class DistanceMatrix(AnalysisBase):
     declaration = Declaration(
         name="rmsd-matrix",
         summary="RMSD of each frame from each other",
+        title="RMSD matrix",
         description=(
             "RMSD (Å) of each frame from each other one, superposed pair by pair: a table of "
             "means, a figure of the matrix, or as .npz all numbers. Molecules must be whole: "

@@ -244,6 +244,7 @@ class Ramachandran(_Dihedrals):
     declaration = Declaration(
         name="ramachandran",
         summary="backbone dihedrals φ and ψ of each residue",
+        title="backbone dihedrals φ and ψ",
         description=(
             "Dihedral angles φ and ψ (degrees) of each residue that has both, and their plot."
         ),

@@ -137,7 +137,7 @@ class AtomicDistances(GroupsAnalysis):
 
     declaration = Declaration(
         name="distances",
-        summary="distances between two groups: pairs, centers, least, or all",
+        summary="distances between two groups: of pairs, of centers, minimum, or all",
         description=(
             "Distances (Å) of each frame between two groups of atoms, by nearest images: of the "
             "first atom to the first, the second to the second; of the centers of the groups; of "

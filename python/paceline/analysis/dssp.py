@@ -135,6 +135,7 @@ class DSSP(AnalysisBase):
     declaration = Declaration(
         name="dssp",
         summary="secondary structure of each residue",
+        title="secondary structure",
         description=(
             "Secondary structure of each residue in each frame: helix (H), strand (E) or neither "
             "(-), by hydrogen bonds between backbone atoms; or in the letters of the program "

@@ -105,6 +105,7 @@ class Gyration(AnalysisBase):
     declaration = Declaration(
         name="gyration",
         summary="radius of gyration and shape",
+        title="radius of gyration",
         description=(
             "Radius of gyration (Å), also about x, y and z, moments of the gyration tensor (Å²), "
             "asphericity and shape parameter of each frame, weighted by mass. Molecules must be "

@@ -122,6 +122,7 @@ class LinearDensity(AnalysisBase):
     declaration = Declaration(
         name="lineardensity",
         summary="density of mass and charge along x, y and z",
+        title="density of mass and charge",
         description=(
             "Densities of mass (g cm⁻³) and charge (e mol cm⁻³) in slices of the cell along x, y "
             "and z, means over frames and standard deviations."

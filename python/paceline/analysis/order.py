@@ -236,7 +236,7 @@ class SCH(OrderParameter):
         options=(
             Option(
                 "other",
-                "atoms to which vectors are [hydrogens that are bonded]",
+                "atoms at the ends of vectors [hydrogens bonded to those of --select]",
                 flag="--select-2",
                 metavar="TEXT",
             ),

@@ -99,6 +99,7 @@ class PCA(AnalysisBase):
     declaration = Declaration(
         name="pca",
         summary="principal components of the motion",
+        title="principal components",
         description=(
             "Principal components of the positions, in decreasing order of their variance (Å²): "
             "a table of variances, or as .npz all components, and projections of all frames on "

@@ -152,6 +152,7 @@ class InterRDF(AnalysisBase):
     declaration = Declaration(
         name="rdf",
         summary="radial distribution function of one group of atoms around another",
+        title="radial distribution function",
         description=(
             "How often distances between the atoms of two groups occur, beside how often they "
             "would if the atoms were anywhere in the cell. Nearest images are taken: molecules "

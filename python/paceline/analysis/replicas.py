@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
-from paceline.analysis.battery import TABLES
+from paceline.analysis.battery import TABLES, heading
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.replica_figures import (
     Profile,
@@ -597,12 +597,12 @@ class Replicas:
         for name in self.names:
             described = next(one.descriptions for one in self.batteries if name in one.analyses)
             given = described[name].items()
-            kind = next(type(one.analyses[name]) for one in self.batteries if name in one.analyses)
+            one = next(one.analyses[name] for one in self.batteries if name in one.analyses)
             with rc_context(STYLE):
                 figures = list(self.figures(name, PAGE_WIDTH).values())
             sections.append(
                 ResultSection(
-                    f"{name}: {kind.__name__}",
+                    heading(name, one, described[name]),
                     "; ".join(f"{key} = {value}" for key, value in given if key != "analysis"),
                     figures,
                     list(self._lines(name)),

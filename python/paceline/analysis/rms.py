@@ -95,6 +95,7 @@ class RMSD(AnalysisBase):
     declaration = Declaration(
         name="rmsd",
         summary="root mean square deviation from a reference structure",
+        title="RMSD",
         description=(
             "RMSD (Å) of each frame from a reference after optimal superposition. Molecules must "
             "be whole: --unwrap makes them so."
@@ -298,6 +299,7 @@ class RMSF(AnalysisBase):
     declaration = Declaration(
         name="rmsf",
         summary="root mean square fluctuation of each atom",
+        title="RMSF",
         description=(
             "RMSF (Å) of each atom about its mean position. Frames are superposed on the average "
             "structure, unless you say --no-align or --fit. Molecules must be whole: --unwrap "

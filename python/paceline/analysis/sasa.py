@@ -262,11 +262,11 @@ def _radii_of(
         elements = elements_of(atoms)
         unknown = sorted({one for one in elements if one not in known})
         if unknown:
-            names = ", ".join(one.capitalize() or "none" for one in unknown)
+            names = ", ".join(one.capitalize() or "(without element)" for one in unknown)
             some = atoms[np.isin(elements, unknown)][:5]
             few = ", ".join(map(str, some.names if has_attribute(some, "names") else some.indices))
             raise SelectionError(
-                f"SASA: no radius is known for the elements {names} (atoms {few}): give radii, as "
+                f"SASA: the table of radii lacks {names} (atoms {few}): give radii, as "
                 'an array of one an atom or a mapping such as {"C": 1.7}, add elements to the '
                 "topology, or leave these atoms out"
             )

@@ -13,17 +13,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
+from paceline.contract.catalogue import PAGES
 from paceline.contract.declaration import Declaration, Option
 
-#: Pages of the manual with analyses, in order.
-PAGES = {
-    "structure.md": "RMSD, RMSF and structure",
-    "matrices-clusters.md": "Principal components, clusters, free energy",
-    "hydrogen-bonds.md": "Hydrogen bonds, contacts, distances",
-    "distributions.md": "Distributions and membranes",
-    "dynamics.md": "Diffusion and correlations",
-    "changing-groups.md": "Groups that change",
-}
 #: Lines of the manual's page of analyses between which its table is.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
 #: Parameters that no command and no record has.
@@ -48,6 +40,7 @@ def entry_of(cls: type) -> JsonObject:
     found = asdict(declared) | {
         "select": first,
         "select_otherwise": others,
+        "title": declared.title or re.split("[,:] ", declared.summary)[0],
         "class": f"{cls.__module__}.{cls.__qualname__}".removeprefix(_PACKAGE),
         "description": declared.description or sections["Summary"]["text"],
         "options": [_option_of(cls, one, parameters) for one in declared.options],

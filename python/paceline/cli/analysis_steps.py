@@ -166,8 +166,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
             check_positions(universe.trajectory, repr(text))
         # MDAnalysis's way to say that a topology has no residues' names, for one.
         raise SelectionError(
-            f"{text!r} asks for what the topology does not tell ({error}): give another --select, "
-            "such as all, or another topology"
+            f"{text!r} needs an attribute that the topology lacks ({error}): give another "
+            "--select, such as all, or another topology"
         ) from None
     if len(atoms) == 0 and not updating:
         raise SelectionError(f"no atoms match {text!r}")

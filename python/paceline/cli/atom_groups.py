@@ -177,7 +177,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             if (word := why.partition("token: ")[2].strip("'")) in dict(self.groups()):
                 why += f"; the group of this name is 'group {word}'"
             given = ", ".join(map(repr, selections))
-            raise SelectionError(f"{given} is no selection: {why}") from None
+            raise SelectionError(f"{given} cannot be read as a selection: {why}") from None
 
     def _with_aliases(
         self, text: str, given: Mapping[str, object], found: dict[str, object]

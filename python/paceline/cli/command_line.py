@@ -17,7 +17,7 @@ from paceline._core import __version__
 from paceline._util.files import check_local
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline.cli.parser import CommandParser, resolve_files
-from paceline.contract.catalogue import catalogue
+from paceline.contract.catalogue import PAGES, catalogue
 from paceline.errors import (
     AtomCountError,
     PacelineError,
@@ -72,17 +72,23 @@ paceline COMMAND --help explains each command.
 @functools.cache
 def modules() -> dict[str, str]:
     """Name the module of each command, in the order of the help; it has them in `PARSERS`."""
-    analyses = " ".join(name for name, one in catalogue().items() if one["has_command"])
-    rows = (
-        ("file_commands", "info"),
-        ("performance_commands", "advise"),
-        ("analysis_commands", analyses),
-        ("battery_commands", "analyses battery run"),
-        ("analysis_commands", "surface"),
-        ("file_commands", "convert repack split join validate index"),
-        ("performance_commands", "report predict bench"),
-    )
-    return {name: module for module, names in rows for name in names.split()}
+    return {name: module for _, module, names in _groups() for name in names}
+
+
+@functools.cache
+def _groups() -> list[tuple[str, str, list[str]]]:
+    """List headings of the help, modules and commands; a heading is empty within a group."""
+    known = [one for one in catalogue().values() if one["has_command"]]
+    of_pages = {page: [one["name"] for one in known if page in one["section"]] for page in PAGES}
+    return [
+        ("Before an analysis", "file_commands", ["info"]),
+        ("", "performance_commands", ["advise"]),
+        *((PAGES[page], "analysis_commands", names) for page, names in of_pages.items()),
+        ("Several analyses at once", "battery_commands", ["analyses", "battery", "run"]),
+        ("", "analysis_commands", ["surface"]),
+        ("Files", "file_commands", ["convert", "repack", "split", "join", "validate", "index"]),
+        ("Speed", "performance_commands", ["report", "predict", "bench"]),
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -196,10 +202,12 @@ def _parser(names: Iterable[str] | None = None) -> CommandParser:
         "--version", action="version", version=f"paceline {__version__}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    headings = {some[0]: heading for heading, _, some in _groups()}
     for name in modules() if names is None else names:
         module = import_module(f"paceline.cli.{modules()[name]}")
         command = module.PARSERS[name](commands)
-        debug = "show where an error arose"
+        commands._choices_actions[-1].heading = headings.get(name, "")
+        debug = "print the traceback of an error"
         command.section("other options").add_argument("--debug", action="store_true", help=debug)
     return parser
 

@@ -457,7 +457,11 @@ def add_worker_arguments(parser: CommandParser) -> None:
         help="end at a damaged frame, or leave it out and list it [%(default)s]",
     )
     add = parser.section("output").add_argument
-    add("--timings", action="store_true", help="show who did what for how long")
+    add(
+        "--timings",
+        action="store_true",
+        help="print how long each worker read, computed and waited",
+    )
     add(
         "--report",
         type=Path,

@@ -19,8 +19,11 @@ SECTIONS = (
     *("file system", "HDF5 files", "H5MD files", "measuring", "other options"),
 )
 
-#: Commands of GROMACS, and what they are called here.
+#: Commands of GROMACS, and the commands that compute the same.
 COMMANDS_OF_GROMACS = {
+    **{"angle": "angles", "densmap": "density", "distance": "distances", "do_dssp": "dssp"},
+    **{"editconf": "convert", "filter": "convert", "principal": "gyration", "helix": "dssp"},
+    **{"polystat": "gyration", "saltbr": "contacts", "spatial": "density"},
     **{"rms": "rmsd", "trjconv": "convert", "trjcat": "join", "check": "validate"},
     **{"dump": "info", "traj": "convert", "velacc": "velocity-autocorrelation"},
     **{"current": "current-autocorrelation", "dipoles": "dielectric", "gyrate": "gyration"},
@@ -28,15 +31,31 @@ COMMANDS_OF_GROMACS = {
     **{"mdmat": "distance-map", "mindist": "distances", "pairdist": "distances"},
     **{"select": "selection", "gangle": "angles", "sham": "surface"},
 }
+#: Commands of cpptraj, likewise.
+COMMANDS_OF_CPPTRAJ = {
+    **{"atomicfluct": "rmsf", "autoimage": "convert", "dihedral": "dihedrals"},
+    **{"diffusion": "msd", "nativecontacts": "contacts", "radgyr": "gyration", "radial": "rdf"},
+    **{"rms2d": "rmsd-matrix", "secstruct": "dssp", "strip": "convert", "surf": "sasa"},
+    **{"molsurf": "sasa", "trajin": "convert", "trajout": "convert", "volmap": "density"},
+    **{"matrix": "pca", "multidihedral": "ramachandran", "watershell": "selection"},
+    **{"lipidorder": "order", "velocityautocorr": "velocity-autocorrelation"},
+}
 #: Other names of what a command computes.
 OTHER_NAMES = {
-    **{"distance-matrix": "rmsd-matrix", "rms2d": "rmsd-matrix", "rmsd2d": "rmsd-matrix"},
+    **{"rg": "gyration", "radius-of-gyration": "gyration", "kmeans": "cluster"},
+    **{"k-means": "cluster", "k-medoids": "cluster", "gromos": "cluster", "clusters": "cluster"},
+    **{"hydrogen-bonds": "hbonds", "gr": "rdf", "distance": "distances", "fit": "align"},
+    **{"superpose": "align", "ss": "dssp", "pmf": "surface", "fes": "surface"},
+    **{"cat": "join", "concat": "join", "scaling": "bench", "benchmark": "bench"},
+    **{"distance-matrix": "rmsd-matrix", "rmsd2d": "rmsd-matrix"},
     **{"vacf": "velocity-autocorrelation", "neighbours": "neighbors"},
     **{"diffusion-map": "diffusionmap", "dmap": "diffusionmap"},
-    **{"nativecontacts": "contacts", "clustering": "cluster"},
-    **{"residence": "survival", "watershell": "selection", "currents": "current-autocorrelation"},
-    **{"diffusion": "msd", "scd": "order", "sch": "order", "leaflet": "leaflets"},
+    **{"native-contacts": "contacts", "clustering": "cluster"},
+    **{"residence": "survival", "currents": "current-autocorrelation"},
+    **{"scd": "order", "sch": "order", "leaflet": "leaflets"},
 }
+#: Commands that a message lists, at most.
+FEW = 8
 #: Names of types in messages of argparse, and what they read; units of metavars.
 TYPES = {
     **{"float": "a number", "above_zero": "a number"},
@@ -82,6 +101,11 @@ class _HelpFormatter(argparse.HelpFormatter):
         if text.startswith("examples:"):
             return "".join(indent + line for line in text.splitlines(keepends=True))
         return super()._fill_text(text, width, indent)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """Put the heading of a group of commands above the first of it."""
+        heading = vars(action).get("heading", "")
+        return f"\n  {heading}:\n" * bool(heading) + super()._format_action(action)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -156,7 +180,7 @@ class CommandParser(argparse.ArgumentParser):
                 self.error(f"no option {text}: did you mean -{text}?")
             hint = OPTIONS_OF_GROMACS.get(text)
             if hint and hint.split()[0] in known:
-                self.error(f"no option {text}, which GROMACS has: here {hint}")
+                self.error(f"no option {text}: in place of that of GROMACS, {hint}")
 
     def _knows(self, text: str) -> bool:
         """Check for an option of this parser, perhaps abbreviated or with its value."""
@@ -206,14 +230,18 @@ class CommandParser(argparse.ArgumentParser):
             return
         near = close_matches(str(value), choices)
         if isinstance(action, argparse._SubParsersAction):
-            there = COMMANDS_OF_GROMACS.get(value)
-            if there in choices:
-                self.error(f"no command {value!r}, which GROMACS has: here it is {there}")
-            near = [one for one in choices if sorted(one) == sorted(value)] or near
-            near = [OTHER_NAMES[value]] if OTHER_NAMES.get(value) in choices else near
-            hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
+            word = str(value).lower()
+            near = [one for one in choices if sorted(one) == sorted(word)] or near
+            near = [OTHER_NAMES[word]] if OTHER_NAMES.get(word) in choices else near
+            others = (("gmx", COMMANDS_OF_GROMACS), ("cpptraj's", COMMANDS_OF_CPPTRAJ))
+            for program, commands in others:
+                if commands.get(word) in choices:
+                    same = f"{program} {word} is '{self.prog} {commands[word]}'"
+                    self.error(f"no command {value!r}: {same}")
+            few = f": expected one of {', '.join(choices)}" if len(choices) <= FEW else ""
+            hint = f": did you mean '{self.prog} {near[0]}'?" if near else few
             what = str(action.metavar).lower()
-            self.error(f"no {what} {value!r}: {hint}")
+            self.error(f"no {what} {value!r}{hint}")
         hint = f"; did you mean {near[0]}?" if near else ""
         listed = ", ".join(choices)
         raise argparse.ArgumentError(
@@ -283,7 +311,7 @@ def add_file_arguments(
         f"%(prog)s [options] {form.by_option}{more}"
     )
     add = parser.section("files").add_argument
-    add("files", nargs="*", metavar=form.by_place, help="by place, or with these options:")
+    add("files", nargs="*", metavar=form.by_place, help="in this order, or by these options:")
     if form.topology:
         add(
             "-s",

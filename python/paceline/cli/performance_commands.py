@@ -153,13 +153,13 @@ def add_advise(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
     parser: CommandParser = commands.add_parser(
         "advise",
-        help="what an analysis would take, what bounds it, and what would help",
+        help="how long an analysis would take, what limits its speed, and what would help",
         description="Measure an analysis on a few blocks from the middle of the trajectory, and "
-        "tell in some seconds how long all of it would take with 1, 2, 4 … workers, what bounds "
-        "it, how many workers pay off, and whether another file would be faster.",
+        "say in some seconds how long all of it would take with 1, 2, 4 … workers, what limits "
+        "its speed, how many workers pay off, and whether another file would be faster.",
         epilog=ADVISE_EXAMPLES,
     )
-    add_system_arguments(parser, select=("as that analysis does",), alone=False)
+    add_system_arguments(parser, select=("the default of the analysis",), alone=False)
     parser.set_defaults(select=None)
     calculation = parser.section("calculation")
     calculation.add_argument(
@@ -528,7 +528,7 @@ def _add_options(parser: CommandParser) -> None:
         help="draw the figure: .png, .svg, .pdf; may be repeated",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
-    add("--debug", action="store_true", help="show where an error arose")
+    add("--debug", action="store_true", help="print the traceback of an error")
     add("--one-run", help=argparse.SUPPRESS)
     add(
         "--checkpoint",

@@ -11,6 +11,16 @@ from typing import Any
 #: Path of the catalogue, beside the classes that it describes.
 FILE = Path(__file__).parents[1] / "analysis" / "catalogue.json"
 
+#: Pages of the manual with analyses, in order, and titles of these.
+PAGES = {
+    "structure.md": "RMSD, RMSF and structure",
+    "matrices-clusters.md": "Principal components, clusters, free energy",
+    "hydrogen-bonds.md": "Hydrogen bonds, contacts, distances",
+    "distributions.md": "Distributions and membranes",
+    "dynamics.md": "Diffusion and correlations",
+    "changing-groups.md": "Groups that change",
+}
+
 #: Facts about one analysis, made by `paceline.analysis.write_catalogue.entry_of`.
 Entry = Mapping[str, Any]
 

@@ -53,6 +53,8 @@ class Declaration:
     name: str
     #: Computed quantity, in one line.
     summary: str
+    #: Heading of its results, without the atoms; by default the summary up to ":" or ",".
+    title: str = ""
     #: Computed quantity, in a few lines, for the command's help; by default the docstring's
     #: summary.
     description: str = ""

@@ -241,7 +241,7 @@ class Advice:
 
 def _text(advice: Advice) -> str:
     """Write the advice as several paragraphs, without a line break at the end."""
-    paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
+    paragraphs = (_answer, _subject, _frame, _times, _verdict, _other_files, _elsewhere)
     texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
     return "\n\n".join(filter(None, texts))
 
@@ -251,6 +251,16 @@ def _wrapped(line: str) -> str:
     if not line.startswith("- "):
         return line
     return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _answer(advice: Advice) -> Iterator[str]:
+    """Answer in one line: the time with as many workers as pay off, and what most of it is."""
+    best, costs = advice.n_workers, advice.costs
+    share = percent(costs.parts[advice.bound] / costs.seconds)
+    yield (
+        f"{seconds(advice.t_total(best))} with {many(best, 'worker')} (--n-workers {best}); "
+        f"{share} of it is {_ACTIVITIES[advice.bound]}"
+    )
 
 
 def _subject(advice: Advice) -> Iterator[str]:

@@ -98,8 +98,8 @@ def advice_of(report: Report) -> list[Recommendation]:
 def _too_short(report: Report) -> Recommendation:
     return Recommendation(
         "too short",
-        f"All blocks together took {seconds(report.t_blocks)}: too little to tell what bounds the "
-        "run. Ask again of one that takes some seconds.",
+        f"All blocks together took {seconds(report.t_blocks)}: too short to say what limits the "
+        "speed. Ask again of one that takes some seconds.",
         {"t_blocks": report.t_blocks, "t_total": report.t_total},
     )
 

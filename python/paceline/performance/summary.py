@@ -258,8 +258,8 @@ OF_RUN = {
     "t_blocks": "from then until the last block was done: the wall time of every worker",
     "t_after": "from then until the results were there",
     "t_comm": "receiving and merging results, in the process that collects them",
-    "R_comp_IO": "computing over reading and decoding: much above 1, the job is bound by computing "
-    "and scales; much below, by reading",
+    "R_comp_IO": "computing over reading and decoding: much above 1, computing limits the speed, "
+    "which scales; much below, reading",
     "R_comp_comm": "mean computing of a worker over communicating: much above 1, more workers pay",
     "imbalance": "the last worker's end over the mean of all workers' ends: 1 where all end "
     "together",

@@ -422,7 +422,7 @@ def naming_lacks(what: str, *texts: str) -> Iterator[None]:
     except AttributeError as error:
         # MDAnalysis raises this error if a topology has no residue names, for example.
         raise SelectionError(
-            f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
+            f"{what}: {' and '.join(map(repr, texts))} needs an attribute that the topology lacks "
             f"({error}): select otherwise, such as all, or take another topology"
         ) from None
 
