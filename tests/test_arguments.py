@@ -52,7 +52,7 @@ def test_numbers_with_a_whole_value_are_integers(value):
     ],
 )
 def test_lengths_that_may_be_in_nm_warn(make, keyword, universe):
-    message = f"{keyword}=0.35 is in Å: 0.35 nm would be {keyword}=3.5"
+    message = f"{keyword}=0.35 is in Å: did you mean {keyword}=3.5 (0.35 nm)?"
     with pytest.warns(PacelineWarning, match=re.escape(message)):
         make(universe.select_atoms("name CA"))
 
@@ -60,9 +60,13 @@ def test_lengths_that_may_be_in_nm_warn(make, keyword, universe):
 def test_sizes_of_bins_that_may_be_in_nm_warn(adk_in_water):
     water = paceline.Universe(*adk_in_water).select_atoms("name OW")
     water.universe.add_TopologyAttr("charges")
-    with pytest.warns(PacelineWarning, match=r"binsize=0\.025 is in Å: .* would be binsize=0\.25"):
+    with pytest.warns(
+        PacelineWarning, match=r"binsize=0\.025 is in Å: did you mean binsize=0\.25 "
+    ):
         LinearDensity(water, binsize=0.025)
-    with pytest.warns(PacelineWarning, match=r"delta=0\.1 is in Å: 0\.1 nm would be delta=1"):
+    with pytest.warns(
+        PacelineWarning, match=r"delta=0\.1 is in Å: did you mean delta=1 \(0\.1 nm\)"
+    ):
         DensityAnalysis(water, 0.1, gridcenter=[20, 20, 20], xdim=4, ydim=4, zdim=4)
     with pytest.warns(PacelineWarning, match=r"radii are in Å, and the largest is 0\.17: "):
         SASA(water, radii={"O": 0.17})
@@ -73,7 +77,7 @@ def test_ranges_that_may_be_in_nm_warn(kind, adk_in_water):
     universe = paceline.Universe(*adk_in_water)
     water = universe.select_atoms("name OW")[:20]
     groups = (water, water) if kind is InterRDF else (universe, [(water, water)])
-    match = r"range=\(0, 1\.5\) is in Å: .* would be range=\(0, 15\)"
+    match = r"range=\(0, 1\.5\) is in Å: did you mean range=\(0, 15\), the same in nm"
     with pytest.warns(PacelineWarning, match=match):
         kind(*groups, range=(0, 1.5))
 
@@ -99,10 +103,10 @@ def test_selections_that_may_be_in_nm_warn(text, in_nm):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_selection(text)
-    assert [str(one.message).rpartition(" ")[2] for one in caught] == (
-        [] if in_nm is None else [in_nm.rpartition(" ")[2]]
+    meant = [] if in_nm is None else [in_nm]
+    assert [re.findall("mean (.*), the same in nm", str(one.message)) for one in caught] == (
+        [[one] for one in meant]
     )
-    assert in_nm is None or str(caught[0].message).endswith(in_nm)
 
 
 def test_selections_are_looked_at_wherever_they_are_given(universe):
@@ -119,7 +123,7 @@ def test_selections_are_looked_at_wherever_they_are_given(universe):
         lambda: HydrogenBondAnalysis(universe, acceptors_sel=f"name O* and not ({near})"),
         lambda: GroupUniverse(universe.filename).select_within(universe.atoms, f"not ({near})"),
     ):
-        with pytest.warns(PacelineWarning, match="'around 0.35' in .* would be 'around 3.5'"):
+        with pytest.warns(PacelineWarning, match="'around 0.35' in .* did you mean 'around 3.5'"):
             make()
 
 

@@ -1239,7 +1239,7 @@ def test_an_option_that_takes_a_file_for_its_selection(option, adk, run):
 
 def test_a_command_of_the_same_letters_is_meant(run):
     assert "did you mean 'paceline rmsd'?" in run("rmds")[2]
-    assert "did you mean 'paceline bench scaling rmsf'?" in run("rmfs")[2]
+    assert "did you mean 'paceline rmsf'?" in run("rmfs")[2]
 
 
 def test_a_reference_that_is_no_frame(adk, run):

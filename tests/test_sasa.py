@@ -146,7 +146,7 @@ def test_radii(universe):
 def test_what_is_wrong_is_named(universe, adk, tmp_path):
     changed, heavy = paceline.Universe(*adk), paceline.Universe(*adk)
     changed.add_TopologyAttr("elements", ["C", "Xx"] + ["H"] * 3339)
-    with pytest.raises(SelectionError, match=r"elements Xx \(atoms .*give radii"):
+    with pytest.raises(SelectionError, match=r"lacks Xx \(atoms .*give radii"):
         SASA(changed)
     # As if masses were repartitioned, but for those of the carbons, which no element has then.
     heavy.select_atoms("resid 5 and name H[AB]*").masses = 3.024

@@ -215,7 +215,7 @@ def test_files_that_exist_are_left_alone(water):
     there = water.with_name("md.001.xtc")
     there.write_text("mine")
     before = visible(water.parent)
-    with pytest.raises(FileExistsError, match=r"md.001.xtc exists; overwriting it must be asked"):
+    with pytest.raises(FileExistsError, match=r"md.001.xtc exists: it is replaced only with"):
         paceline.split(water, 2)
     with pytest.raises(FileExistsError, match=r"md.001.xtc would be taken for one of the 1 pieces"):
         paceline.split(water, 1, overwrite=True)

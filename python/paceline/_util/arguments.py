@@ -59,7 +59,7 @@ def length(name: str, value: Any, shortest: float = 0.9) -> float:
     if not 0 < found < np.inf:
         raise ValueError(f"{name} must be a length above 0, in Å, not {value!r}")
     if found < shortest:
-        warn(f"{name}={found:g} is in Å: {found:g} nm would be {name}={10 * found:g}")
+        warn(f"{name}={found:g} is in Å: did you mean {name}={10 * found:g} ({found:g} nm)?")
     return found
 
 
@@ -68,7 +68,7 @@ def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
     first, last = (float(one) for one in limits)
     if last <= shortest:
         in_nm = f"range=({10 * first:g}, {10 * last:g})"
-        warn(f"range=({first:g}, {last:g}) is in Å: the same numbers of nm would be {in_nm}")
+        warn(f"range=({first:g}, {last:g}) is in Å: did you mean {in_nm}, the same in nm?")
 
 
 def check_selection(text: str, shortest: float = 0.9) -> None:
@@ -84,7 +84,7 @@ def check_selection(text: str, shortest: float = 0.9) -> None:
             given, in_nm = (
                 " ".join([word, *(f"{factor * one:g}" for one in lengths)]) for factor in (1, 10)
             )
-            warn(f"{given!r} in {text!r} is in Å: the same in nm would be {in_nm!r}")
+            warn(f"{given!r} in {text!r} is in Å: did you mean {in_nm!r}, the same in nm?")
 
 
 def one_of(name: str, value: object, *choices: object) -> None:

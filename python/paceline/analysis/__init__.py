@@ -52,7 +52,7 @@ def _classes() -> dict[str, str]:
     """Find the modules of the analyses of the catalogue by the names of their classes."""
     from paceline.contract.catalogue import catalogue
 
-    found = {}
+    found: dict[str, str] = {}
     for one in catalogue().values():
         module, _, cls = one["class"].partition(".")
         found |= dict.fromkeys([cls, *one["variants"]], module)
@@ -67,7 +67,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
-    if name[0].isupper() and (home := _classes().get(name)):
+    if home := _classes().get(name):
         return getattr(import_module(_OURS + home), name)
     try:
         return import_module(_OURS + name)

@@ -285,7 +285,7 @@ def _radii_of(
         raise ValueError("radii must be finite and above 0 Å")
     if (largest := values.max()) < SMALLEST:
         warn(
-            f"radii are in Å, and the largest is {largest:g}: {largest:g} nm would be "
-            f"{10 * largest:g}"
+            f"radii are in Å, and the largest is {largest:g}: did you mean {10 * largest:g} "
+            f"({largest:g} nm)?"
         )
     return values

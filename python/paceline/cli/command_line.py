@@ -206,7 +206,7 @@ def _parser(names: Iterable[str] | None = None) -> CommandParser:
     for name in modules() if names is None else names:
         module = import_module(f"paceline.cli.{modules()[name]}")
         command = module.PARSERS[name](commands)
-        commands._choices_actions[-1].heading = headings.get(name, "")
+        vars(commands._choices_actions[-1])["heading"] = headings.get(name, "")
         debug = "print the traceback of an error"
         command.section("other options").add_argument("--debug", action="store_true", help=debug)
     return parser
