@@ -460,7 +460,7 @@ def test_without_locks_the_user_is_warned(atoms, tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.warns(PacelineWarning, match="its file system knows no locks"):
+    with pytest.warns(PacelineWarning, match="its file system has no locks"):
         RMSF(atoms).run(checkpoint=tmp_path / "checkpoint")
 
 

@@ -304,7 +304,7 @@ def test_what_has_no_density_is_refused(universe):
     with pytest.raises(UnsupportedError, match="'bonded' of atoms that change"):
         LinearDensity(wet.select_atoms("bonded around 3 index 0", updating=True))
     bare = MDAnalysis.Universe.empty(3, trajectory=True)
-    with pytest.raises(UnsupportedError, match="needs masses, which the topology has not"):
+    with pytest.raises(UnsupportedError, match="needs masses, which the topology lacks"):
         LinearDensity(bare.atoms)
     bare.add_TopologyAttr("masses", [0.0] * 3)
     with pytest.raises(UnsupportedError, match="needs charges"):

@@ -71,7 +71,7 @@ def test_values_that_are_missing_or_few():
         found = mean_of_series(np.array(values))
         assert np.isnan([found.error, found.interval, found.block_error]).all()
         assert not found.converged
-        assert "too few values" in str(found)
+        assert ("a single value" if len(values) == 1 else "too few values") in str(found)
     constant = mean_of_series(np.full(100, 3.5))
     assert (constant.mean, constant.error, constant.converged) == (3.5, 0.0, True)
     assert np.isnan(constant.interval)

@@ -94,7 +94,7 @@ class Checkpoint:
         self._bare = header is None
         if not self._journal.locked:
             warn(
-                f"{self._journal.path}: its file system knows no locks; make sure that no other "
+                f"{self._journal.path}: its file system has no locks; make sure that no other "
                 "run uses this checkpoint"
             )
 

@@ -247,7 +247,7 @@ def _check_uncompressed(history: str | os.PathLike) -> None:
         _, line = file.readline(), file.readline()
     if line.split()[:1] == [b"3"]:
         raise UnsupportedError(
-            f"{history}: a compressed HISTORY tells MDAnalysis no atoms; "
+            f"{history}: MDAnalysis cannot take atoms from a compressed HISTORY; "
             "name a CONFIG of the same system as the topology"
         )
 

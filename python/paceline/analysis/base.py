@@ -481,7 +481,7 @@ def shared_labels(atomgroup: Atoms, kind: str) -> np.ndarray:
         return np.asarray(getattr(atomgroup, SHARED[kind]))
     except AttributeError as error:
         raise UnsupportedError(
-            f"exclude_same={kind!r} needs {SHARED[kind]}, which the topology has not ({error}): "
+            f"exclude_same={kind!r} needs {SHARED[kind]}, which the topology lacks ({error}): "
             "load one that has them"
         ) from error
 

@@ -246,7 +246,7 @@ class LinearDensity(AnalysisBase):
             return np.asarray(getattr(self.atomgroup, attribute))
         except AttributeError:
             error = UnsupportedError(
-                f"LinearDensity needs {attribute}, which the topology has not: take a topology "
+                f"LinearDensity needs {attribute}, which the topology lacks: take a topology "
                 "with them"
             )
             advice = f", or add them, as by add_TopologyAttr({attribute!r}, ...)"
@@ -263,7 +263,7 @@ class LinearDensity(AnalysisBase):
             )
         if not edges.all():
             raise UnsupportedError(
-                "LinearDensity needs a cell, which the present frame has not: go to a frame with "
+                "LinearDensity needs a cell, which the present frame lacks: go to a frame with "
                 "one, or set it with MDAnalysis and write the trajectory again"
             )
         if not 0 < self.binsize <= edges.max():

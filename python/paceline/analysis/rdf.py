@@ -154,9 +154,9 @@ class InterRDF(AnalysisBase):
         summary="radial distribution function of one group of atoms around another",
         title="radial distribution function",
         description=(
-            "How often distances between the atoms of two groups occur, beside how often they "
-            "would if the atoms were anywhere in the cell. Nearest images are taken: molecules "
-            "need not be whole."
+            "How often distances between the atoms of two groups occur, relative to atoms that "
+            "are spread evenly over the cell. Nearest images are taken: molecules need not be "
+            "whole."
         ),
         section="distributions.md#radial-distribution-functions",
         select=WATER_OXYGENS,

@@ -63,6 +63,8 @@ class SeriesMean:
     def with_unit(self, unit: str) -> str:
         """Write the mean with its unit and interval, and how well it is known."""
         end = unit if unit in ("", "°") else f" {unit}"
+        if self.n_values == 1:
+            return f"{_digits(self.mean, 4)}{end}, a single value: no error"
         if np.isnan(self.inefficiency):
             return f"{_digits(self.mean, 4)}{end}, too few values for an error"
         if self.error == 0:

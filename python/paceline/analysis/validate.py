@@ -200,8 +200,8 @@ def check_decodable(path: str) -> None:
     except (ImportError, OSError, ValueError):
         return  # nobody's: what is wrong with it shows when it is opened
     raise UnsupportedError(
-        f"{path}: only MDAnalysis can read this ({theirs.__name__}), and what it makes of damaged "
-        "files is no proof; convert it to a format that paceline decodes"
+        f"{path}: only MDAnalysis can read this ({theirs.__name__}), and it may not notice "
+        "damage; convert it to a format that paceline decodes"
     )
 
 

@@ -208,12 +208,12 @@ def add_pair_arguments(section: Any) -> None:
         nargs=2,
         type=positive,
         metavar="N",
-        help="leave out pairs within molecules, of which so many atoms in a row are in each group",
+        help="leave out pairs within molecules: atoms of a molecule in the first and second group",
     )
     add(
         "--exclude-same",
         choices=choices["exclude_same"],
-        help="leave out pairs that share it",
+        help="leave out pairs of atoms in the same one",
     )
     compounds = ("residues", "segments", "molecules", "fragments")
     add(
@@ -224,7 +224,7 @@ def add_pair_arguments(section: Any) -> None:
     add(
         "--compound-2",
         choices=(*compounds, "atoms"),
-        help="the same of the second group [that of --compound]",
+        help="as --compound, for the second group [that of --compound]",
     )
     add("--geometry", action="store_true", help="take means of positions, not centers of mass")
     add(

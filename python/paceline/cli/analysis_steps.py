@@ -252,7 +252,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
     """Mask of the times (ps) between two, these included."""
     known = times[np.isfinite(times)]
     if len(known) == 0:
-        raise ValueError("no frame lies between the times asked for: none has a time")
+        raise ValueError("no frame lies between the times asked for: frames have no times")
     slack = _slack(known)
     inside = (times >= earliest - slack) & (times <= latest + slack)
     if not inside.any():

@@ -127,10 +127,9 @@ def add_info(commands: Any) -> CommandParser:
     parser: CommandParser = commands.add_parser(
         "info",
         help="what a trajectory or a topology holds",
-        description="Of a topology: atoms, residues and groups. Of trajectories: format, atoms, "
-        "frames, times, cell, and where the frame index is kept. Of HDF5 files also what is in "
-        "them, how it lies there, what reading that costs, and whether writing it anew with "
-        "paceline repack pays.",
+        description="For a topology: atoms, residues and groups. For trajectories: format, atoms, "
+        "frames, times, cell, and where the frame index is kept. For HDF5 files also the datasets, "
+        "their chunks, the cost of reading them, and whether 'paceline repack' is worthwhile.",
         epilog=INFO_EXAMPLES,
     )
     form = FileForm(topology="optional", trajectory="optional")
@@ -231,7 +230,7 @@ def add_index(commands: Any) -> CommandParser:
     )
     add_file_arguments(parser, FileForm(), formats=FORMATS, chain=False)
     parser.section("calculation").add_argument(
-        "--refresh", action="store_true", help="make it anew"
+        "--refresh", action="store_true", help="make the index again"
     )
     add_json_argument(parser.section("output"))
     add_hdf5_arguments(parser)
@@ -421,9 +420,13 @@ def add_split(commands: Any) -> CommandParser:
     form = FileForm(several=False)
     add_file_arguments(parser, form, formats=COPIED, more="(-n N | --frames N | --size SIZE)")
     how = parser.section("calculation").add_mutually_exclusive_group(required=True)
-    how.add_argument("-n", type=positive, metavar="N", help="number of pieces, alike in frames")
+    how.add_argument(
+        "-n", type=positive, metavar="N", help="number of pieces of equally many frames"
+    )
     how.add_argument("--frames", type=positive, metavar="N", help="frames of a piece")
-    how.add_argument("--size", type=size, metavar="SIZE", help="most bytes of a piece: 500MB, 2GiB")
+    how.add_argument(
+        "--size", type=size, metavar="SIZE", help="largest size of a piece: 500MB, 2GiB"
+    )
     add = parser.section("output").add_argument
     add(
         "-o",
@@ -470,7 +473,7 @@ def add_join(commands: Any) -> CommandParser:
     )
     add_file_arguments(parser, FileForm(), formats=COPIED, more="-o FILE")
     add = parser.section("output").add_argument
-    add("-o", "--output", required=True, metavar="FILE", help="the whole")
+    add("-o", "--output", required=True, metavar="FILE", help="the joined trajectory")
     parser.section("frames").add_argument("--continuous", action="store_true", help=CONTINUOUS)
     add("--overwrite", action="store_true", help="replace a file that exists")
     add_thread_argument(parser, "files copied at a time [the CPUs this process may use]")
@@ -588,7 +591,7 @@ def add_repack(commands: Any) -> CommandParser:
         description="Write positions, velocities and forces of an H5MD file anew in another "
         "layout, with the same numbers to the last bit, and copy everything else as it is. What is "
         "gained goes to standard output: bytes read for each byte used, before and after. "
-        "'paceline info' tells whether it pays.",
+        "'paceline info' says whether it is worthwhile.",
         epilog=REPACK_EXAMPLES,
     )
     form = FileForm(output="optional", several=False)

@@ -293,8 +293,8 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="keep what is done in FILE until the end; if the command is killed, the same one goes "
-        "on from there",
+        help="save progress in FILE until the end; the same command resumes from it "
+        "after it was killed",
     )
 
 
@@ -377,7 +377,7 @@ def add_frame_arguments(parser: CommandParser) -> None:
         dest="every",
         type=interval,
         metavar="TIME",
-        help="only frames whose times are that of the first one and multiples of it, ps",
+        help="only frames at multiples of this time (ps) from the first one",
     )
     add = section.add_argument
     add(
@@ -400,9 +400,15 @@ def add_hdf5_arguments(parser: CommandParser) -> None:
     # Not --group, which is a selection where atoms are superimposed.
     add("--particles", metavar="NAME", help="group of H5MD, where there are several")
     add(
-        "--units", metavar="TEXT", help='of numbers that have none: "nm, ps"; of LAMMPS files: real'
+        "--units",
+        metavar="TEXT",
+        help='units of a file that states none: "nm, ps"; of LAMMPS: real',
     )
-    add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
+    add(
+        "--dataset",
+        metavar="NAME",
+        help="dataset of positions, in an HDF5 file of unknown structure",
+    )
     follow = "follow the file's links into other files"
     add("--external", action="store_const", const=True, help=follow)
 
@@ -417,8 +423,8 @@ def add_transform_arguments(parser: CommandParser) -> None:
         nargs="?",
         const="protein or nucleic",
         metavar="TEXT",
-        help="so, too, complexes of these molecules, by their contacts in the first frame; "
-        "--unwrap is then implied [%(const)s]",
+        help="also keep complexes of these together, by their contacts in the first frame; "
+        "implies --unwrap [%(const)s]",
     )
     add(
         "--nojump",
@@ -466,8 +472,8 @@ def add_worker_arguments(parser: CommandParser) -> None:
         "--report",
         type=Path,
         metavar="FILE",
-        help="say where the time went: a page .html, figures .png, .svg, or timings .csv, of which "
-        "'paceline report' makes either later",
+        help="write where the time went: a page .html, figures .png, .svg, or timings .csv, of "
+        "which 'paceline report' makes either later",
     )
 
 
@@ -495,7 +501,7 @@ def add_memory_argument(parser: CommandParser) -> None:
         type=memory,
         metavar="SIZE",
         help="memory of each process for results, and for frames that are needed again, such as "
-        "2GiB: what exceeds it is in files without a name [1 GiB for each array of results; frames "
+        "2GiB: what exceeds it is in temporary files [1 GiB for each array of results; frames "
         "while half of the memory is free]",
     )
 

@@ -258,15 +258,15 @@ def add_predict(commands: Any) -> CommandParser:
 def _add_job(parser: CommandParser) -> None:
     add = parser.section("calculation").add_argument
     add("--frames", type=positive, required=True, metavar="N", help="frames of the run")
-    add("--bytes", type=size, required=True, metavar="SIZE", help="to be read of a frame")
+    add("--bytes", type=size, required=True, metavar="SIZE", help="read for a frame")
     add(
         "--read",
         type=seconds,
         metavar="TIME",
-        help="waiting for a frame's bytes, as measured there [from the file system's figures]",
+        help="time to read a frame, as measured there [from the file system's figures]",
     )
-    add("--decode", type=seconds, default=0.0, metavar="TIME", help="decoding a frame [0s]")
-    add("--compute", type=seconds, default=0.0, metavar="TIME", help="analysing a frame [0s]")
+    add("--decode", type=seconds, default=0.0, metavar="TIME", help="time to decode a frame [0s]")
+    add("--compute", type=seconds, default=0.0, metavar="TIME", help="time to analyse a frame [0s]")
 
 
 def _add_workers(parser: CommandParser) -> None:
@@ -288,10 +288,28 @@ def _add_workers(parser: CommandParser) -> None:
         help="blocks assigned as workers come free, or equal shares; both: compared [dynamic]",
     )
     add("--block-frames", type=positive, metavar="N", help="frames of a block [as paceline cuts]")
-    add("--start", type=seconds, default=0.0, metavar="TIME", help="until workers begin [0s]")
-    add("--slow-fraction", type=float, default=0.0, metavar="X", help="part of stragglers [0]")
-    add("--slow-factor", type=float, default=1.0, metavar="X", help="times as long they take [1]")
-    add("--late", type=seconds, default=0.0, metavar="TIME", help="how much later they begin [0s]")
+    add("--start", type=seconds, default=0.0, metavar="TIME", help="time until workers begin [0s]")
+    add(
+        "--slow-fraction",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="fraction of workers that are slow [0]",
+    )
+    add(
+        "--slow-factor",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="how many times longer slow workers take [1]",
+    )
+    add(
+        "--late",
+        type=seconds,
+        default=0.0,
+        metavar="TIME",
+        help="how much later slow workers begin [0s]",
+    )
 
 
 def _add_file_system(parser: CommandParser) -> None:
@@ -300,7 +318,7 @@ def _add_file_system(parser: CommandParser) -> None:
         "--file-system",
         choices=FILE_SYSTEMS,
         default="ssd",
-        help="ready figures, rough ones but for the lock of lustre [%(default)s]",
+        help="preset of a file system, rough but for the lock of lustre [%(default)s]",
     )
     for name, read, metavar, what in FIGURES:
         add(f"--{name.replace('_', '-')}", type=read, metavar=metavar, help=what)
@@ -489,16 +507,16 @@ def _add_options(parser: CommandParser) -> None:
         help="numbers of workers, or of ranks [powers of two up to the CPUs, and all CPUs]",
     )
     add("--repeats", type=positive, metavar="N", help="runs at each [5]")
-    add("--strong", action="store_true", help="the same frames for any number; so by default")
+    add("--strong", action="store_true", help="the same frames for any number of workers [default]")
     add(
         "--weak",
         action="store_true",
-        help="as many frames for each worker, so that more of them do more",
+        help="the same number of frames for each worker",
     )
     add(
         "--backend",
         choices=PARALLEL,
-        help="what the workers are [threads]",
+        help="kind of workers [threads]",
     )
     add(
         "--launcher",
@@ -511,7 +529,7 @@ def _add_options(parser: CommandParser) -> None:
         "--cold",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="drop the trajectory from this machine's memory before each run, and see that it went",
+        help="drop the trajectory from memory before each run, and check that it is gone",
     )
     cache.add_argument(
         "--copies",

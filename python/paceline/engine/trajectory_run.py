@@ -255,7 +255,7 @@ class TrajectoryRun:
                 first, last = times[known[[row + 1, row]]]
                 warn(
                     f"{chain.names[file]}: frame {after} is at {first:g} ps, behind frame {before} "
-                    f"at {last:g} ps: frames may be there twice, as where a restart was appended; "
+                    f"at {last:g} ps: frames may be repeated, as where a restart was appended; "
                     "continuous=True (--continuous) leaves out those that later ones repeat"
                 )
                 return

@@ -160,7 +160,7 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
         return SystemTopology.without_residues({}, n_atoms) if found is None else found
     if "particles" not in file.root and "h5md" not in file.root:
         raise MissingDataError(
-            f"{file.path}: it tells nothing of its atoms; name a topology file before it"
+            f"{file.path}: it does not describe its atoms; name a topology file before it"
         )
     particles = h5md.Particles(file, group)
     found = read_gromacs_topology(file, particles.n_atoms)
