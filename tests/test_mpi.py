@@ -119,6 +119,7 @@ def test_the_command_line_uses_all_ranks(adk, tmp_path):
     assert status == 0
     assert "mpi: 48 frames" in err
     assert len([line for line in err.splitlines() if "µs/frame" in line]) == 1
+    assert err.count("paceline: RMSD: ") == 1
     assert table.read_bytes() == wanted
 
 

@@ -264,7 +264,7 @@ def test_a_diffusion_map_and_its_eigenvalues(adk_xtc, damaged, tmp_path, run):
     assert (status, "epsilon must be above 0, in Å²" in err) == (2, True)
     status, _, err = run("diffusionmap", *damaged[0], "--on-error", "skip")
     assert (status, "leave out frames that are damaged" in err) == (2, True)
-    assert "did you mean diffusionmap?" in run("diffusion-map")[2]
+    assert "did you mean 'paceline diffusionmap'?" in run("diffusion-map")[2]
 
 
 def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
