@@ -166,7 +166,7 @@ def test_what_cannot_be_saved_leaves_no_file(rmsf, universe, tmp_path):
     ):
         with pytest.raises(UnsupportedError, match=words):
             getattr(results, save)(tmp_path / name)
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         rmsf.results.save(tmp_path / "nowhere" / "a.csv")
     assert list(tmp_path.iterdir()) == []
     matrices.results.save(tmp_path / "a.npz")
