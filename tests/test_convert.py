@@ -216,7 +216,7 @@ def test_outputs_are_refused_before_the_work(adk, tmp_path):
         paceline.Write(atoms, tmp_path / "out.pdb")
     with pytest.raises(UnsupportedError, match="no precision"):
         paceline.Write(atoms, tmp_path / "out.dcd", precision=100)
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         paceline.Write(atoms, tmp_path / "missing" / "out.dcd")
     for ending in (".xtc", ".h5md"):
         with pytest.raises(SelectionError, match=rf"out\{ending}: the group .* is empty"):

@@ -261,7 +261,7 @@ def test_an_error_leaves_links_and_their_targets_as_they_were(tmp_path):
     assert set(tmp_path.iterdir()) == {target, link, dangling}
     dangling.unlink()
     dangling.symlink_to(tmp_path / "no" / "file")
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         _written(files.new_file(dangling, overwrite=True))
 
 

@@ -330,7 +330,10 @@ def test_analyses_write_their_report(adk, tmp_path, run):
 
 def test_a_report_that_cannot_be_made_is_refused_before_the_work(adk, tmp_path, run):
     for command in (("rmsd", *adk), ("convert", adk.trajectory, tmp_path / "a.xtc")):
-        for name, words in (("a.pdf", "a.pdf: reports are saved as"), ("no/a.png", "no folder")):
+        for name, words in (
+            ("a.pdf", "a.pdf: reports are saved as"),
+            ("no/a.png", "does not exist"),
+        ):
             status, out, err = run(*command, "--report", tmp_path / name)
             assert (status, out) == (2, "")
             assert words in err
