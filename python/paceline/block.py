@@ -82,25 +82,34 @@ def cell_of(trajectory: Any) -> np.ndarray:
         and dimensions is not None
         and np.array_equal(cell[:6].astype(np.float32), dimensions)
     ):
-        return without_placeholders(cell[np.newaxis].copy())
+        return without_placeholders(cell[np.newaxis].copy(), trajectory.n_atoms)
     given = np.zeros(6) if dimensions is None else dimensions
-    return without_placeholders(_core.cells_of_dimensions(np.array([given], dtype=np.float32)))
+    cells = _core.cells_of_dimensions(np.array([given], dtype=np.float32))
+    return without_placeholders(cells, trajectory.n_atoms)
 
 
 #: Cell that files have whose structure has none, Å and degrees, and its relative error.
 PLACEHOLDER, ROUNDED = (1.0, 1.0, 1.0, 90.0, 90.0, 90.0), 1e-5
+#: Volume that an atom needs at least, Å³: in diamond it has 5.7, and in reduced units of a
+#: Lennard-Jones solid 0.9.
+LEAST_VOLUME = 0.1
 
 
-def are_placeholders(cells: np.ndarray) -> np.ndarray:
-    """Find cells of 1 × 1 × 1 Å with right angles: bool, shape (n_frames,)."""
-    found = np.isclose(cells[:, _DIMENSIONS], PLACEHOLDER, rtol=ROUNDED, atol=0)
-    return found.all(axis=1)
+def are_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
+    """Find cells that stand for none: bool, shape (n_frames,).
+
+    They have 1 × 1 × 1 Å and right angles, or are much too small for the atoms of a frame.
+    """
+    found = np.isclose(cells[:, _DIMENSIONS], PLACEHOLDER, rtol=ROUNDED, atol=0).all(axis=1)
+    largest = cells[:, :3].prod(axis=1)
+    return found | ((largest > 0) & (largest < LEAST_VOLUME * n_atoms))
 
 
-def without_placeholders(cells: np.ndarray) -> np.ndarray:
-    """Put no cell in the place of those of 1 × 1 × 1 Å, in place; nothing else is changed."""
-    if (cells[:, 0] < 1.1).any():  # as few are
-        cells[are_placeholders(cells)] = _core.cells_of_dimensions(np.zeros((1, 6), np.float32))
+def without_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
+    """Put no cell in the place of those that stand for none, in place; others stay."""
+    found = are_placeholders(cells, n_atoms)
+    if found.any():
+        cells[found] = _core.cells_of_dimensions(np.zeros((1, 6), np.float32))
     return cells
 
 

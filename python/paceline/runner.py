@@ -378,11 +378,14 @@ def _warn_of_placeholder(universe: System) -> None:
     """Warn of a cell that stands for none, which workers leave out."""
     ts = attribute_of(attribute_of(universe, "trajectory"), "ts")
     dimensions = None if ts is None else ts.dimensions
-    if dimensions is not None and are_placeholders(np.array([dimensions])).any():
-        warn(
-            f"{universe.trajectory.filename}: its cell of 1 × 1 × 1 Å stands for none in files of "
-            "structures, and is left out"
-        )
+    if dimensions is None:
+        return
+    n_atoms, size = universe.trajectory.n_atoms, " × ".join(f"{x:.4g}" for x in dimensions[:3])
+    if are_placeholders(np.array([dimensions]), n_atoms).any():
+        why = "stands for none in files of structures"
+        if size != "1 × 1 × 1":
+            why = f"is too small for {n_atoms:,} atoms"
+        warn(f"{universe.trajectory.filename}: its cell of {size} Å {why}, and is left out")
 
 
 def _choose(one: TrajectoryRun, *, frames: FramesChosen, **bounds: int | None) -> np.ndarray:

@@ -160,6 +160,8 @@ class FrameSource:
     time_axis: TimeAxis
     #: Cell of all frames that a script has set because the files have none, Å and degrees.
     cell: np.ndarray | None = None
+    #: Number of all atoms in a frame.
+    n_atoms: int = 0
 
     def open(self) -> "FrameReader":
         """Make a reader; it opens each file when a block first needs it."""

@@ -274,7 +274,7 @@ class Worker:
         except MissingDataError as error:
             remedy = 'on_error="skip" leaves such frames out'
             raise MissingDataError(f"{error}; {remedy}") from None
-        without_placeholders(decoded.cells)
+        without_placeholders(decoded.cells, source.n_atoms)
         decoded.times[:] = source.time_axis(decoded.frames, decoded.times, decoded.steps)
         return decoded, cost
 

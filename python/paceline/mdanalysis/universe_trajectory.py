@@ -104,7 +104,8 @@ class MDAnalysisTrajectory(Trajectory):
     ) -> FrameSource:
         """Make the source from which the calling thread reads these fields of these atoms."""
         file = _MDAnalysisFile(self._universe.trajectory, n_again)
-        return FrameSource([file], atoms, len(atoms), fields, required, TimeAxis())
+        given = TimeAxis(), None, self.n_atoms
+        return FrameSource([file], atoms, len(atoms), fields, required, *given)
 
     def verify(self) -> None:
         """Do nothing: the file that MDAnalysis holds open is not compared."""

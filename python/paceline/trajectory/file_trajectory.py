@@ -698,8 +698,8 @@ class FileTrajectory(Trajectory):
         """Make the source from which workers read these fields of these atoms."""
         self._check_open()
         decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
-        axis, n_atoms = self._time_axis, len(atoms)
-        return FrameSource(self.chain.specs, decoded, n_atoms, fields, required, axis, self._cell)
+        given = self._time_axis, self._cell, self.chain.n_atoms
+        return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, *given)
 
     def _in_file(self, atoms: np.ndarray) -> np.ndarray:
         """Return the indices in the files of atoms of the topology."""
