@@ -246,7 +246,7 @@ class AnalysisBase(Analysis):
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
     def check_atoms(self) -> None:
-        """Raise `SelectionError` where the atoms do not suffice, before a run."""
+        """Raise an error where atoms, or the present frame, lack what a run needs."""
 
     def stored_bytes(self, n_frames: int) -> int:
         """Bytes of all that is kept of so many frames: the run is refused if there is no room.

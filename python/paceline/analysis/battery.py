@@ -20,7 +20,7 @@ from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
 from paceline.contract.run_info import describe_frames, describe_times
 from paceline.contract.source import UNKNOWN_TIMES
-from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
+from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined, many
 from paceline.runner import FramesChosen, RunOptions, run
@@ -155,7 +155,7 @@ class Battery:
                     if optional:
                         made.check_atoms()
                     self.analyses[name] = made
-                except (NoDataError, SelectionError, UnsupportedError) as error:
+                except (NoDataError, PacelineError, IndexError, ValueError) as error:
                     if not optional:
                         raise
                     self.left_out[name] = str(error)

@@ -26,11 +26,12 @@ from paceline.analysis.kernels import (
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import describe_group, follow_any
+from paceline.block import cell_of
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.transform.base import check_not_empty, check_static, updates_itself
 from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
@@ -276,6 +277,15 @@ class InterRDF(AnalysisBase):
             "exclude_same": self.exclude_same or "none",
             **({} if self.compound is None else centers),
         }
+
+    def check_atoms(self) -> None:
+        """Raise `MissingDataError` where the present frame has no cell, which a norm needs."""
+        trajectory = self.g1.universe.trajectory
+        if self.norm == "rdf" and not cell_of(trajectory)[:, :6].any():
+            raise MissingDataError(
+                f"{trajectory.filename}: frame {trajectory.ts.frame} has no cell, which "
+                "norm='rdf' needs"
+            )
 
     def prepare(self) -> Reduction:
         """Collect the groups, and the way to count their pairs."""
