@@ -481,6 +481,7 @@ def test_a_frame_without_a_cell_is_named_or_left_out(command, box, why, adk, tmp
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_missing_bonds_are_refused_before_any_frame(on_error, adk_in_water, tmp_path):
     universe = paceline.Universe(*adk_in_water)
+    universe.del_TopologyAttr("resnames")  # by which bonds would be known
     write = paceline.Write(universe.atoms, tmp_path / "out.xtc")
     with pytest.raises(UnsupportedError, match=r"bonds.*has none; load a topology.*guess_bonds"):
         write.run(transforms=[paceline.transform.unwrap()], on_error=on_error)

@@ -140,7 +140,9 @@ def test_bad_input_of_neighbors(universe, adk_in_water):
     with pytest.raises(ValueError, match="one value an atom, not 'positions'"):
         NeighborList(atoms).run(stop=1).count_by_type("positions")
     assert not hasattr(CoordinationNumbers(atoms), "count_by_type")  # there are no pairs
-    without_bonds = paceline.Universe(*adk_in_water).atoms[:9]
+    unknown = paceline.Universe(*adk_in_water)
+    unknown.del_TopologyAttr("resnames")
+    without_bonds = unknown.atoms[:9]
     with pytest.raises(UnsupportedError, match="exclude_same='fragment' needs bonds"):
         NeighborList(without_bonds, exclude_same="fragment")
     wet = paceline.Universe(*adk_in_water).select_atoms("name CA")

@@ -552,6 +552,7 @@ def test_centers_that_are_not_known_are_refused(dimers, universe):
 
 def test_centers_of_compounds_without_bonds_are_refused(adk_in_water):
     protein = paceline.Universe(*adk_in_water).select_atoms("protein")
+    protein.universe.del_TopologyAttr("names")  # by which bonds would be known
     words = "InterRDF, to make residues whole, needs bonds, and the topology has none"
     with pytest.raises(UnsupportedError, match=words):
         InterRDF(protein, protein, compound="residues", center="geometry")

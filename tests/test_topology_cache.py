@@ -161,7 +161,6 @@ OPTIONS = [
     {"to_guess": ("masses", "types")},
     {"to_guess": ("elements",)},
     {"force_guess": ("types",)},
-    {"guess_bonds": True},
     {"topology_format": "GRO"},
     {"format": "GRO"},
     {"all_coordinates": True},

@@ -646,13 +646,15 @@ def test_long_bonds_are_kept_in_a_checkpoint(rings, tmp_path):
 
 def test_missing_bonds_are_named(ours):
     everything = MDAnalysis.Universe(datafiles.GRO)
+    everything.residues.resnames = "LIG"  # by standard names they would be known
+    everything.select_atoms("name OW").names = "O1"
     with pytest.raises(UnsupportedError, match=r"has none; load a topology.*guess_bonds"):
         transform.unwrap().atoms(everything.atoms.indices, everything)
     with pytest.raises(UnsupportedError, match="wrap by fragments needs bonds"):
         transform.wrap(compound="fragments").atoms(everything.atoms.indices, everything)
     # As in a PDB file that lists the bonds of its ligand alone.
     everything.add_TopologyAttr("bonds", [(0, 1), (47680, 47679)])
-    with pytest.raises(UnsupportedError, match=r"no bonds for 213 residues \(ARG 2, ILE 3, ILE 4"):
+    with pytest.raises(UnsupportedError, match=r"no bonds for 213 residues \(LIG 2, LIG 3, LIG 4"):
         transform.unwrap().atoms(np.arange(3341), everything)
 
 
@@ -691,7 +693,7 @@ TWO, O_FIRST, SITE_FIRST = (0, 0, 0, 0, 1, 1, 1, 1), [16, 1, 1, 0] * 2, [0, 16, 
     [
         (O_FIRST, O_H, TWO, [(0, 3), (4, 7)]),
         (SITE_FIRST, [(1, 2), (1, 3), (5, 6), (5, 7)], TWO, [(1, 0), (5, 4)]),
-        ([16, 1, 1, 0, 16, 0, 0, 0], O_H[:2], TWO, [(0, 3), (4, 5), (4, 6), (4, 7)]),
+        ([16, 1, 1, 0, 16, 0, 0, 0], O_H[:2], TWO, [(4, 5), (4, 6), (4, 7), (0, 3)]),
         ([14, 14, 0, 0, 16, 1, 1, 0], O_H, TWO, [(0, 3), (4, 7)]),
         (O_FIRST, [*O_H, (1, 3)], TWO, [(4, 7)]),
         (O_FIRST, O_H, (0, 0, 0, 1, 2, 2, 2, 2), [(4, 7)]),
@@ -732,8 +734,11 @@ def test_bonds_are_found_anew_where_the_topology_changes():
     universe.atoms[7].mass = 1.0  # in the same array
     assert found() == (O_H[1:], [0, 1, 0, 3, 4, 4, 4, 7])
     universe.add_TopologyAttr("bonds", O_H[:1])
-    assert found() == (O_H[:1], [0, 0, 2, 3, 4, 5, 6, 7])
+    of_names = [(4, 5), (4, 6), (4, 7)]
+    assert found() == ([*O_H[:1], *of_names], [0, 0, 2, 3, 4, 4, 4, 4])
     universe.del_TopologyAttr("bonds")
+    assert found() == ([(0, 1), (0, 2), (0, 3), *of_names], [0, 0, 0, 0, 4, 4, 4, 4])
+    universe.del_TopologyAttr("names")
     with pytest.raises(UnsupportedError, match="the topology has none"):
         found()
 
@@ -807,7 +812,7 @@ def ring(places, edge, *, closed):
 def broken_in(universe, *groups, transforms=()):
     """Atoms and distance by which the look finds a molecule broken in the frame, or None."""
     needs = whole._Wants([("RMSD", group) for group in groups], [], [])
-    known = links.known_bonds(universe)
+    known = compounds.known_bonds(universe)
     found = links.find_links(universe, known, list(groups))
     if found is None:
         return None
@@ -839,6 +844,7 @@ def test_a_broken_molecule_is_found():
 
 def test_guessed_bonds_will_do(ours):
     universe = MDAnalysis.Universe(datafiles.PDB_small)
+    universe.residues.resnames = "LIG"
     start = universe.select_atoms("resid 1-3")
     start.guess_bonds()
     assert np.array_equal(transform.unwrap().atoms(np.array([0]), universe), start.indices)

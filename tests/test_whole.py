@@ -101,7 +101,9 @@ def test_bonds_are_guessed_where_the_topology_has_none(crossing, select):
     topology, path, _ = crossing
     universe = paceline.Universe(topology, path)
     universe.del_TopologyAttr("bonds")
-    rmsd = RMSD(universe, select=select)
+    chosen = universe.select_atoms(select)
+    universe.del_TopologyAttr("resnames")  # by which bonds would be known
+    rmsd = RMSD(chosen)
     (text,) = told(rmsd.run, "is broken across the cell")
     assert "in 4 of 31 frames, first in frame 3" in text
     assert "a topology that has bonds" in text
@@ -286,7 +288,7 @@ def test_the_command_unwraps_by_default(crossing, tmp_path, run):
 
 
 def test_a_battery_of_a_pdb_file_with_few_bonds(tmp_path, run):
-    """Disulfides alone are known there, by which hydrogens have no donors."""
+    """Disulfides alone are known there, and all others by names."""
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     for name in ("bonds", "angles", "dihedrals", "impropers"):
         universe.del_TopologyAttr(name)
@@ -297,8 +299,8 @@ def test_a_battery_of_a_pdb_file_with_few_bonds(tmp_path, run):
     assert "CONECT" in path.read_text()
     status, _, err = run("battery", path, path, "-o", tmp_path / "results")
     assert status == 0
-    assert "left out of the battery: hbonds: " in err
-    assert (tmp_path / "results" / "rmsd.csv").exists()
+    assert "bonds: 2 of the topology, 3,365 from standard residues by name" in err
+    assert (tmp_path / "results" / "hbonds.csv").exists()
 
 
 def test_cells_that_stand_for_none_are_left_out(tmp_path):

@@ -22,6 +22,7 @@ from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, is_ours
 from paceline.trajectory.atom_names import names_in
 from paceline.trajectory.open import files_named
+from paceline.transform.bond_lists import give_bonds
 from paceline.transform.matching import order_in_file
 
 #: Parts of a system that are often written alone.
@@ -50,9 +51,12 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         "md.part*.xtc", whose files are taken in the order in which people count.
     **kwargs
         As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
-        by time and leaves out the frames that a later one repeats. Of an HDF5 file, `group` names
-        one of several groups of particles; `units`, as {"length": "nm", "time": "ps"} or "nm, ps",
-        those of numbers that have none; `dataset` that of positions where no structure is known.
+        by time and leaves out the frames that a later one repeats. With `guess_bonds=True`, what
+        the topology lacks is added at once: bonds of standard residues by the names of their atoms,
+        and of others by distance in the first frame, but no angles or dihedrals. Of an HDF5 file,
+        `group` names one of several groups of particles; `units`, as {"length": "nm", "time": "ps"}
+        or "nm, ps", those of numbers that have none; `dataset` that of positions where no structure
+        is known.
         Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with, as "real".
 
     Attributes
@@ -100,7 +104,11 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         elif found := topology_cache.resolve(topology, coordinates, kwargs):
             name = topology
             topology, coordinates, kwargs = found
+        guess_bonds = kwargs.pop("guess_bonds", False)
         super().__init__(topology, *coordinates, **kwargs)
+        if guess_bonds:
+            radii, factor = self._kwargs["vdwradii"], self._kwargs["fudge_factor"]
+            give_bonds(self, guess=True, radii=radii, factor=factor)
         if name is not None:
             self.filename = name
             self._kwargs["format"] = given.get("format")

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.uncertainty import LEVEL, students_t, with_error
-from paceline.contract.atoms import System, has_attribute, topology_attribute_of
-from paceline.transform.compounds import fragments_of, molecular_bonds_of
+from paceline.contract.atoms import System, has_attribute
+from paceline.transform.bond_lists import bond_list
+from paceline.transform.compounds import fragments_of, known_bonds
 
 #: Blocks of time, if the longest time of the fit is at most this part of the run. A block is then
 #: at least twice as long, so that a mean over its origins is one.
@@ -133,9 +134,8 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     Where bonds are lacking, as in GRO and most PDB files, residues are whole, and all residues of
     protein and nucleic acid of a segment are one chain.
     """
-    bonds = topology_attribute_of(universe, "bonds")
-    has_bonds = bonds is not None and len(bonds.values) > 0
-    edges = molecular_bonds_of(universe, "diffusion") if has_bonds else np.empty((0, 2), np.int64)
+    edges = known_bonds(universe)
+    has_bonds, lacking = len(edges) > 0, bond_list(universe).lacking
     if not has_bonds and len(universe.residues) == 1:
         known = "each atom counts as a molecule: the topology has no bonds and one residue"
         return np.arange(len(atoms)), known if len(atoms) > 1 else ""
@@ -151,10 +151,10 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     fragments = fragments_of(universe, edges)
     numbers = np.unique(fragments[atoms], return_inverse=True)[1].reshape(-1)
     guessed = ""
-    if not has_bonds:
+    if not has_bonds or np.isin(atoms, lacking).any():
         guessed = (
             "molecules are residues, and chains of protein and nucleic acid: the topology has no "
-            "bonds"
+            f"bonds{' of some' * has_bonds}"
         )
     return numbers, guessed
 

@@ -12,7 +12,8 @@ from paceline.contract.atoms import (
     has_attribute,
     topology_attribute_of,
 )
-from paceline.errors import SelectionError, warn, with_script_advice
+from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
 
 #: Hydrogens that may be donated, as a selection by names and bonds.
@@ -105,14 +106,13 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
     """Find the atom that each hydrogen is bonded to: the first of several."""
     from MDAnalysis.exceptions import NoDataError
 
-    known = topology_attribute_of(universe, "bonds")
-    if known is None or len(known.values) == 0:
-        error = NoDataError(
+    try:
+        bonds = bonds_of(universe, "HydrogenBondAnalysis")
+    except UnsupportedError:
+        raise NoDataError(
             "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
-            "donors_sel=, or a topology with bonds"
-        )
-        raise with_script_advice(error, ", or guess them (to_guess=['bonds'])")
-    bonds = bonds_of(universe, "HydrogenBondAnalysis")
+            "donors_sel=, a topology with bonds, or guess_bonds=True (--guess-bonds)"
+        ) from None
     n_atoms = len(universe.atoms)
     partners = np.full(n_atoms, n_atoms)
     for here, there in ((0, 1), (1, 0)):
@@ -122,7 +122,8 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
         lonely = hydrogens[found == n_atoms]
         raise SelectionError(
             f"HydrogenBondAnalysis: {lonely[0]}, one of {len(lonely)} hydrogens, is bonded to "
-            "no atom; give donors_sel=, or a topology with its bond"
+            "no atom; give donors_sel=, a topology with its bond, or guess_bonds=True "
+            "(--guess-bonds)"
         )
     return universe.atoms[found]
 
@@ -171,11 +172,8 @@ def warn_of_missed_acceptors(atomgroup: Atoms, guessed: str) -> None:
 
 def _both_ways(universe: System) -> np.ndarray | None:
     """Get bonds in both directions, shape (n, 2); None where the topology has none."""
-    bonds = topology_attribute_of(universe, "bonds")
-    if bonds is None or len(bonds.values) == 0:
-        return None
-    found = bonds_of(universe, "HydrogenBondAnalysis")
-    return np.concatenate([found, found[:, ::-1]])
+    found = bond_list(universe).bonds
+    return None if not len(found) else np.concatenate([found, found[:, ::-1]])
 
 
 def _bonds_by_name(universe: System) -> np.ndarray | None:

@@ -19,6 +19,8 @@ from paceline.analysis.groups import (
 )
 from paceline.analysis.guess import (
     POLAR,
+    POLAR_ACCEPTORS,
+    POLAR_HYDROGENS,
     donors_of,
     heaviest_hydrogen,
     warn_of_missed_acceptors,
@@ -34,12 +36,14 @@ from paceline.analysis.table import (
     names_of,
 )
 from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
-from paceline.contract.atoms import Atoms, System, UpdatingAtoms, attribute_of, has_attribute
+from paceline.contract.atoms import Atoms, System, UpdatingAtoms, has_attribute
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.performance.number_format import many
 from paceline.transform.base import naming_lacks, updates_itself
+from paceline.transform.bond_lists import bond_list, give_bonds_to_select
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.hydrogenbonds.hbond_analysis
@@ -86,10 +90,11 @@ class HydrogenBondAnalysis(AnalysisBase):
         The system, or the atoms among which donors, hydrogens and acceptors are.
     donors_sel, hydrogens_sel, acceptors_sel : str, optional
         Selections. Without `donors_sel`, the donor of a hydrogen is the atom that it is bonded to,
-        the first if there are several. Without the others they are guessed by mass and charge:
-        `guess_hydrogens`, `guess_acceptors`. A warning says where hydrogens bonded to N or O have
-        too little charge for that, as most have in Amber's force fields, or oxygens that bind one
-        heavy atom at most, as most have in OPLS's.
+        the first if there are several. Without the others they are guessed by mass and charge,
+        `guess_hydrogens` and `guess_acceptors`, or where the topology has no charges by names and
+        bonds: hydrogens bonded to N or O, and all N and O with a bond. A warning says where
+        hydrogens bonded to N or O have too little charge for that, as most have in Amber's force
+        fields, or oxygens that bind one heavy atom at most, as most have in OPLS's.
     between : (str, str) or list of them, optional
         Only bonds between atoms of these two selections, in either direction; of any of several
         pairs. They are selected once.
@@ -125,7 +130,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     UnsupportedError
         A selection by positions that workers cannot evaluate, as for `SelectedAtoms`.
     MDAnalysis.exceptions.NoDataError
-        The topology has no bonds where these are needed, or no charges or masses to guess by.
+        The topology has no bonds where these are needed, nor charges or masses to guess by.
     ValueError
         An unknown criterion. In the run: cutoffs that are no lengths or angles, or that the
         criterion does not take; as `AnalysisError`, a position that is NaN, a cell that is
@@ -149,7 +154,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         description=(
             "Number of hydrogen bonds in each frame; as .npz also each bond: frame, donor, "
             "hydrogen, acceptor, distance (Å) and angle (degrees). Donors are known by bonds, "
-            "hydrogens and acceptors by mass and charge, of the selected atoms."
+            "hydrogens and acceptors by mass and charge, of the selected atoms; where the topology "
+            "has no charges, by names and bonds."
         ),
         section="hydrogen-bonds.md#hydrogen-bonds",
         select="protein, or the atoms of --between",
@@ -282,15 +288,31 @@ class HydrogenBondAnalysis(AnalysisBase):
         return self._donors_sel is not None and self.update_selections
 
     def _check_charges(self) -> None:
-        """Raise `NoDataError` where there are no charges to guess by."""
+        """Raise `NoDataError` where there are no charges to guess by, nor names and bonds."""
         from MDAnalysis.exceptions import NoDataError
 
-        if not has_attribute(self.atomgroup, "charges"):
+        if not (hasattr(self.atomgroup, "charges") or self._guesses_by_name):
             raise NoDataError(
-                "HydrogenBondAnalysis: hydrogens and acceptors are guessed by charge, and the "
-                "topology has no charge information: load one that has it (TPR, PSF, PRMTOP, …), "
-                "or choose them by hydrogens_sel= and acceptors_sel="
+                "HydrogenBondAnalysis: hydrogens and acceptors are guessed by charge, or by names "
+                "and bonds, and the topology has no charge information and no bonds: load one that "
+                "has them (TPR, PSF, PRMTOP, …), choose them by hydrogens_sel= and acceptors_sel=, "
+                "or let bonds be guessed by distance: guess_bonds=True (--guess-bonds)"
             )
+        if self._guesses_by_name:
+            found = bond_list(self.u)
+            n_lacking = int(np.isin(self.atomgroup.indices, found.lacking).sum())
+            if n_lacking:
+                warn(
+                    f"HydrogenBondAnalysis: {many(n_lacking, 'atom')} that are analysed have no "
+                    f"bonds, and so no hydrogen bonds; bonds: {found.note}"
+                )
+
+    @property
+    def _guesses_by_name(self) -> bool:
+        """True if hydrogens and acceptors are guessed by names and bonds, for want of charges."""
+        atoms = self.atomgroup
+        known = hasattr(atoms, "names") and not hasattr(atoms, "charges")
+        return known and len(bond_list(self.u).bonds) > 0
 
     def _check_between(self) -> None:
         """Warn of a group that has no atom among those of the analysis."""
@@ -329,7 +351,8 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _atoms_of(self, selection: str, *, updating: bool = False) -> Atoms:
         """Select atoms of the analysis; by names of groups, too, where the Universe knows such."""
-        within = attribute_of(self.u, "select_within") or type(self.atomgroup).select_atoms
+        give_bonds_to_select(self.u, selection)
+        within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
         return within(self.atomgroup, selection, updating=updating)
 
     def _choose(self, name: str) -> Atoms:
@@ -394,6 +417,8 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _guess_all_hydrogens(self) -> str:
         """Guess hydrogens; warn of those that are bonded to N or O and have too little charge."""
+        if self._guesses_by_name:
+            return POLAR_HYDROGENS
         guessed = self._hydrogens_by_charge()
         warn_of_missed_hydrogens(self.atomgroup, guessed)
         return guessed
@@ -438,6 +463,8 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _guess_all_acceptors(self) -> str:
         """Guess acceptors; warn of oxygens that have too little charge, but for ethers."""
+        if self._guesses_by_name:
+            return POLAR_ACCEPTORS
         guessed = self.guess_acceptors()
         warn_of_missed_acceptors(self.atomgroup, guessed)
         return guessed

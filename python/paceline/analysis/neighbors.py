@@ -17,7 +17,7 @@ from paceline.block import Block, check_refused
 from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import PBC, Declaration
 from paceline.contract.kinds import PerFrame, Ragged
-from paceline.transform.links import PAIR
+from paceline.transform.distances import PAIR
 
 #: Maximum number of pairs that are counted in one call, if it has several frames.
 COUNTED = 2**20

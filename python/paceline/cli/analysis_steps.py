@@ -14,6 +14,7 @@ from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
+from paceline.cli.command_line import in_options
 from paceline.cli.options import Bound, DefaultSelection, hdf5_options
 from paceline.contract.atoms import attribute_of
 from paceline.contract.source import FrameInterval
@@ -76,6 +77,8 @@ def system_of(args: argparse.Namespace, **options: Any) -> "GroupUniverse":
     """Open topology and trajectory, with the groups of the index file; `options` are of it."""
     from paceline.cli.atom_groups import GroupUniverse  # not where a trajectory is converted alone
 
+    if getattr(args, "guess_bonds", False):
+        options["guess_bonds"] = True
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
         raise UnsupportedError(
@@ -359,6 +362,9 @@ def run_analysis(
     )
     for one in analyses.values():
         one.results.provenance["command"] = args.command_line
+    notes = (one.results.provenance.get("bonds") for one in analyses.values())
+    if note := next(filter(None, notes), None):
+        print(f"paceline: bonds: {in_options(note, args.option_names)}", file=sys.stderr)
     for frame, reason in analysis.damaged[:MOST_LEFT_OUT]:
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
     if len(analysis.damaged) > MOST_LEFT_OUT:

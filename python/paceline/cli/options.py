@@ -419,6 +419,12 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add = parser.section("transformations").add_argument
     add("--unwrap", action="store_true", help="make molecules whole along their bonds")
     add(
+        "--guess-bonds",
+        action="store_true",
+        help="where the topology has no bonds, guess those of other than standard residues by "
+        "distance in the first frame",
+    )
+    add(
         "--together",
         nargs="?",
         const="protein or nucleic",

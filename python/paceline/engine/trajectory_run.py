@@ -29,6 +29,7 @@ from paceline.transform.base import (
     prepare_transforms,
     transforms_of,
 )
+from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
 
 if TYPE_CHECKING:
@@ -300,6 +301,8 @@ class TrajectoryRun:
         if self.transforms:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
+        if note := note_on_bonds(self.analyses[0].atomgroup.universe):
+            provenance["bonds"] = note
         return provenance
 
 

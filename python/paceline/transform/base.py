@@ -33,6 +33,7 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.performance.number_format import joined, many
+from paceline.transform.bond_lists import give_bonds_to_select
 
 if TYPE_CHECKING:
     from paceline.contract.analysis import Analysis
@@ -410,6 +411,7 @@ def select_atoms(
     """Select atoms by texts, for the argument `what`."""
     for text in texts:
         check_selection(text)
+    give_bonds_to_select(group, *texts)
     with naming_lacks(what, *texts):
         return group.select_atoms(*texts, updating=updating)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,8 +19,9 @@ from paceline.contract.atoms import (
     topology_of,
 )
 from paceline.contract.transforms import WorkerTransform
-from paceline.errors import SelectionError, UnsupportedError, with_script_advice
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import CoreTransform, masses_of, select
+from paceline.transform.bond_lists import bond_list
 
 T = TypeVar("T")
 
@@ -33,7 +33,6 @@ _Given = tuple[np.ndarray, np.ndarray] | None
 class _Known:
     """Bonds of a topology and derived results, valid while the list of bonds is the same."""
 
-    listed: list[tuple[int, ...]]
     bonds: np.ndarray
     #: Bonds including those of virtual sites, and the arrays from which they were derived.
     molecular: np.ndarray
@@ -49,30 +48,32 @@ _known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 def bonds_of(universe: System, name: str) -> np.ndarray:
     """Return pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
 
-    The array is read-only. Raises `UnsupportedError` if the topology has no bonds.
+    Those of standard residues are known where the topology lacks them (`bond_list`). The array is
+    read-only. Raises `UnsupportedError` if there are none.
     """
-    return _known_of(universe, name).bonds
-
-
-def _known_of(universe: System, name: str) -> _Known:
-    """Return the cached bonds of a topology, updated if its list has changed."""
-    # Universe.bonds would make an object first: 0.3 s for 25,000 bonds, compared with 0.02 s.
-    topology, bonds = topology_of(universe), topology_attribute_of(universe, "bonds")
-    if bonds is None or len(bonds.values) == 0:
-        error = UnsupportedError(
+    found = bond_list(universe)
+    if not len(found.bonds):
+        raise UnsupportedError(
             f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
-            "PSF, PRMTOP, MOL2, …)"
+            "PSF, PRMTOP, MOL2, …), or let them be guessed by distance: guess_bonds=True "
+            "(--guess-bonds)"
         )
-        raise with_script_advice(error, ", or guess them with universe.atoms.guess_bonds()")
+    found.used = True
+    return found.bonds
+
+
+def _known_of(universe: System, bonds: np.ndarray) -> _Known:
+    """Get what is known of the bonds of a topology, anew where they have changed."""
+    topology = topology_of(universe)
     known = _known.get(topology)
-    # Scripts change the list in place. Comparing tuples that are mostly identical takes 0.1 ms for
-    # 30,000 bonds.
-    if known is None or known.listed != bonds.values:
-        numbers = chain.from_iterable(bonds.values)  # np.array takes three times as long
-        pairs = np.fromiter(numbers, np.int64, 2 * len(bonds.values)).reshape(-1, 2)
-        pairs.flags.writeable = False
-        known = _known[topology] = _Known(list(bonds.values), pairs, pairs)
+    if known is None or known.bonds is not bonds:
+        known = _known[topology] = _Known(bonds, bonds)
     return known
+
+
+def known_bonds(universe: System) -> np.ndarray:
+    """Get the bonds that hold molecules together: int64, shape (n_bonds, 2), or none."""
+    return _molecular(universe, bond_list(universe).bonds)
 
 
 def made_once(
@@ -113,14 +114,21 @@ def molecular_bonds_of(universe: System, name: str) -> np.ndarray:
     then have a mass of 0, or if the other atoms of its residue belong to several molecules or have
     no mass. The array is read-only. Raises the errors of `bonds_of`.
     """
-    known, given = _known_of(universe, name), None
+    return _molecular(universe, bonds_of(universe, name))
+
+
+def _molecular(universe: System, bonds: np.ndarray) -> np.ndarray:
+    """Add bonds of virtual sites to those of a topology."""
+    if not len(bonds):
+        return bonds
+    known, given = _known_of(universe, bonds), None
     if not _lacks_masses(universe):
         given = topology_of(universe).masses.values, universe.atoms.resindices
     if _differ(given, known.given):
         molecular = known.bonds if given is None else _with_sites(universe, known.bonds, *given)
         molecular.flags.writeable = False
         given = given and (given[0].copy(), given[1].copy())
-        known = _known[topology_of(universe)] = _Known(known.listed, known.bonds, molecular, given)
+        known = _known[topology_of(universe)] = _Known(known.bonds, molecular, given)
     return known.molecular
 
 

@@ -7,25 +7,22 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.sorting import sorted_unique
-from paceline.block import cell_of, vectors_of
+from paceline.block import cell_of
 from paceline.contract.atoms import System, attribute_of
-from paceline.errors import TransformError, UnsupportedError
-from paceline.transform.compounds import fragments_of, made_once, molecular_bonds_of
+from paceline.errors import TransformError
+from paceline.transform.compounds import fragments_of, made_once
+from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths
 
 T = TypeVar("T")
 
-#: Pair of neighbouring atoms: rows or indices of both, and their distance, Å.
-PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
-#: Contact distance of molecules, Å, and factor by which it grows until a contact is found.
+#: Distance at which molecules are in contact, Å; where none is, so many times as far, and so on.
 CONTACT, FARTHER = 4.0, 1.25
 #: Maximum distance between analysed atoms, such as Cα, of molecules in contact, Å.
 NEAR = 8.0
 #: Maximum number of molecules whose contacts are searched, minimum number of residues of a chain,
 #: and minimum number of atoms of other molecules. Ions and water touch all other molecules in turn.
 MOLECULES, CHAIN_RESIDUES, LEAST_ATOMS = 64, 3, 6
-#: Fraction of the cell's smallest height up to which a distance determines the image,
-REACH = 0.45
-#: and default length of a bond and default height, Å, if they are unknown.
+#: Lengths of a bond and of the cell's smallest height where none are known, Å.
 USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
 #: Maximum length of guessed bonds, Å, with hydrogen and between other atoms. Hydrogen bonds are
 #: longer than the first value; no other unbonded atoms are closer.
@@ -46,26 +43,6 @@ class Links(NamedTuple):
     lengths: np.ndarray
     longest: int
     guessed: bool
-
-
-def read_frame(
-    universe: System, atoms: np.ndarray, number: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Read positions of atoms in a frame, and the cell, shape (1, 19)."""
-    trajectory = universe.trajectory
-    current = trajectory.ts.frame
-    try:
-        return trajectory[number].positions[atoms], cell_of(trajectory)
-    finally:
-        trajectory[current]
-
-
-def known_bonds(universe: System) -> np.ndarray:
-    """Return the bonds that hold molecules together: int64, shape (n_bonds, 2), possibly empty."""
-    try:
-        return molecular_bonds_of(universe, "unwrap")
-    except UnsupportedError:
-        return np.empty((0, 2), np.int64)
 
 
 def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
@@ -132,21 +109,10 @@ def _longest_path(universe: System, bonds: np.ndarray) -> int:
     height = widths(cell).min()
     if not np.isfinite(height):
         return max(1, int(REACH * USUAL_HEIGHT / USUAL_BOND))
-    lengths = _distances(universe.trajectory.ts.positions, bonds, cell)
+    lengths = distances(universe.trajectory.ts.positions, bonds, cell)
     lengths = lengths[lengths < REACH * height]
     length = max(lengths.max(initial=0.0), 1.0) if len(lengths) else USUAL_BOND
     return max(1, int(REACH * height / length))
-
-
-def _distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Compute distances of near atoms as nearest images, Å: shape (n_pairs,)."""
-    steps = positions[pairs[:, 1]].astype(np.float64) - positions[pairs[:, 0]]
-    is_far = np.einsum("ij,ij->i", steps, steps) >= (REACH * widths(cell).min()) ** 2
-    if is_far.any():  # few pairs are; all others are nearest images
-        vectors = vectors_of(_core.cells_without_noise(cell))[0]
-        far = steps[is_far]
-        steps[is_far] = far - np.round(far @ np.linalg.inv(vectors)) @ vectors
-    return np.sqrt(np.einsum("ij,ij->i", steps, steps))
 
 
 def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
@@ -178,30 +144,8 @@ def _chain(
         ends = np.stack([rows[:-1], rows[1:]], axis=1)
         follow = (resids[ends[:, 1]] - resids[ends[:, 0]]) == 1
         ends = ends[follow & (segments[ends[:, 0]] == segments[ends[:, 1]])]
-        found.append(ends[_distances(positions, ends, cell) < most])
+        found.append(ends[distances(positions, ends, cell) < most])
     return np.concatenate(found)
-
-
-def near_pairs(
-    positions: np.ndarray,
-    cell: np.ndarray,
-    labels: np.ndarray,
-    cutoff: float,
-    some: np.ndarray | None = None,
-) -> tuple[np.ndarray, str | None]:
-    """Find pairs of atoms of different labels within `cutoff` (Å), as nearest images.
-
-    Returns rows in `positions`, and distances. With rows `some`, each pair has one atom of `some`.
-    Also returns the reason if no pair can be found.
-    """
-    rows, labels = np.arange(len(positions)), np.ascontiguousarray(labels, dtype=np.int64)
-    first = rows if some is None else some
-    second = None if some is None else rows
-    given = cutoff, True, (first, rows), (labels[first], labels)
-    _, records, refused = _core.NearPairs(None, first, second, *given).find(
-        positions[np.newaxis], cell
-    )
-    return records.view(PAIR), refused and refused[1]
 
 
 def molecules_side_by_side(
@@ -261,14 +205,6 @@ def nearest_contacts(
     is_alone = np.isin(complexes[firsts], numbers[sizes == 1]) & (len(labels) > 1)
     rows = np.concatenate([np.empty((0, 2), np.int64), *found])
     return atoms[rows], labels[is_alone]
-
-
-def widths(cell: np.ndarray) -> np.ndarray:
-    """Compute the distances of a cell's opposite faces, Å: shape (3,); infinite without a cell."""
-    vectors = vectors_of(_core.cells_without_noise(cell))[0]
-    if not abs(np.linalg.det(vectors)) > 0:
-        return np.full(3, np.inf)
-    return 1 / np.sqrt((np.linalg.inv(vectors) ** 2).sum(axis=0))
 
 
 def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

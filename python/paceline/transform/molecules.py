@@ -15,12 +15,13 @@ from paceline.transform.base import CoreTransform, describe
 from paceline.transform.compounds import (
     advice_on_sites,
     fragments_of,
+    known_bonds,
     molecular_bonds_of,
     molecules_with,
     with_all,
     with_any,
 )
-from paceline.transform.links import known_bonds, nearest_contacts
+from paceline.transform.links import nearest_contacts
 
 
 def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = None) -> Transform:
@@ -160,10 +161,10 @@ def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) 
         raise with_script_advice(
             UnsupportedError(
                 f"unwrap: the topology has no bonds for {_names(universe, unbonded)}; load a "
-                "topology that has them"
+                "topology that has them, or let them be guessed by distance: guess_bonds=True "
+                "(--guess-bonds)"
             ),
-            ", guess them with universe.atoms.guess_bonds(), or name the molecules that have "
-            "bonds: unwrap(atomgroup)",
+            ", or name the molecules that have bonds: unwrap(atomgroup)",
         )
     # Atoms that are not analysed, such as virtual sites, may be anywhere.
     residue_of = universe.atoms.resindices

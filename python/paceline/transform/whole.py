@@ -9,18 +9,17 @@ from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block, cell_of
 from paceline.contract.analysis import Analysis
-from paceline.contract.atoms import System, residue_name, topology_attribute_of, topology_of
+from paceline.contract.atoms import System, residue_name, topology_of
 from paceline.contract.kinds import Ragged
 from paceline.contract.transforms import Transform
 from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
 from paceline.transform.base import find_scan, first_positions
-from paceline.transform.compounds import fragments_of
+from paceline.transform.compounds import fragments_of, known_bonds
 from paceline.transform.links import (
     NEAR,
     Links,
     find_links,
-    known_bonds,
     molecules_side_by_side,
     nearest_contacts,
 )
@@ -214,9 +213,8 @@ class Look(Analysis):
         several = any(len(group) > 1 for _, group in self._wants.whole)
         if self._links is not None or not (has_cell and several):
             return []
-        bonds = topology_attribute_of(self.atomgroup.universe, "bonds")
-        if bonds is not None and len(bonds.values):
-            return []  # no two atoms belong to one molecule
+        if len(known_bonds(self.atomgroup.universe)):
+            return []  # no two atoms are of one molecule
         return [
             "broken molecules could not be looked for: the topology has no bonds, and none are "
             "known by the distances of these atoms"

@@ -1,0 +1,472 @@
+"""Bonds of a system: those of its topology, those of standard residues, and guessed ones."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from paceline._util.sorting import sorted_unique
+from paceline.block import cell_of
+from paceline.contract.atoms import System, attribute_of, topology_attribute_of, topology_of
+from paceline.errors import PacelineError, UnsupportedError
+from paceline.performance.number_format import joined, many
+from paceline.transform.distances import distances, near_pairs, read_frame
+from paceline.transform.residue_templates import kind_of_residue, template_of
+
+#: Longest bonds between residues, Å: C to N, O3' to P, and S to S; and from hydrogen.
+PEPTIDE, ESTER, DISULPHIDE, HYDROGEN = 2.0, 2.5, 2.5, 1.3
+#: Shortest guessed bond, Å, and its longest one relative to the sum of van der Waals radii, as in
+#: MDAnalysis.
+SHORTEST, FACTOR = 0.1, 0.55
+#: Names of atoms that only the last residue of a chain has, and of one that the first has.
+_LAST, _FIRST = ("OXT", "OT1", "OT2", "OC1", "OC2", "OT", "O2"), ("H2", "HT2", "HN2", "2H")
+#: Residues that end a chain, whose C is not bonded to an N of the next residue.
+_ENDS = ("NME", "NH2")
+_BY_BONDS = re.compile(r"\b(bonded|fragment)\b")
+_NONE = np.empty((0, 2), np.int64)
+
+
+@dataclass
+class BondList:
+    """Bonds of a topology and those that were added, as long as the topology stays the same."""
+
+    #: The topology's own bonds, and what identifies the names of its atoms.
+    listed: list[tuple[int, ...]]
+    names: Any
+    #: All bonds, those of the topology first: int64, shape (n_bonds, 2), read-only.
+    bonds: np.ndarray
+    n_added: int
+    #: Atoms of residues of several atoms that have no bond, virtual sites left out: indices.
+    lacking: np.ndarray
+    #: Where the bonds are from, and which atoms have none; empty if nothing was added.
+    note: str
+    #: True if something needed them.
+    used: bool = False
+
+
+#: By topology.
+_lists: WeakKeyDictionary[Any, BondList] = WeakKeyDictionary()
+
+
+class _Frame(NamedTuple):
+    """Positions of all atoms in the first frame, Å, and its cell; None if it cannot be read."""
+
+    positions: np.ndarray
+    cell: np.ndarray
+
+
+class _Guess(NamedTuple):
+    """How bonds are guessed: radii by type in place of MDAnalysis's, Å, and the factor."""
+
+    radii: dict[str, float]
+    factor: float
+
+
+def bond_list(universe: System, guess: _Guess | None = None) -> BondList:
+    """Find the bonds of a topology, anew where it has changed.
+
+    Residues of several atoms between which the topology has no bonds get those of standard
+    residues. Other atoms get none, unless bonds are to be guessed.
+    """
+    # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
+    topology, attribute = topology_of(universe), topology_attribute_of(universe, "bonds")
+    values = [] if attribute is None else attribute.values
+    names = [id(topology_attribute_of(universe, one)) for one in ("names", "resnames")]
+    known = _lists.get(topology) if topology is not None else None
+    # Scripts change the list in place. Equal tuples are mostly the same ones: 0.1 ms for 30,000.
+    if known is None or known.listed != values or known.names != names or guess:
+        numbers = chain.from_iterable(values)  # np.array takes three times as long
+        given = np.fromiter(numbers, np.int64, 2 * len(values)).reshape(-1, 2)
+        added, lacking, note = _NONE, given[:0, 0], ""
+        if topology is not None:
+            added, lacking, note = _Search(universe, given).run(guess)
+        bonds = np.concatenate([given, added]) if len(added) else given
+        bonds.flags.writeable = False
+        known = BondList(list(values), names, bonds, len(added), lacking, note)
+        if topology is not None:
+            _lists[topology] = known
+    return known
+
+
+def give_bonds(
+    universe: Any, *, guess: bool = False, radii: Any = None, factor: float = FACTOR
+) -> None:
+    """Add bonds to a topology that lacks them, as selections by `bonded` need; see `bond_list`.
+
+    With `guess`, atoms that still have none get bonds by distance in the first frame.
+    """
+    found = bond_list(universe, _Guess(dict(radii or {}), factor) if guess else None)
+    if not found.n_added or len(found.listed) == len(found.bonds):
+        return
+    added = list(map(tuple, found.bonds[len(found.bonds) - found.n_added :].tolist()))
+    if topology_attribute_of(universe, "bonds") is None:
+        from MDAnalysis.core.topologyattrs import Bonds
+
+        universe.add_TopologyAttr(Bonds(added, guessed=True))
+    else:
+        universe.add_bonds(added, guessed=True)  # takes five times as long
+    found.used = True
+    attribute = topology_attribute_of(universe, "bonds")
+    found.listed = list(attribute.values) if attribute is not None else []
+
+
+def give_bonds_to_select(group: Any, *texts: str) -> None:
+    """Add bonds to the topology of atoms that lacks them, where selections are by bonds."""
+    universe = group.universe
+    if any(_BY_BONDS.search(text) for text in texts) and topology_of(universe) is not None:
+        give_bonds(universe)
+
+
+def note_on_bonds(universe: System) -> str:
+    """Say where the bonds of a topology are from, if something needed more than it has."""
+    topology = topology_of(universe)
+    known = _lists.get(topology) if topology is not None else None
+    return known.note if known is not None and known.used else ""
+
+
+class _Search:
+    """Search for the bonds that a topology lacks."""
+
+    def __init__(self, universe: System, given: np.ndarray):
+        self._universe, self._given = universe, given
+        self._residues = residues = np.asarray(universe.atoms.resindices)
+        self._sizes = np.bincount(residues)
+        inner = given[residues[given[:, 0]] == residues[given[:, 1]]]
+        #: Residues whose bonds the topology has.
+        self._known = np.zeros(len(self._sizes), bool)
+        self._known[residues[inner[:, 0]]] = True
+        self._remarks: list[str] = []
+
+    def run(self, guess: _Guess | None) -> tuple[np.ndarray, np.ndarray, str]:
+        """Find the bonds, each once, and atoms that have none then; describe both."""
+        lacking = self._lacking(self._given)
+        if not lacking.any():
+            return _NONE, np.flatnonzero(lacking), ""
+        named = self._by_names() if self._read_names() else _NONE
+        guessed = _NONE
+        lacking = self._lacking(np.concatenate([self._given, named]))
+        if guess is not None and lacking.any():
+            guessed = self._by_distance(np.flatnonzero(lacking), guess)
+            guessed = self._new(guessed, np.concatenate([self._given, named]))
+            lacking = self._lacking(np.concatenate([self._given, named, guessed]))
+        added = np.concatenate([named, guessed])
+        if not len(added):
+            return _NONE, np.flatnonzero(lacking), ""
+        parts = [f"{len(self._given):,} of the topology"] if len(self._given) else []
+        parts += [f"{len(named):,} from standard residues by name"] if len(named) else []
+        parts += [f"{len(guessed):,} guessed by distance"] if len(guessed) else []
+        if lacking.any():
+            advice = "give a topology with bonds"
+            if guess is None:
+                advice += ", or guess_bonds=True (--guess-bonds)"
+            self._remarks.append(f"{self._described(lacking)} none: {advice}")
+        return added, np.flatnonzero(lacking), "; ".join([", ".join(parts), *self._remarks])
+
+    def _lacking(self, bonds: np.ndarray) -> np.ndarray:
+        """Mask of atoms of residues of several atoms that have no bond; no virtual sites."""
+        lacking = (self._sizes > 1)[self._residues]
+        lacking[bonds] = False
+        masses = topology_attribute_of(self._universe, "masses")
+        if masses is not None and not masses.is_guessed:
+            lacking &= masses.values > 0
+        return lacking
+
+    def _described(self, lacking: np.ndarray) -> str:
+        """Describe atoms without bonds: their number, and names of their residues."""
+        atoms = np.flatnonzero(lacking)
+        names = attribute_of(self._universe.atoms[atoms], "resnames")
+        kinds = [] if names is None else list(dict.fromkeys(names.tolist()))
+        of = ""
+        if kinds:
+            listed = joined(kinds[:3]) if len(kinds) <= 3 else f"{', '.join(kinds[:3])}, …"
+            of = f" of {'residue' if len(kinds) == 1 else 'residues'} {listed}"
+        return f"{many(len(atoms), 'atom')}{of} {'has' if len(atoms) == 1 else 'have'}"
+
+    def _read_names(self) -> bool:
+        """Read names of atoms and residues; False where the topology has none."""
+        atoms, residues = self._universe.atoms, self._universe.residues
+        names, kinds = attribute_of(atoms, "names"), attribute_of(residues, "resnames")
+        if names is None or kinds is None:
+            return False
+        self._codes, self._names = _coded(names, lambda name: name.upper().replace("*", "'"))
+        self._kind_codes, self._kinds = _coded(kinds, str)
+        located = attribute_of(atoms, "altLocs")
+        self._locations = np.zeros(len(atoms), np.int64)
+        if located is not None and any(set(located)):
+            self._locations, known = _coded(located, str.strip)
+            blank = known.index("") if "" in known else -1
+            self._locations = np.where(self._locations == blank, 0, self._locations + 1)
+        return True
+
+    def _by_names(self) -> np.ndarray:
+        """Find the bonds within and between standard residues."""
+        wanted = ((self._sizes > 1) & ~self._known)[self._residues]
+        bonds, hydrogens = [_NONE], [np.empty(0, np.int64)]
+        for atoms in self._alternatives(np.flatnonzero(wanted)):
+            for rows, template in self._by_template(atoms):
+                bonds.append(rows[:, np.array(template.bonds, int).reshape(-1, 2)].reshape(-1, 2))
+                hydrogens.append(rows[:, template.hydrogens].ravel())
+        frame = None
+        of_polymer = self._polymers()
+        if of_polymer.any() or any(map(len, hydrogens)):
+            frame = self._first_frame()
+        bonds += self._links("C", "N", PEPTIDE, of_polymer == 1, frame)
+        bonds += self._links("O3'", "P", ESTER, of_polymer == 2, frame)
+        if frame is not None:
+            found = self._checked(np.concatenate(bonds), sorted_unique(*hydrogens), frame)
+            bonds = [found, self._disulphides(found, frame)]
+        return self._new(np.concatenate(bonds), self._given)
+
+    def _alternatives(self, atoms: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield atoms such that each residue has one alternate location at most."""
+        several = np.zeros(len(self._sizes), bool)
+        several[self._residues[atoms[self._locations[atoms] > 0]]] = True
+        yield atoms[~several[self._residues[atoms]]]
+        atoms = atoms[several[self._residues[atoms]]]
+        for one in np.unique(self._locations[atoms]):
+            if one:
+                has_it = np.zeros(len(self._sizes), bool)
+                has_it[self._residues[atoms[self._locations[atoms] == one]]] = True
+                inside = has_it[self._residues[atoms]]
+                yield atoms[inside & np.isin(self._locations[atoms], (0, one))]
+
+    def _by_template(self, atoms: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yield residues that have the same names: atoms, shape (n_residues, n_atoms); template."""
+        atoms = atoms[np.argsort(self._residues[atoms], kind="stable")]
+        numbers, firsts, sizes = np.unique(
+            self._residues[atoms], return_index=True, return_counts=True
+        )
+        for size in np.unique(sizes):
+            of_size = sizes == size
+            rows = atoms[firsts[of_size][:, np.newaxis] + np.arange(size)]
+            keys = np.column_stack([self._kind_codes[numbers[of_size]], self._codes[rows]])
+            order = np.lexsort(keys.T)
+            starts = np.flatnonzero(np.diff(keys[order], axis=0, prepend=-1).any(axis=1))
+            for one in np.split(order, starts[1:]):
+                kind, *names = keys[one[0]].tolist()
+                template = template_of(self._kinds[kind], tuple(self._names[k] for k in names))
+                yield rows[one], template
+
+    def _polymers(self) -> np.ndarray:
+        """Find residues of chains: 1 for amino acids and caps, 2 for nucleotides, 0 for others."""
+        found = self._numbers_of_kinds()
+        has = [
+            np.bincount(self._residues[self._atoms_named(name)], minlength=len(found)) > 0
+            for name in ("N", "CA", "C")
+        ]
+        found[(found == 0) & np.logical_and.reduce(has)] = 1
+        return found
+
+    def _numbers_of_kinds(self) -> np.ndarray:
+        """Number residues whose names are known: 1 for amino acids and caps, 2 for nucleotides."""
+        numbers = {"protein": 1, "nucleic": 2}
+        of_kinds = [numbers.get(kind_of_residue(kind)[0], 0) for kind in self._kinds]
+        return np.array(of_kinds, int)[self._kind_codes]
+
+    def _atoms_named(self, *names: str) -> np.ndarray:
+        """Find atoms of some names."""
+        codes = [k for k, name in enumerate(self._names) if name in names]
+        return np.flatnonzero(np.isin(self._codes, codes)) if codes else np.empty(0, np.int64)
+
+    def _links(
+        self, first: str, second: str, longest: float, eligible: np.ndarray, frame: _Frame | None
+    ) -> list[np.ndarray]:
+        """Bond neighbouring residues of a segment by two atoms that are near in the first frame."""
+        ends = [k for k, kind in enumerate(self._kinds) if kind_of_residue(kind)[1] in _ENDS]
+        ones, others = (
+            atoms[eligible[self._residues[atoms]]]
+            for atoms in (self._atoms_named(first), self._atoms_named(second))
+        )
+        ones = ones[~np.isin(self._kind_codes[self._residues[ones]], ends)]
+        pairs = _joined(ones, self._residues[ones], others, self._residues[others] - 1)
+        segments = np.asarray(self._universe.atoms.segindices)
+        of_pairs, locations = self._residues[pairs], self._locations[pairs]
+        pairs = pairs[
+            (segments[pairs[:, 0]] == segments[pairs[:, 1]])
+            & ~self._known[of_pairs].all(axis=1)
+            & (self._numbers_of_kinds()[of_pairs] > 0).any(axis=1)
+            & ((locations[:, 0] == locations[:, 1]) | (locations == 0).any(axis=1))
+        ]
+        if not len(pairs):
+            return []
+        lengths = np.full(len(pairs), np.nan)
+        if frame is not None:
+            lengths = distances(frame.positions, pairs, frame.cell)
+        follows = self._follow(pairs)
+        self._note_breaks(pairs[follows & (lengths >= longest)], frame)
+        return [pairs[(lengths < longest) | (np.isnan(lengths) & follows)]]
+
+    def _follow(self, pairs: np.ndarray) -> np.ndarray:
+        """Find pairs whose residues have numbers that follow each other, within a chain."""
+        numbers = attribute_of(self._universe.residues, "resids")
+        of_pairs = self._residues[pairs]
+        follows = np.ones(len(pairs), bool)
+        if numbers is not None:
+            follows = np.diff(np.asarray(numbers)[of_pairs], axis=1)[:, 0] == 1
+        for column, names in enumerate((_LAST, _FIRST)):
+            ended = np.zeros(len(self._sizes), bool)
+            ended[self._residues[self._atoms_named(*names)]] = True
+            follows &= ~ended[of_pairs[:, column]]
+        return follows
+
+    def _note_breaks(self, pairs: np.ndarray, frame: _Frame | None) -> None:
+        """Note residues that should be bonded and are too far apart."""
+        if not len(pairs) or frame is None:
+            return
+        residues = self._universe.residues[self._residues[pairs[0]]]
+        names = [f"{one.resname} {getattr(one, 'resid', '')}".strip() for one in residues]
+        length = distances(frame.positions, pairs[:1], frame.cell)[0]
+        more = f", nor between {many(len(pairs) - 1, 'further pair')}" if len(pairs) > 1 else ""
+        self._remarks.append(
+            f"no bond between {names[0]} and {names[1]}, {length:.1f} Å apart in the first "
+            f"frame{more}"
+        )
+
+    def _disulphides(self, bonds: np.ndarray, frame: _Frame) -> np.ndarray:
+        """Bond sulphurs of cysteines without hydrogen that are near in the first frame."""
+        kinds = [k for k, kind in enumerate(self._kinds) if kind_of_residue(kind)[1] == "CYS"]
+        sulphurs = self._atoms_named("SG")
+        residues = self._residues[sulphurs]
+        inside = np.isin(self._kind_codes[residues], kinds) & ~self._known[residues]
+        sulphurs = sulphurs[inside]
+        n_bonds = np.bincount(bonds.ravel(), minlength=len(self._residues))
+        sulphurs = sulphurs[n_bonds[sulphurs] < 2]
+        if len(sulphurs) < 2:
+            return _NONE
+        pairs, _ = near_pairs(
+            frame.positions[sulphurs], frame.cell, self._residues[sulphurs], DISULPHIDE
+        )
+        return sulphurs[np.stack([pairs["first"], pairs["second"]], axis=1)]
+
+    def _checked(self, bonds: np.ndarray, hydrogens: np.ndarray, frame: _Frame) -> np.ndarray:
+        """Bond hydrogens that are not known, or are far from their partner, to the nearest atom."""
+        of_hydrogen = self._are_hydrogens()[self._codes[bonds[:, 1]]]
+        of_hydrogen[of_hydrogen] = (
+            distances(frame.positions, bonds[of_hydrogen], frame.cell) > HYDROGEN
+        )
+        doubtful = sorted_unique(hydrogens, bonds[of_hydrogen, 1])
+        found = self._nearest(doubtful, frame)
+        replaced = of_hydrogen & np.isin(bonds[:, 1], found[:, 0])
+        return np.concatenate([bonds[~replaced], found])
+
+    def _are_hydrogens(self) -> np.ndarray:
+        """Mask of names of hydrogens, by their codes."""
+        return np.array([name.lstrip("0123456789")[:1] == "H" for name in self._names])
+
+    def _nearest(self, hydrogens: np.ndarray, frame: _Frame) -> np.ndarray:
+        """Bond hydrogens to the nearest heavy atom of their residue."""
+        if not len(hydrogens):
+            return _NONE
+        concerned = np.zeros(len(self._sizes), bool)
+        concerned[self._residues[hydrogens]] = True
+        atoms = np.flatnonzero(concerned[self._residues])
+        rows = np.searchsorted(atoms, hydrogens)
+        pairs, _ = near_pairs(
+            frame.positions[atoms], frame.cell, np.arange(len(atoms)), HYDROGEN, rows
+        )
+        ends = atoms[np.stack([pairs["first"], pairs["second"]], axis=1)]
+        is_one = np.isin(ends, hydrogens)
+        ends[~is_one[:, 0]] = ends[~is_one[:, 0]][:, ::-1]
+        same = self._residues[ends[:, 0]] == self._residues[ends[:, 1]]
+        same &= ~self._are_hydrogens()[self._codes[ends[:, 1]]]
+        ends, lengths = ends[same], pairs["distance"][same]
+        ends = ends[np.lexsort([lengths, ends[:, 0]])]
+        return ends[np.unique(ends[:, 0], return_index=True)[1]]
+
+    def _by_distance(self, lacking: np.ndarray, guess: _Guess) -> np.ndarray:
+        """Guess bonds of atoms by distance, as MDAnalysis does; none with water or ions."""
+        from MDAnalysis.guesser.tables import vdwradii
+
+        frame = self._first_frame()
+        if frame is None:
+            raise UnsupportedError("guess_bonds=True needs the first frame, which cannot be read")
+        table = {**vdwradii, **{f"{key}".upper(): value for key, value in guess.radii.items()}}
+        radii = np.full(len(self._residues), np.nan)
+        for labels in self._elements():
+            found = np.array([table.get(f"{one}".upper(), np.nan) for one in labels])
+            radii = np.where(np.isnan(found), radii, found)
+        lacking = lacking[~np.isnan(radii[lacking])]
+        if not len(lacking):
+            return _NONE
+        names = attribute_of(self._universe.residues, "resnames")
+        others = self._sizes > 1
+        if names is not None:
+            others = others & [kind_of_residue(f"{name}")[0] != "water" for name in names]
+        atoms = np.flatnonzero(others[self._residues] & ~np.isnan(radii))
+        atoms = sorted_unique(atoms, lacking)
+        cutoff = guess.factor * (radii[lacking].max() + radii[atoms].max())
+        pairs, refused = near_pairs(
+            frame.positions[atoms],
+            frame.cell,
+            np.arange(len(atoms)),
+            cutoff,
+            np.searchsorted(atoms, lacking),
+        )
+        if refused:
+            raise UnsupportedError(f"guess_bonds=True: {refused}")
+        ends = atoms[np.stack([pairs["first"], pairs["second"]], axis=1)]
+        near = pairs["distance"] < guess.factor * radii[ends].sum(axis=1)
+        return ends[near & (pairs["distance"] > SHORTEST)]
+
+    def _elements(self) -> Iterator[np.ndarray]:
+        """Yield what may be elements of all atoms, the surest last."""
+        from MDAnalysis.guesser.default_guesser import DefaultGuesser
+
+        atoms, types = self._universe.atoms, topology_attribute_of(self._universe, "types")
+        if types is not None and types.is_guessed:
+            yield types.values
+        elif (names := attribute_of(atoms, "names")) is not None:  # types are a force field's
+            yield DefaultGuesser(None).guess_types(names)
+        if (elements := attribute_of(atoms, "elements")) is not None:
+            yield elements
+
+    def _first_frame(self) -> _Frame | None:
+        """Read the first frame, unless that is impossible."""
+        try:
+            trajectory = self._universe.trajectory
+            if trajectory.ts.frame == 0:  # a PDB file takes 0.3 s to be read again
+                return _Frame(trajectory.ts.positions, cell_of(trajectory))
+            positions, cell = read_frame(self._universe, np.arange(len(self._residues)))
+        except (AttributeError, EOFError, IndexError, OSError, PacelineError, ValueError):
+            return None
+        return _Frame(positions, cell)
+
+    def _new(self, bonds: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Take bonds, each once, that are not known."""
+        n_atoms = len(self._residues)
+
+        def keys(pairs: np.ndarray) -> np.ndarray:
+            ordered: np.ndarray = pairs.min(axis=1) * n_atoms + pairs.max(axis=1)
+            return ordered
+
+        found = sorted_unique(keys(bonds)) if len(bonds) else np.empty(0, np.int64)
+        if len(known):
+            found = found[~np.isin(found, keys(known))]
+        return np.stack([found // n_atoms, found % n_atoms], axis=1)
+
+
+def _coded(values: Sequence[Any], plain: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
+    """Number texts: the number of each, and the texts by number."""
+    numbers: dict[str, int] = {}
+    given: dict[Any, int] = {}
+    for value in dict.fromkeys(values):
+        given[value] = numbers.setdefault(plain(f"{value}"), len(numbers))
+    codes = np.fromiter(map(given.__getitem__, values), np.int64, len(values))
+    return codes, list(numbers)
+
+
+def _joined(
+    ones: np.ndarray, keys: np.ndarray, others: np.ndarray, other_keys: np.ndarray
+) -> np.ndarray:
+    """Pair each of some atoms with all others of the same key: shape (n_pairs, 2)."""
+    order = np.argsort(other_keys, kind="stable")
+    first = np.searchsorted(other_keys[order], keys, "left")
+    n_each = np.searchsorted(other_keys[order], keys, "right") - first
+    within = np.arange(n_each.sum()) - np.repeat(np.cumsum(n_each) - n_each, n_each)
+    return np.stack(
+        [np.repeat(ones, n_each), others[order[np.repeat(first, n_each) + within]]], axis=1
+    )

@@ -1,0 +1,65 @@
+"""Distances of near atoms in one frame, as nearest images."""
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import cell_of, vectors_of
+from paceline.contract.atoms import System
+
+#: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
+PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+#: Part of the cell's smallest height up to which atoms of a molecule tell their images.
+REACH = 0.45
+
+
+def read_frame(
+    universe: System, atoms: np.ndarray, number: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Read positions of atoms in a frame, and the cell, shape (1, 19)."""
+    trajectory = universe.trajectory
+    current = trajectory.ts.frame
+    try:
+        return trajectory[number].positions[atoms], cell_of(trajectory)
+    finally:
+        trajectory[current]
+
+
+def distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Compute distances of near atoms as nearest images, Å: shape (n_pairs,)."""
+    steps = positions[pairs[:, 1]].astype(np.float64) - positions[pairs[:, 0]]
+    is_far = np.einsum("ij,ij->i", steps, steps) >= (REACH * widths(cell).min()) ** 2
+    if is_far.any():  # as few are; all others are the nearest images
+        vectors = vectors_of(_core.cells_without_noise(cell))[0]
+        far = steps[is_far]
+        steps[is_far] = far - np.round(far @ np.linalg.inv(vectors)) @ vectors
+    return np.sqrt(np.einsum("ij,ij->i", steps, steps))
+
+
+def near_pairs(
+    positions: np.ndarray,
+    cell: np.ndarray,
+    labels: np.ndarray,
+    cutoff: float,
+    some: np.ndarray | None = None,
+) -> tuple[np.ndarray, str | None]:
+    """Find pairs of atoms of different labels within `cutoff` (Å), as nearest images.
+
+    Their rows in `positions`, and distances; with `some` rows, pairs of one of these and any other
+    one. Also returns why none can be found.
+    """
+    rows, labels = np.arange(len(positions)), np.ascontiguousarray(labels, dtype=np.int64)
+    first = rows if some is None else some
+    second = None if some is None else rows
+    given = cutoff, True, (first, rows), (labels[first], labels)
+    _, records, refused = _core.NearPairs(None, first, second, *given).find(
+        positions[np.newaxis], cell
+    )
+    return records.view(PAIR), refused and refused[1]
+
+
+def widths(cell: np.ndarray) -> np.ndarray:
+    """Compute the distances of a cell's opposite faces, Å: shape (3,), infinite without a cell."""
+    vectors = vectors_of(_core.cells_without_noise(cell))[0]
+    if not abs(np.linalg.det(vectors)) > 0:
+        return np.full(3, np.inf)
+    return 1 / np.sqrt((np.linalg.inv(vectors) ** 2).sum(axis=0))
