@@ -142,8 +142,8 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     protein = Battery.default(universe)
     assert set(protein.analyses) == {*DEFAULTS["protein and name CA"], "hbonds"}
     wet = Battery.default(paceline.Universe(*adk_in_water))
-    # It has neither bonds nor charges.
-    assert set(wet.analyses) == set(protein.analyses) - {"hbonds"} | {"rdf-water"}
+    # Its bonds are known by names.
+    assert set(wet.analyses) == set(protein.analyses) | {"rdf-water"}
     again = tmp_path / "again.toml"
     again.write_text(wet.to_toml(), encoding="utf-8")
     same = Battery.from_file(again, wet.universe)
@@ -158,9 +158,8 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     assert {"N1", "N3"} <= set(donors.names)
     assert all(np.isfinite(rna.analyses["gyration-nucleic"].results.rg))
     membrane = Battery.default(paceline.Universe(GRO_MEMPROT, XTC_MEMPROT))
-    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"} - {"hbonds"}
-    for name in ("hbonds", "order"):
-        assert "needs an attribute that the topology lacks (" in membrane.left_out[name]
+    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"}
+    assert "atoms of residues ZNM, POPE and POPG have none" in membrane.left_out["order"]
     leaflets = membrane.analyses["leaflets"].run(stop=1)
     assert leaflets.results.sizes.tolist() == [[141, 135]]
     salt = paceline.Universe.empty(3, trajectory=True)

@@ -27,6 +27,7 @@ from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.transform.base import select_atoms
+from paceline.transform.bond_lists import lack_of_bonds
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
@@ -666,7 +667,8 @@ def _select(where: str, key: str, given: object, universe: System) -> object:
         return given
     atoms = select_atoms(universe, [given], where, updating=key in UPDATING)
     if len(atoms) == 0 and key not in UPDATING:
-        raise SelectionError(f"{where}: no atoms match {given!r}")
+        lack = lack_of_bonds(universe, given)
+        raise SelectionError(f"{where}: no atoms match {given!r}{lack}")
     return atoms
 
 

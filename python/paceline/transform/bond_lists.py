@@ -121,6 +121,16 @@ def give_bonds_to_select(group: Any, *texts: str) -> None:
         give_bonds(universe)
 
 
+def lack_of_bonds(universe: Any, text: str) -> str:
+    """Say which atoms have no bonds, at the end of a message on a selection by bonds."""
+    if topology_of(universe) is None or not _BY_BONDS.search(text):
+        return ""
+    found = bond_list(universe)
+    if not len(found.lacking):
+        return ""
+    return f"; bonds: {found.note or 'none, give a topology with bonds, or --guess-bonds'}"
+
+
 def note_on_bonds(universe: System) -> str:
     """Say where the bonds of a topology are from, if something needed more than it has."""
     topology = topology_of(universe)
