@@ -18,11 +18,11 @@ from paceline.transform.distances import distances, near_pairs, read_frame
 from paceline.transform.residue_templates import kind_of_residue, template_of
 
 #: Longest bonds between residues, Å: C to N, O3' to P, and S to S; and from hydrogen.
-PEPTIDE, ESTER, DISULPHIDE, HYDROGEN = 2.0, 2.5, 2.5, 1.3
+PEPTIDE, ESTER, DISULPHIDE, HYDROGEN = 2.0, 2.5, 2.5, 1.5
 #: Shortest guessed bond, Å, and its longest one relative to the sum of van der Waals radii, as in
 #: MDAnalysis.
 SHORTEST, FACTOR = 0.1, 0.55
-#: Names of atoms that only the last residue of a chain has, and of one that the first has.
+#: Names of atoms that only the last amino acid of a chain has, and of one that the first has.
 _LAST, _FIRST = ("OXT", "OT1", "OT2", "OC1", "OC2", "OT", "O2"), ("H2", "HT2", "HN2", "2H")
 #: Residues that end a chain, whose C is not bonded to an N of the next residue.
 _ENDS = ("NME", "NH2")
@@ -306,18 +306,18 @@ class _Search:
         lengths = np.full(len(pairs), np.nan)
         if frame is not None:
             lengths = distances(frame.positions, pairs, frame.cell)
-        follows = self._follow(pairs)
+        follows = self._follow(pairs, of_peptide=first == "C")
         self._note_breaks(pairs[follows & (lengths >= longest)], frame)
         return [pairs[(lengths < longest) | (np.isnan(lengths) & follows)]]
 
-    def _follow(self, pairs: np.ndarray) -> np.ndarray:
+    def _follow(self, pairs: np.ndarray, *, of_peptide: bool) -> np.ndarray:
         """Find pairs whose residues have numbers that follow each other, within a chain."""
         numbers = attribute_of(self._universe.residues, "resids")
         of_pairs = self._residues[pairs]
         follows = np.ones(len(pairs), bool)
         if numbers is not None:
             follows = np.diff(np.asarray(numbers)[of_pairs], axis=1)[:, 0] == 1
-        for column, names in enumerate((_LAST, _FIRST)):
+        for column, names in enumerate((_LAST, _FIRST) if of_peptide else ()):
             ended = np.zeros(len(self._sizes), bool)
             ended[self._residues[self._atoms_named(*names)]] = True
             follows &= ~ended[of_pairs[:, column]]
