@@ -113,6 +113,7 @@ def files(tmp_path_factory) -> Path:
         "martini.gro": datafiles.Martini_membrane_gro,
         "md.tpr": datafiles.TPR2020,
         "topol.tpr": datafiles.TPR2020,
+        "md.edr": datafiles.AUX_EDR,
         "CONFIG": datafiles.DLP_CONFIG,
         "HISTORY": datafiles.DLP_HISTORY,
         "REVCON": datafiles.DLP_CONFIG,

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack
 
+import numpy as np
+
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
+from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results, kind_of
@@ -36,6 +39,8 @@ FROM_RESULTS = {
     "diffusionmap": "diffusionmap.DiffusionMap",
     "surface": "free_energy.free_energy_surface",
 }
+#: Energies beside analyses: their name in a file, and that of their files.
+ENERGIES = "energies"
 #: Tables of means: of each replica, of each group, and of differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
 #: Parameters that take atoms, in a file as a selection.
@@ -98,7 +103,8 @@ class Battery:
         For each analysis, by the name that its files get: `analysis`, a short name ("rmsd") or
         module and class below `paceline.analysis` ("rms.RMSD"), by default the name itself; and
         its parameters. Parameters that take an AtomGroup are selections; `select` chooses the
-        atoms of classes that have no such parameter.
+        atoms of classes that have no such parameter. `energies` has `files` instead, and perhaps
+        `terms`, as for `add_energies`.
     universe : paceline.Universe
         The system.
     optional : bool
@@ -111,6 +117,8 @@ class Battery:
         The analyses by name.
     descriptions : dict
         As given, but for those that were left out.
+    energies : paceline.analysis.energies.Energies or None
+        Energies of the simulation, of the times of the frames once these were analysed.
     left_out : dict of str to str
         Why analyses were left out, by name.
     warnings : list of str
@@ -141,6 +149,8 @@ class Battery:
     ):
         from MDAnalysis.exceptions import NoDataError
 
+        descriptions = dict(descriptions)
+        of_energies = descriptions.pop(ENERGIES, None)
         if not descriptions:
             raise UnsupportedError(
                 "the battery has no analyses: describe each by a table, such as [rmsd]"
@@ -170,6 +180,11 @@ class Battery:
         self._whole = self.descriptions, self.analyses, self.left_out
         self._optional = optional
         self._suit(universe.trajectory.n_frames)
+        self.energies: Energies | None = None
+        self._of_energies: dict[str, Any] = {}
+        if of_energies is not None:
+            files, terms = _files_and_terms(of_energies)
+            self.add_energies(*files, terms=terms)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, universe: System) -> Self:
@@ -234,6 +249,33 @@ class Battery:
             )
         return cls(descriptions, universe, optional=True)
 
+    def add_energies(self, *paths: str | os.PathLike, terms: Sequence[str] | None = None) -> Self:
+        """Put energies that the simulation's program wrote beside the analyses.
+
+        Parameters
+        ----------
+        *paths : path-like
+            Files as `paceline.analysis.energies.read_energies` takes them, or patterns.
+        terms : sequence of str, optional
+            Terms, as `Energies.select` takes them; by default all.
+
+        Returns
+        -------
+        Battery
+            This one. Rows at other times than those of the frames are left out by the run.
+        """
+        files = [file for path in paths for file in files_named(os.fspath(path))]
+        with kept_warnings(self._warned):
+            self.energies = self._all_energies = read_energies(*files, terms=terms)
+        self._of_energies = {"files": files} | ({} if terms is None else {"terms": [*terms]})
+        self.warnings = [*self._warned]
+        return self
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Analyses by name, and energies beside them."""
+        return {**self.analyses, **({ENERGIES: self.energies} if self.energies else {})}
+
     @property
     def every(self) -> dict[str, AnalysisBase]:
         """Analyses by name, with those that a run left out for lack of frames."""
@@ -297,6 +339,8 @@ class Battery:
             given = suited(analyses, options.get("transforms", ()), unwrap=unwrap)
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
+            if self.energies is not None:
+                self.energies = _of_frames(self._all_energies, analyses[0])
         return self
 
     @property
@@ -317,7 +361,8 @@ class Battery:
         str
             TOML.
         """
-        return toml_of(self.descriptions)
+        energies = {ENERGIES: self._of_energies} if self.energies else {}
+        return toml_of({**self.descriptions, **energies})
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
         """List the files that `save` may write, before the run.
@@ -332,7 +377,7 @@ class Battery:
         list of Path
             Names of tables and of arrays, of which `save` writes one for each analysis.
         """
-        analyses = self.every
+        analyses = self.every | self.shown
         names = ["index.html", "timings.html", "battery.toml"]
         names += [f"{name}{ending}" for name in analyses for ending in (".csv", ".npz", ".svg")]
         for name, analysis in analyses.items():
@@ -348,7 +393,7 @@ class Battery:
         list of str
             As those of `Results.summary`, behind the name of the analysis.
         """
-        found = ((name, one.results.summary()) for name, one in self.analyses.items())
+        found = ((name, one.results.summary()) for name, one in self.shown.items())
         return [f"{name}: {sentence}" for name, sentences in found for sentence in sentences]
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
@@ -378,7 +423,7 @@ class Battery:
             if overwrite:
                 saving.replace([*self.outputs(folder), *_summaries_in(folder)])
             saved = self.save_tables(folder, overwrite=overwrite)
-            for name, analysis in self.analyses.items():
+            for name, analysis in self.shown.items():
                 if analysis.results.has_table:
                     analysis.results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
                 for further, results in further_results(analysis).items():
@@ -412,7 +457,7 @@ class Battery:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         saved = {}
-        for name, analysis in self.analyses.items():
+        for name, analysis in self.shown.items():
             table = analysis.results.table
             saved[name] = f"{name}.npz" if table is None else f"{name}.csv"
             analysis.results.save(folder / saved[name], overwrite=overwrite)
@@ -444,9 +489,11 @@ class Battery:
             f"{one.timings.n_workers} workers, {one.timings.t_total:.1f} s",
         }
         sections = []
-        for name, analysis in self.analyses.items():
+        for name, analysis in self.shown.items():
             results, figure = analysis.results, None
-            given = self.descriptions[name].items()
+            of_energies = {**self._of_energies, "rows": getattr(self.energies, "span", "")}
+            described = self.descriptions.get(name)
+            given = (of_energies if described is None else described).items()
             parameters = "; ".join(f"{key} = {value}" for key, value in given if key != "analysis")
             lines = [(title, f"{mean}") for title, mean in results.means.items()][:LISTED]
             lines += results.findings.items()
@@ -456,7 +503,7 @@ class Battery:
                     results.plot(figure.subplots())
             else:
                 lines = [(key, kind_of(value)) for key, value in results.items()]
-            title = heading(name, analysis, self.descriptions[name])
+            title = "Energies" if described is None else heading(name, analysis, described)
             figures, files = [] if figure is None else [figure], [saved[name]]
             if results.table is not None and results.table.partial:
                 files.append(f"{name}.npz")
@@ -476,6 +523,18 @@ class Battery:
         )
 
 
+def _files_and_terms(described: Description) -> tuple[list[str], list[str] | None]:
+    """Read the table of energies: a name or a list of names each."""
+    given = {key: [one] if isinstance(one, str) else one for key, one in described.items()}
+    texts = [text for one in given.values() for text in (one if isinstance(one, list) else [None])]
+    if not {"files"} <= given.keys() <= {"files", "terms"} or {*map(type, texts)} != {str}:
+        raise UnsupportedError(
+            f"[{ENERGIES}]: expected files, and perhaps terms, as lists of names, found "
+            f"{dict(described)}"
+        )
+    return given["files"], given.get("terms")
+
+
 def heading(name: str, analysis: AnalysisBase, description: Description) -> str:
     """Write the heading of an analysis, as "Backbone RMSD", behind a name of the user's own."""
     declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
@@ -488,6 +547,22 @@ def heading(name: str, analysis: AnalysisBase, description: Description) -> str:
     title = title[0].upper() + title[1:]
     is_own = name not in (entry["name"], description.get("analysis"))
     return f"{name}: {title}" if is_own else title
+
+
+def _of_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
+    """Leave out energies before and after the frames of a run, where times of both are known."""
+    times = analysis.times[np.isfinite(analysis.times)]
+    if not analysis.times_known or len(times) == 0 or energies.axis_title != "time (ps)":
+        warn("energies: times are not known, and all rows were taken")
+        return energies
+    try:
+        return energies.between(times.min(), times.max())
+    except UnsupportedError:
+        warn(
+            f"energies: {energies.span}, are at other times than the frames, {times.min():g} to "
+            f"{times.max():g} ps: all rows were taken"
+        )
+        return energies
 
 
 def _span_of(analysis: AnalysisBase) -> str:

@@ -10,12 +10,15 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.arguments import whole_number
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table
+from paceline.analysis.table import Image, Table, matching_rows
 from paceline.analysis.uncertainty import mean_of_series
+from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import UnsupportedError, warn
 
-#: Columns that say which frame a row is.
-OF_FRAMES = ("frame", "time (ps)")
+#: Columns that say which frame a row is, by which tables are joined; and one that is not a series.
+OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
+#: Those columns among arrays, by their names there.
+IN_ARRAYS = {"frames": "frame", "times": "time (ps)", "steps": STEP}
 #: Boltzmann's constant per mol (CODATA 2018, exact), kJ/(mol K).
 BOLTZMANN = 8.31446261815324e-3
 
@@ -153,6 +156,8 @@ def series_of_tables(
 ) -> list[tuple[str, np.ndarray]]:
     """Find two series in saved tables, of the frames that both tables have.
 
+    Where one has no frames, as that of energies, rows of the same times belong together.
+
     Parameters
     ----------
     paths : sequence of path-like
@@ -169,7 +174,7 @@ def series_of_tables(
     Raises
     ------
     UnsupportedError
-        There is no such series, or tables have no frames in common.
+        There is no such series, or tables have no frames or times in common.
     """
     ends = [Path(paths[0]), Path(paths[-1])]
     tables = [_read_columns(path) for path in ends]
@@ -180,23 +185,34 @@ def series_of_tables(
     ]
     values = [columns[title] for columns, title in zip(tables, titles, strict=True)]
     if not alone:
-        for path, columns in zip(ends, tables, strict=True):
-            if "frame" not in columns:
-                raise UnsupportedError(f"{path} has no frames to compare with those of the other")
-        frames = [columns["frame"] for columns in tables]
-        both, *rows = np.intersect1d(frames[0], frames[1], return_indices=True)
-        if any(len(np.unique(one)) < len(one) for one in frames) or len(both) == 0:
-            raise UnsupportedError(f"{ends[0]} and {ends[1]} do not have the same frames, once")
-        if len(both) < max(map(len, frames)):
-            counts = f"{len(frames[0])} and {len(frames[1])}"
-            warn(f"{len(both)} frames are in both tables, of {counts}")
+        rows = _common_rows(ends, tables)
         values = [one[row] for one, row in zip(values, rows, strict=True)]
     return list(zip(titles, values, strict=True))
 
 
+def _common_rows(
+    paths: Sequence[Path], tables: Sequence[dict[str, np.ndarray]]
+) -> list[np.ndarray]:
+    """Rows of two tables that are of the same frames, or, without frames, of the same times."""
+    keys = [key for key in OF_FRAMES if all(key in columns for columns in tables)]
+    if not keys:
+        raise UnsupportedError(
+            f"{paths[0]} or {paths[1]} has no frames to compare with those of the other, or times"
+        )
+    key = keys[0]
+    things = "frames" if key == OF_FRAMES[0] else "times"
+    first, second = (columns[key] for columns in tables)
+    rows = matching_rows(first, second)
+    if rows is None or len(rows[0]) == 0:
+        raise UnsupportedError(f"{paths[0]} and {paths[1]} do not have the same {things}, once")
+    if len(rows[0]) < max(len(first), len(second)):
+        warn(f"{len(rows[0])} {things} are in both tables, of {len(first)} and {len(second)}")
+    return [*rows]
+
+
 def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, number: int) -> str:
     """Find a series by the beginning of its title, or by its number."""
-    titles = [title for title in columns if title not in OF_FRAMES]
+    titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     if wanted is None:
         if len(titles) <= number:
             raise UnsupportedError(
@@ -221,8 +237,9 @@ def _read_columns(path: Path) -> dict[str, np.ndarray]:
     if ending not in (".csv", ".tsv"):
         raise UnsupportedError(f"{path}: expected .csv, .tsv or .npz, not {ending!r}")
     with open(path, encoding="utf-8", newline="") as file:
-        lines = (line for line in file if not line.startswith("#"))
-        titles, *rows = [*csv.reader(lines, delimiter="," if ending == ".csv" else "\t")] or [[]]
+        text = [*file]
+    lines = (line for line in text if not line.startswith("#"))
+    titles, *rows = [*csv.reader(lines, delimiter="," if ending == ".csv" else "\t")] or [[]]
     if not rows:
         raise UnsupportedError(f"{path}: expected a row of titles and rows of numbers, found none")
     for number, row in enumerate(rows, start=1):
@@ -236,6 +253,8 @@ def _read_columns(path: Path) -> dict[str, np.ndarray]:
             found[title] = np.array(cells, dtype=np.float64)
         except ValueError:
             continue  # letters
+    if any(line.startswith(f"# {UNKNOWN_TIMES}:") for line in text):
+        found.pop("time (ps)", None)
     return found
 
 
@@ -249,5 +268,6 @@ def _columns_of_arrays(path: Path) -> dict[str, np.ndarray]:
                 continue
             for k, column in enumerate(np.atleast_2d(values.T), start=1):
                 title = name if values.ndim == 1 else f"{name} {k}"
-                found["frame" if title == "frames" else title] = column.astype(np.float64)
+                title = IN_ARRAYS.get(title, title)
+                found[title] = column.astype(np.float64)
     return found

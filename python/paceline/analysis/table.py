@@ -30,6 +30,8 @@ MOST_FREQUENT = 1000
 MOST_BARS = 20
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
+#: Error of times that is taken for rounding, relative to the largest.
+ROUNDING = 1e-6
 #: Letters of a legend that find room in their usual size, and those of a line in a small one.
 LONG, LINE = 36, 46
 
@@ -86,6 +88,7 @@ class Table:
     are not known (`times_known`), frames are along the abscissa. `notes` are
     sentences on single numbers that the columns give, such as an integral with its interval.
     `bands` map columns along the ordinate to those of half the widths of their 95 % intervals.
+    Where there are `panels`, figures show these tables one above the other, along one abscissa.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -106,6 +109,7 @@ class Table:
     notes: Mapping[str, str] = field(default_factory=dict)
     bands: Mapping[str, str] = field(default_factory=dict)
     times_known: bool = True
+    panels: "Sequence[Table]" = ()
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
@@ -116,8 +120,8 @@ class Table:
 
     @property
     def is_series(self) -> bool:
-        """True if rows are frames."""
-        return self.x.startswith("time")
+        """True if rows are frames, or steps of a simulation."""
+        return self.x.startswith(("time", "step"))
 
     @property
     def abscissa(self) -> str:
@@ -167,6 +171,44 @@ class Table:
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
             return {}
         return {title: mean_of_series(self.columns[title]) for title in [*self.y][:most]}
+
+
+def rounding_of(times: np.ndarray) -> float:
+    """Difference of times that is taken for rounding.
+
+    Files keep times, or the time between frames, in single precision and units of their own: 95 ps
+    may be 94.99999 ps. But a tenth of the time between frames is no rounding.
+    """
+    known = times[np.isfinite(times)]
+    if len(known) == 0:
+        return 0.0
+    return min(ROUNDING * float(np.abs(known).max()), float(np.ptp(known)) / len(known) / 10)
+
+
+def matching_rows(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rows of two columns of times, or of frames, that are equal but for rounding.
+
+    None is returned where one has equal values; NaN matches nothing.
+
+    Examples
+    --------
+    >>> matching_rows(np.array([0.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    (array([1, 2]), array([1, 3]))
+    """
+    places = [np.flatnonzero(np.isfinite(one)) for one in (first, second)]
+    orders = [
+        some[np.argsort(one[some])] for one, some in zip((first, second), places, strict=True)
+    ]
+    values = [one[order] for one, order in zip((first, second), orders, strict=True)]
+    if any((np.diff(one) <= 0).any() for one in values):
+        return None
+    if not all(map(len, values)):
+        return orders[0][:0], orders[1][:0]
+    slack = max(map(rounding_of, values))
+    near = np.searchsorted(values[1], values[0] - slack)
+    near = np.minimum(near, len(values[1]) - 1)
+    equal = np.abs(values[1][near] - values[0]) <= slack
+    return orders[0][equal], orders[1][near[equal]]
 
 
 def name_and_unit(title: str) -> tuple[str, str]:
@@ -289,6 +331,8 @@ def names_of(atoms: Atoms) -> np.ndarray:
 def draw(table: Table, ax: "Axes") -> "Axes":
     """Draw a table into `matplotlib.axes.Axes`."""
     table = table.drawn or table
+    if table.panels:
+        return _draw_panels(table.panels, ax)
     if table.states is not None:
         return _draw_states(table.columns[table.abscissa], table.abscissa, table.states, ax)
     if table.image is not None:
@@ -369,6 +413,31 @@ def legend_above(ax: "Axes", **options: Any) -> None:
     # A power of ten of the ordinate stands left of it, not under its text.
     ax.yaxis.get_offset_text().set_horizontalalignment("right")
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, **options)
+
+
+def _draw_panels(panels: Sequence[Table], ax: Any) -> Any:
+    """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
+    if len(panels) == 1:
+        return draw(panels[0], ax)
+    from matplotlib.figure import Figure
+
+    figure, box = ax.figure, ax.get_position()
+    if isinstance(figure, Figure) and len(figure.axes) == 1:  # with room for all
+        figure.set_figheight(figure.get_figheight() * (1 + len(panels)) / 2.5)
+    place = ax.get_subplotspec()
+    if place is None:
+        sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
+        places = figure.add_gridspec(len(panels), 1, **sides)
+    else:
+        places = place.subgridspec(len(panels), 1)
+    ax.remove()
+    all_axes = places.subplots(sharex=True)
+    for one, axes in zip(panels, all_axes, strict=True):
+        draw(one, axes)
+    for axes in all_axes[:-1]:
+        axes.set_xlabel("")
+    figure.align_ylabels(all_axes)
+    return all_axes[-1]
 
 
 def _draw_bars(table: Table, ax: "Axes") -> "Axes":

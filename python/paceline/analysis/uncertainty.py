@@ -121,8 +121,11 @@ def mean_of_series(values: np.ndarray) -> SeriesMean:
     mean = float(values.mean()) if n else np.nan
     if n < LEAST_LAG + 1 or not np.isfinite(mean):
         return SeriesMean(mean, n, np.nan, np.nan, np.nan, np.nan)
-    deviations = values - mean
-    variance = float(deviations @ deviations) / n
+    with np.errstate(over="ignore"):
+        deviations = values - mean
+        variance = float(deviations @ deviations) / n
+    if not np.isfinite(variance):
+        return SeriesMean(mean, n, np.nan, np.nan, np.nan, np.nan)
     if np.ptp(values) == 0:
         return SeriesMean(mean, n, 1.0, 0.0, np.nan, 0.0)
     inefficiency = _inefficiency(deviations / np.sqrt(variance))

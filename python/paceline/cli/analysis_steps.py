@@ -12,6 +12,7 @@ import numpy as np
 from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
+from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
 from paceline.cli.command_line import in_options
@@ -33,8 +34,6 @@ STRUCTURES = (".pdb", ".xyz")
 FURTHER = (".csv", ".tsv")
 #: Frames that were left out, of which each has a line.
 MOST_LEFT_OUT = 20
-#: Error of times that is taken for rounding, relative to the largest.
-ROUNDING = 1e-6
 
 
 def open_universe(args: argparse.Namespace) -> Any:
@@ -225,22 +224,11 @@ def _apart(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
     """
     origin = times[0] if len(numbers) and numbers[0] == 0 else 0.0
     chosen = times[numbers] - origin
-    slack = _slack(times[np.isfinite(times)])
+    slack = rounding_of(times)
     apart = np.abs(chosen - every * np.round(chosen / every)) <= slack
     if len(numbers) and not apart.any():
         raise ValueError(f"no frame has a time that is a multiple of {every:g} ps (-dt)")
     return apart
-
-
-def _slack(known: np.ndarray) -> float:
-    """Difference of times (ps) that is taken for rounding.
-
-    Files keep times, or the time between frames, in single precision and units of their own: 95 ps
-    may be 94.99999 ps. But a tenth of the time between frames is no rounding.
-    """
-    if len(known) == 0:
-        return 0.0
-    return min(ROUNDING * float(np.abs(known).max()), float(np.ptp(known)) / len(known) / 10)
 
 
 def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
@@ -255,8 +243,8 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
     """Mask of the times (ps) between two, these included."""
     known = times[np.isfinite(times)]
     if len(known) == 0:
-        raise ValueError("no frame lies between the times asked for: frames have no times")
-    slack = _slack(known)
+        raise ValueError("no frame lies between the times asked for: none has a time")
+    slack = rounding_of(known)
     inside = (times >= earliest - slack) & (times <= latest + slack)
     if not inside.any():
         raise ValueError(

@@ -49,6 +49,10 @@ battery.toml has a table of each analysis, named as its files are to be:
   analysis = "rmsf"
   select = "name CA and resid 40-60"
 
+  [energies]
+  files = ["md.edr"]
+  terms = ["potential", "temperature"]
+
 It may name the systems, too, whose trajectories are replicas (paceline run battery.toml):
 
   [groups.wt]
@@ -63,7 +67,7 @@ It may name the systems, too, whose trajectories are replicas (paceline run batt
 BATTERY_EXAMPLES = """\
 examples:
   paceline battery md.tpr md.xtc -o results
-  paceline battery md.tpr md.xtc -b 10ns -dt 100
+  paceline battery md.tpr md.xtc -b 10ns -dt 100 --energies md.edr
   paceline run results/battery.toml -s md.tpr -f md.xtc -o more    # after editing it
   paceline battery md.tpr run*/md.xtc --replicas
   paceline battery wt.tpr wt/*/md.xtc --group mutant.tpr mutant/*/md.xtc --names wt mutant
@@ -154,6 +158,13 @@ def _add_arguments(parser: CommandParser, run: Any, form: FileForm) -> CommandPa
         metavar="NAME",
         help="names of the groups [their folders, where these differ]",
     )
+    add(
+        "--energies",
+        nargs="+",
+        metavar="FILE",
+        help="energies of the simulation, as 'paceline energy' reads them, at the times of the "
+        "frames",
+    )
     add_index_argument(parser)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
@@ -207,7 +218,10 @@ def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None
 
     groups = groups or _groups_of(args)
     if not groups:
-        run_battery_of(args, make(system_of(args)))
+        battery = make(system_of(args))
+        if args.energies is not None:
+            battery.add_energies(*args.energies)
+        run_battery_of(args, battery)
         return
     from paceline.analysis.replicas import Replicas
 
@@ -217,6 +231,8 @@ def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None
         for files in group.replicas:
             args.topology, args.trajectory = group.topology, files
             batteries[name].append(make(system_of(args)))
+            if args.energies is not None or batteries[name][-1].energies is not None:
+                raise UnsupportedError("--energies are of one trajectory, and not of replicas")
     run_battery_of(args, Replicas(batteries))
 
 

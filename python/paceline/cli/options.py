@@ -349,9 +349,8 @@ def add_index_argument(parser: CommandParser) -> None:
     )
 
 
-def add_frame_arguments(parser: CommandParser) -> None:
-    """Add the choice of frames."""
-    section = parser.section("frames")
+def add_bound_arguments(section: Any) -> None:
+    """Add the first and the last frame, or their times."""
     begin = section.add_mutually_exclusive_group()
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
     begin.add_argument("--begin", "--start", type=bound, metavar="T", help=f"first frame: {bounds}")
@@ -368,6 +367,12 @@ def add_frame_arguments(parser: CommandParser) -> None:
         help="end: a frame number, itself left out as in a Python slice, or a time, included",
     )
     end.add_argument("-e", dest="end", type=picoseconds, metavar="TIME", help="last time, included")
+
+
+def add_frame_arguments(parser: CommandParser) -> None:
+    """Add the choice of frames."""
+    section = parser.section("frames")
+    add_bound_arguments(section)
     every = section.add_mutually_exclusive_group()
     every.add_argument(
         "--step", type=positive, default=1, metavar="N", help="take every Nth frame [%(default)s]"

@@ -30,6 +30,7 @@ COMMANDS_OF_GROMACS = {
     **{"hbond": "hbonds", "rama": "ramachandran", "covar": "pca", "anaeig": "pca"},
     **{"mdmat": "distance-map", "mindist": "distances", "pairdist": "distances"},
     **{"select": "selection", "gangle": "angles", "sham": "surface"},
+    "eneconv": "energy",
 }
 #: Commands of cpptraj, likewise.
 COMMANDS_OF_CPPTRAJ = {
@@ -53,6 +54,7 @@ OTHER_NAMES = {
     **{"native-contacts": "contacts", "clustering": "cluster"},
     **{"residence": "survival", "currents": "current-autocorrelation"},
     **{"scd": "order", "sch": "order", "leaflet": "leaflets"},
+    **{"energies": "energy", "edr": "energy", "thermo": "energy"},
 }
 #: Commands that a message lists, at most.
 FEW = 8

@@ -1,0 +1,549 @@
+"""Energies of simulations, as their programs wrote them, as series in time.
+
+Tables, means and figures are those of analyses, so that energies stand beside geometry. Units are
+those of the files, and are not converted; times are ps.
+
+.. versionadded:: 0.1.0
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline.analysis.energy_files import read_file
+from paceline.analysis.energy_parts import Content, Part
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table, rounding_of
+from paceline.analysis.uncertainty import mean_of_series, students_t, with_error
+from paceline.errors import UnsupportedError, warn
+from paceline.performance.number_format import joined, many
+
+#: Names of a quantity in the programs, without case and signs; a figure has those of `DRAWN`, and
+#: the first one of `CONSERVED` that is there has its drift reported.
+QUANTITIES = {
+    "potential": ("potential", "potentialenergy", "poteng", "eptot", "engcfg"),
+    "kinetic": ("kineticen", "kineticenergy", "kineng", "ektot", "kinetic"),
+    "total": ("totalenergy", "toteng", "etot", "total"),
+    "conserved": ("conserveden", "econserve", "engcns"),
+    "temperature": ("temperature", "temp"),
+    "pressure": ("pressure", "press"),
+    "density": ("density",),
+    "volume": ("volume", "boxvolume"),
+}
+DRAWN = ("potential", "temperature", "pressure", "density")
+CONSERVED = ("conserved", "total")
+#: Terms of a figure, at most, where none of `DRAWN` is there.
+MOST_DRAWN = 4
+#: Deviation from the usual distance of times, and share of the rows with more, that is reported.
+UNEVEN, MANY_UNEVEN = 0.01, 0.01
+#: Terms that a message lists, at most.
+LISTED = 40
+
+
+class Energies:
+    """Energies and other terms of a simulation, by time.
+
+    Parameters
+    ----------
+    terms : mapping of str to numpy.ndarray of float64, shape (n_rows,)
+        Terms by name.
+    units : mapping of str to str
+        Units of terms; "" where one is not known, or has none.
+    axis : numpy.ndarray of float64, shape (n_rows,)
+        Times, ps; or of another unit that `axis_title` names; or steps.
+    axis_title : str
+        Title of that column: "time (ps)".
+    steps : numpy.ndarray of int64, shape (n_rows,), optional
+        Steps of the rows.
+    n_atoms : int, optional
+        Number of atoms, by which energies can be divided.
+    drawn : sequence of str, optional
+        Terms of the figure; by default potential energy, temperature, pressure and density.
+    provenance : mapping, optional
+        Files and remarks.
+
+    Attributes
+    ----------
+    results : Results
+        `times` (ps) and each term, as arrays of float64; with table, means, findings, `save`,
+        `plot` and so on as of any analysis.
+    """
+
+    #: Tables beside that of the results, as analyses have them: none.
+    FURTHER_TABLES: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        terms: Mapping[str, np.ndarray],
+        units: Mapping[str, str],
+        axis: np.ndarray,
+        axis_title: str = "time (ps)",
+        *,
+        steps: np.ndarray | None = None,
+        n_atoms: int | None = None,
+        drawn: Sequence[str] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ):
+        self._terms, self._units = dict(terms), {name: units.get(name, "") for name in terms}
+        self._axis, self._axis_title = axis, axis_title
+        self._steps, self._n_atoms, self._drawn = steps, n_atoms, drawn
+        self._provenance = dict(provenance or {})
+        self.results = self._make_results()
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Units by the names of terms."""
+        return dict(self._units)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tables beside that of the results: none."""
+        return {}
+
+    def select(self, *names: str) -> Self:
+        """Keep some terms.
+
+        Parameters
+        ----------
+        *names : str
+            Names of terms in any case, their beginnings, or quantities that programs name
+            differently: potential, kinetic, total, conserved, temperature, pressure, density,
+            volume.
+
+        Returns
+        -------
+        Energies
+            With these terms, in this order.
+
+        Raises
+        ------
+        UnsupportedError
+            There is no such term, or a beginning is that of several; the message has near ones.
+        """
+        found = [*dict.fromkeys(self._find(name) for name in names)]
+        return self._like(slice(None), found, found)
+
+    def between(self, begin: float | None = None, end: float | None = None) -> Self:
+        """Keep rows between two times.
+
+        Parameters
+        ----------
+        begin, end : float, optional
+            First and last time, included, ps; or of the unit or the steps that the table has.
+
+        Returns
+        -------
+        Energies
+            With these rows.
+
+        Raises
+        ------
+        UnsupportedError
+            There is none.
+        """
+        slack = rounding_of(self._axis)
+        first = -np.inf if begin is None else begin - slack
+        last = np.inf if end is None else end + slack
+        inside = (self._axis >= first) & (self._axis <= last)
+        if not inside.any():
+            raise UnsupportedError(
+                f"no row lies between the times asked for: they go from {self._span}"
+            )
+        return self._like(inside, [*self._terms], self._drawn)
+
+    def rows(self, begin: int | None = None, end: int | None = None) -> Self:
+        """Keep rows by number.
+
+        Parameters
+        ----------
+        begin, end : int, optional
+            As of a slice: the first row, and the one behind the last.
+
+        Returns
+        -------
+        Energies
+            With these rows.
+
+        Raises
+        ------
+        UnsupportedError
+            There is none.
+        """
+        kept = slice(begin, end)
+        if not len(self._axis[kept]):
+            raise UnsupportedError(f"no row is among those asked for: there are {len(self._axis)}")
+        return self._like(kept, [*self._terms], self._drawn)
+
+    def _like(self, rows: Any, names: Sequence[str], drawn: Sequence[str] | None) -> Self:
+        """Make energies of some rows and terms."""
+        return type(self)(
+            {name: self._terms[name][rows] for name in names},
+            self._units,
+            self._axis[rows],
+            self._axis_title,
+            steps=None if self._steps is None else self._steps[rows],
+            n_atoms=self._n_atoms,
+            drawn=drawn,
+            provenance=self._provenance,
+        )
+
+    def _find(self, wanted: str) -> str:
+        """Find a term by its name, its quantity, or the beginning of its name."""
+        names = [*self._terms]
+        if wanted in names:
+            return wanted
+        plain = {name: _plain(name) for name in names}
+        key = _plain(wanted)
+        alike = [name for name in names if plain[name] == key]
+        alike = alike or self._of_quantity(key)
+        begin = wanted.lower()
+        alike = alike or [name for name in names if name.lower().startswith(begin)]
+        alike = alike or [name for name in names if key and plain[name].startswith(key)]
+        if len(alike) == 1:
+            return alike[0]
+        if alike:
+            raise UnsupportedError(f"terms: {wanted!r} may be {joined(alike[:LISTED])}")
+        known = {one.lower(): name for name in names for one in (name, plain[name])}
+        near = difflib.get_close_matches(wanted.lower(), known, 3)
+        hint = f"did you mean {known[near[0]]!r}? " if near else ""
+        listed = ", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED)
+        raise UnsupportedError(f"terms: there is no {wanted!r}: {hint}there are {listed}")
+
+    def _of_quantity(self, quantity: str) -> list[str]:
+        """List the first term of a quantity, if there is one."""
+        known = QUANTITIES.get(quantity, ())
+        return [name for one in known for name in self._terms if _plain(name) == one][:1]
+
+    @property
+    def axis_title(self) -> str:
+        """Title of the column of times, or of steps where times are not known."""
+        return self._axis_title
+
+    @property
+    def _span(self) -> str:
+        """First and last time, or step."""
+        name, _, unit = self._axis_title.partition(" (")
+        unit = f" {unit.rstrip(')')}" if name == "time" else ""
+        return f"{self._axis[0]:g} to {self._axis[-1]:g}{unit}"
+
+    @property
+    def span(self) -> str:
+        """Number of rows, and their times or steps, as a sentence."""
+        name = self._axis_title.partition(" (")[0]
+        return f"{many(len(self._axis), 'row')}, {name} {self._span}"
+
+    def _make_results(self) -> Results:
+        """Make the results, with their table."""
+        arrays = {"times" if self._axis_title.startswith("time") else "steps": self._axis}
+        if self._steps is not None:
+            arrays["steps"] = self._steps
+        facts = {"paceline": __version__, "analysis": "energies", **self._provenance}
+        results = Results(table=self._table(), provenance={**facts, "rows": self.span})
+        results.update({**arrays, **self._terms})
+        return results
+
+    def _table(self) -> Table:
+        """Make the table, whose figure has a panel for each unit."""
+        titles = {name: _title(name, unit) for name, unit in self._units.items()}
+        columns = {self._axis_title: self._axis}
+        if self._steps is not None and self._axis_title != "step":
+            columns["step"] = self._steps
+        columns |= {titles[name]: values for name, values in self._terms.items()}
+        legends = {titles[name]: name for name in titles}
+        units = {*self._units.values()}
+        if len(units) > 1:
+            legends = {title: title for title in legends}
+        label = next(iter(titles.values())) if len(titles) == 1 else "energy"
+        label = _title("energy", units.pop()) if len(titles) > 1 and len(units) == 1 else label
+        table = Table(columns, self._axis_title, legends, label, notes=self._findings())
+        panels = []
+        for unit, names in self._shown().items():
+            shown = {titles[name]: name for name in names}
+            label = next(iter(shown)) if len(names) == 1 else unit
+            panels.append(replace(table, y=shown, y_label=label, notes={}))
+        return replace(table, panels=panels)
+
+    def _shown(self) -> dict[str, list[str]]:
+        """Terms of the figure, by their units: those that were chosen, or the usual ones."""
+        names = self._drawn
+        if names is None:
+            usual = [name for key in DRAWN for name in self._of_quantity(key)]
+            names = usual or [*self._terms][:MOST_DRAWN]
+        found: dict[str, list[str]] = {}
+        for name in names:
+            unit = self._units[name]
+            # Reduced units of LAMMPS are those of different quantities.
+            found.setdefault(name if unit in ("", "lj") else unit, []).append(name)
+        return found
+
+    def _findings(self) -> dict[str, str]:
+        """Drift of the conserved quantity, where times are known."""
+        names = [name for key in CONSERVED for name in self._of_quantity(key)][:1]
+        if not names or self._axis_title != "time (ps)":
+            return {}
+        name = names[0]
+        drift = drift_of(self._axis, self._terms[name])
+        if drift is None:
+            return {}
+        unit = self._units[name] or "(unknown unit)"
+        found = f"{_with_interval(*drift, 1e3)} {unit} per ns"
+        if self._n_atoms:
+            found += f", {_with_interval(*drift, 1e3 / self._n_atoms)} {unit} per ns and atom"
+        is_total = name not in self._of_quantity("conserved")
+        note = ", which is conserved only without thermostat and barostat" * is_total
+        return {f"drift of {name}": f"{found} (95 %){note}"}
+
+
+def _plain(name: str) -> str:
+    """Name without case, signs and blanks."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _title(name: str, unit: str) -> str:
+    return f"{name} ({unit})" if unit else name
+
+
+def _with_interval(slope: float, interval: float, factor: float) -> str:
+    return with_error(slope * factor, interval * factor)
+
+
+def drift_of(times: np.ndarray, values: np.ndarray) -> tuple[float, float] | None:
+    """Fit a straight line to a series; returns its slope, and half of the 95 % interval of that.
+
+    The residuals count by their statistical inefficiency. None is returned for fewer than 4 values,
+    and for residuals that are all equal, or hardly independent.
+    """
+    known = np.isfinite(times) & np.isfinite(values)
+    x, y = times[known], values[known]
+    if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    x = x - x.mean()
+    slope = float(x @ (y - y.mean()) / (x @ x))
+    residuals = y - y.mean() - slope * x
+    n_independent = mean_of_series(residuals).n_independent
+    if not n_independent > 3 or not residuals.any():
+        return None
+    variance = float(residuals @ residuals) / len(x) * n_independent / (n_independent - 2)
+    error = np.sqrt(variance * len(x) / n_independent / (x @ x))
+    interval = float(students_t(n_independent - 2) * error)
+    return (slope, interval) if 0 < interval < np.inf else None
+
+
+def read_energies(
+    *paths: str | os.PathLike,
+    terms: Sequence[str] | None = None,
+    begin: float | None = None,
+    end: float | None = None,
+) -> Energies:
+    """Read energies that a program wrote, from one file, or from those of restarts.
+
+    Files are ordered by their first times. Where a later part of the simulation begins, rows of
+    earlier ones end: those from that time on are left out, with a warning.
+
+    Parameters
+    ----------
+    *paths : path-like
+        .edr and .xvg of GROMACS, tables of OpenMM's StateDataReporter, logs of LAMMPS and NAMD,
+        mdout of Amber, STATIS of DL_POLY; recognised by their content.
+    terms : sequence of str, optional
+        Terms to keep, as `Energies.select` takes them; by default all.
+    begin, end : float, optional
+        First and last time to keep, included, ps.
+
+    Returns
+    -------
+    Energies
+        The series.
+
+    Raises
+    ------
+    DamagedFileError
+        A file contradicts its format.
+    UnsupportedError
+        A file is of none of these formats, or without rows in time; files do not go together; or a
+        term or time is not there.
+
+    Examples
+    --------
+    >>> from MDAnalysisTests.datafiles import AUX_EDR
+    >>> from paceline.analysis.energies import read_energies
+    >>> energies = read_energies(AUX_EDR).select("potential", "temperature")
+    >>> energies.units
+    {'Potential': 'kJ/mol', 'Temperature': 'K'}
+    >>> energies.results.times
+    array([0.        , 0.02      , 0.04      , 0.05999999])
+    """
+    if not paths:
+        raise UnsupportedError("read_energies needs a file")
+    contents = [read_file(path) for path in paths]
+    found = join_contents(contents)
+    if begin is not None or end is not None:
+        found = found.between(begin, end)
+    return found if terms is None else found.select(*terms)
+
+
+def join_contents(contents: Sequence[Content]) -> Energies:
+    """Make one series of the parts of files, of which later ones take the place of earlier ones."""
+    for one in contents:
+        if not one.parts:
+            notes = f" ({'; '.join(one.remarks)})" if one.remarks else ""
+            raise UnsupportedError(f"{one.path}: there are no energies in time{notes}")
+    parts = [part for one in contents for part in one.parts]
+    remarks = [text for one in contents for text in one.remarks]
+    title = _axis_title(parts)
+    unknown = [part.where for part in parts if part.times is None]
+    if title == "step" and unknown:
+        remarks.append(f"{unknown[0]}: times are not known, and steps take their place")
+    units = _units_of(parts)
+    rows = _rows_of(contents, title, remarks)
+    axis = np.concatenate([_axis(part, title)[kept] for part, kept in rows])
+    terms = {}
+    for name in units:
+        known = [part.terms[name][kept] if name in part.terms else None for part, kept in rows]
+        if all(one is None for one in known):
+            continue
+        terms[name] = np.concatenate(
+            [
+                np.full(np.count_nonzero(kept), np.nan) if one is None else one
+                for one, (_, kept) in zip(known, rows, strict=True)
+            ]
+        )
+        n_wrong = sum(int((~np.isfinite(one)).sum()) for one in known if one is not None)
+        if n_wrong:
+            remarks.append(f"{name}: not finite: {many(n_wrong, 'value')} of {len(axis)}")
+    remarks += _remarks_on_changes(rows, axis)
+    for text in remarks:
+        warn(text)
+    counts = {part.n_atoms for part, _ in rows}
+    is_whole = len(counts) == 1 and not any(part.per_atom for part, _ in rows)
+    steps = [part.steps[kept] for part, kept in rows if part.steps is not None]
+    facts = {"files": ", ".join(one.path for one in contents)}
+    return Energies(
+        terms,
+        units,
+        axis,
+        title,
+        steps=np.concatenate(steps).astype(np.int64) if len(steps) == len(rows) else None,
+        n_atoms=counts.pop() if is_whole else None,
+        provenance={**facts, "warnings": "; ".join(remarks)} if remarks else facts,
+    )
+
+
+def _axis_title(parts: Sequence[Part]) -> str:
+    """Title of the column that rows of all parts have: times, else steps."""
+    units = {part.time_unit for part in parts}
+    if all(part.times is not None for part in parts) and len(units) == 1:
+        return f"time ({units.pop()})"
+    if all(part.steps is not None for part in parts):
+        return "step"
+    one = next(part for part in parts if part.times is None or part.steps is None)
+    raise UnsupportedError(
+        f"{one.where}: not all parts have times, and not all have steps: give files of one kind"
+    )
+
+
+def _axis(part: Part, title: str) -> np.ndarray:
+    found = part.steps if title == "step" else part.times
+    assert found is not None
+    return found
+
+
+def _units_of(parts: Sequence[Part]) -> dict[str, str]:
+    """Units of the terms of all parts, in the order in which these come first."""
+    found: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for part in parts:
+        for name in part.terms:
+            unit = part.units.get(name, "")
+            if found.setdefault(name, unit) != unit:
+                raise UnsupportedError(
+                    f"{name}: the unit is {found[name] or 'unknown'} in {first[name]}, and "
+                    f"{unit or 'unknown'} in {part.where}: read them one by one"
+                )
+            first.setdefault(name, part.where)
+    return found
+
+
+def _rows_of(
+    contents: Sequence[Content], title: str, remarks: list[str]
+) -> list[tuple[Part, np.ndarray]]:
+    """Choose the rows of each part, in the order of time; later parts rule."""
+    files = [_segments(one.parts, title, remarks) for one in contents]
+    files = [one for one in files if one]
+    if not files:
+        raise UnsupportedError(f"{contents[0].path}: no row has a time")
+    begins = [_axis(part, title)[kept][0] for [(part, kept), *_] in files]
+    order = np.argsort(begins, kind="stable")
+    for first, second in pairwise(order.tolist()):
+        if begins[first] == begins[second]:
+            names = " and ".join(files[k][0][0].where for k in (first, second))
+            raise UnsupportedError(
+                f"{names} begin at the same {title.partition(' (')[0]}, {begins[first]:g}: parts "
+                "of one simulation follow each other; read others one by one"
+            )
+    segments = [one for k in order for one in files[k]]
+    limit, later, found, n_left_out, first = np.inf, "", [], 0, ""
+    for part, kept in reversed(segments):
+        axis = _axis(part, title)
+        inside = kept & (axis < limit - rounding_of(axis[kept]))
+        lost = axis[kept & ~inside]
+        if len(lost) > 1 or (len(lost) and lost[0] > limit + rounding_of(axis[kept])):
+            n_left_out += len(lost)
+            first = f"of {part.where}, since {later} begins at {limit:g}"
+        if axis[kept][0] < limit:
+            limit, later = axis[kept][0], part.where
+        if inside.any():
+            found.append((part, inside))
+    if n_left_out:
+        remarks.append(
+            f"{many(n_left_out, 'row')} of earlier parts were left out, as later ones take their "
+            f"place: the first {first}"
+        )
+    return found[::-1]
+
+
+def _segments(
+    parts: Sequence[Part], title: str, remarks: list[str]
+) -> list[tuple[Part, np.ndarray]]:
+    """Cut parts where times go back, as of restarts that append to a file."""
+    found = []
+    for part in parts:
+        axis = _axis(part, title)
+        known = np.isfinite(axis)
+        if not known.all():
+            n_unknown = int((~known).sum())
+            remarks.append(f"{part.where}: {many(n_unknown, 'row')} without a time left out")
+        places = np.flatnonzero(known)
+        ends = np.flatnonzero(np.diff(axis[places]) <= 0) + 1
+        for some in np.split(places, ends):
+            kept = np.zeros(len(axis), dtype=bool)
+            kept[some] = True
+            if len(some):
+                found.append((part, kept))
+    return found
+
+
+def _remarks_on_changes(rows: Sequence[tuple[Part, np.ndarray]], axis: np.ndarray) -> list[str]:
+    """Remark terms that some parts lack, and times at unequal distances."""
+    found = []
+    names = dict.fromkeys(name for part, _ in rows for name in part.terms)
+    lacking = [name for name in names if any(name not in part.terms for part, _ in rows)]
+    if lacking:
+        listed = joined(lacking[:LISTED])
+        found.append(f"not all parts have the same terms, and missing values are nan: {listed}")
+    distances = np.diff(axis)
+    if len(distances):
+        usual = float(np.median(distances))
+        uneven = np.abs(distances - usual) > UNEVEN * usual + 2 * rounding_of(axis)
+        if np.count_nonzero(uneven) > max(1, MANY_UNEVEN * len(distances)):
+            found.append(
+                f"rows are at unequal distances, from {distances.min():g} to {distances.max():g}: "
+                "means and their errors count each row alike"
+            )
+    return found

@@ -1,0 +1,165 @@
+"""Rows of energies as a program wrote them, and what readers of its files share."""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO
+
+import numpy as np
+
+from paceline.errors import DamagedFileError
+from paceline.performance.number_format import many
+
+#: Bytes of a line, at most.
+LONGEST = 2**20
+#: Picoseconds in units of time.
+PICOSECONDS = {"ps": 1.0, "fs": 1e-3, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9, "s": 1e12}
+
+
+@dataclass
+class Part:
+    """Rows that a program wrote one after another.
+
+    `terms` are columns by name, `units` those of terms that are known. Times are ps, unless
+    `time_unit` is another; times or steps may be unknown. `per_atom` is true if energies are.
+    """
+
+    where: str
+    terms: dict[str, np.ndarray]
+    units: Mapping[str, str]
+    times: np.ndarray | None = None
+    steps: np.ndarray | None = None
+    time_unit: str = "ps"
+    n_atoms: int | None = None
+    per_atom: bool = False
+
+
+@dataclass
+class Content:
+    """Parts of a file, and remarks on rows that were left out of them."""
+
+    path: str
+    parts: list[Part] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    #: Number of rows that could not be read, and the line of the first.
+    n_unread: int = 0
+    first_unread: int = 0
+
+    def skip(self, line: int) -> None:
+        """Count a row that could not be read."""
+        self.n_unread += 1
+        self.first_unread = self.first_unread or line
+
+    def remark(self, text: str) -> None:
+        """Add a remark on the file."""
+        self.remarks.append(f"{self.path}: {text}")
+
+    def remark_minimised(self, n_rows: int) -> None:
+        """Remark rows of minimisations, which are left out."""
+        if n_rows:
+            self.remark(f"left out: {many(n_rows, 'row')} of minimisations, which have no times")
+
+    def close(self) -> "Content":
+        """Drop parts without rows, and remark rows that could not be read."""
+        self.parts = [part for part in self.parts if any(map(len, part.terms.values()))]
+        if self.n_unread:
+            self.remark(
+                f"left out: {many(self.n_unread, 'row')} that could not be read, the first in line "
+                f"{self.first_unread}"
+            )
+        return self
+
+
+class Columns:
+    """Columns that grow by rows; a number that a row lacks is NaN."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, array[float]] = {}
+        self.n_rows = 0
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """Add a row."""
+        for name, value in row.items():
+            if name not in self.columns:
+                self.columns[name] = array("d", [np.nan]) * self.n_rows
+            self.columns[name].append(value)
+        self.n_rows += 1
+        if len(row) < len(self.columns):
+            for name in self.columns.keys() - row.keys():
+                self.columns[name].append(np.nan)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Get the columns as arrays of float64."""
+        return {name: np.array(column) for name, column in self.columns.items()}
+
+
+def unlike(names: Iterable[str]) -> list[str]:
+    """Number names that repeat.
+
+    Examples
+    --------
+    >>> unlike(["Temp", "Press", "Temp"])
+    ['Temp', 'Press', 'Temp 2']
+    """
+    counts: Counter[str] = Counter()
+    found = []
+    for name in names:
+        counts[name] += 1
+        found.append(name if counts[name] == 1 else f"{name} {counts[name]}")
+    return found
+
+
+def number_of(text: str) -> float | None:
+    """Read a number; None for other text. Stars, which Fortran writes of large ones, are NaN.
+
+    Examples
+    --------
+    >>> number_of("-1.5D3"), number_of("***"), number_of("Step")
+    (-1500.0, nan, None)
+    """
+    for given in (text, text.replace("D", "e")):
+        try:
+            return float(given)
+        except ValueError:
+            continue
+    return np.nan if text and not text.strip("*") else None
+
+
+def numbers_of(texts: Iterable[str]) -> list[float] | None:
+    """Read numbers; None if a text is not one."""
+    found = []
+    for text in texts:
+        value = number_of(text)
+        if value is None:
+            return None
+        found.append(value)
+    return found
+
+
+def lines_of(content: Content, file: IO[bytes]) -> Iterator[tuple[int, str]]:
+    """Read whole lines with their numbers; the last one is left out if it has no end."""
+    number = 0
+    while line := file.readline(LONGEST):
+        number += 1
+        if line.endswith(b"\n"):
+            yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+        elif len(line) == LONGEST:
+            raise DamagedFileError.in_object(
+                content.path, f"line {number}", "a line of text", f"{LONGEST} bytes or more"
+            )
+        elif line.strip():
+            content.remark("the last line has no end, may be cut, and was left out")
+
+
+def split_label(label: str) -> tuple[str, str]:
+    """Split a label with its unit in parentheses.
+
+    Examples
+    --------
+    >>> split_label("LJ (SR) (kJ/mol)"), split_label("Temp")
+    (('LJ (SR)', 'kJ/mol'), ('Temp', ''))
+    """
+    found = re.fullmatch(r"\s*(\S.*?)\s*\(([^()]*)\)\s*", label)
+    return (found[1], found[2]) if found else (label.strip(), "")
