@@ -254,8 +254,9 @@ def test_the_colours_of_one_number_begin_there(universe):
 def test_figures_have_labels_with_units(rmsd, rmsf):
     axes = rmsd.results.plot()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "name CA\n or name CB, mean 4.396, not converged",
+    names = [" ".join(text.get_text().split()) for text in axes.get_legend().get_texts()]
+    assert names == [
+        "name CA or name CB, mean 4.396, not converged",
         "resid 1-29, mean 2.709, not converged",
     ]
     assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])

@@ -24,7 +24,7 @@ from paceline.contract.plan import choose_frames
 from paceline.contract.run_info import describe_frames, describe_times
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
-from paceline.performance.figure_style import STYLE, need_matplotlib
+from paceline.performance.figure_style import STYLE, need_matplotlib, styled
 from paceline.performance.number_format import joined, many
 from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
@@ -469,7 +469,6 @@ class Battery:
 
     def _page(self, saved: Mapping[str, str]) -> str:
         """Make the page of all results, given the names of their files."""
-        from matplotlib import rc_context
         from matplotlib.figure import Figure
 
         from paceline.performance.page import ResultSection, results_page
@@ -498,7 +497,7 @@ class Battery:
             lines = [(title, f"{mean}") for title, mean in results.means.items()][:LISTED]
             lines += results.findings.items()
             if results.has_table:
-                with rc_context(STYLE):
+                with styled(STYLE):
                     figure = Figure(figsize=FIGURE_SIZE, layout="constrained")
                     results.plot(figure.subplots())
             else:
@@ -508,7 +507,7 @@ class Battery:
             if results.table is not None and results.table.partial:
                 files.append(f"{name}.npz")
             for further, more in further_results(analysis).items():
-                with rc_context(STYLE):
+                with styled(STYLE):
                     figures.append(Figure(figsize=FURTHER_SIZE, layout="constrained"))
                     more.plot(figures[-1].subplots())
                 files.append(f"{name}-{further}.csv")

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.analysis.table import MANY_POINTS, NAMED, WINDOWS, Table, legend_above, running_mean
+from paceline.analysis.figure_text import legend_above
+from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, in_time_unit, running_mean
+from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,
@@ -175,6 +178,13 @@ def _panels(
     return figure, axes
 
 
+def _time_unit(tables: Sequence[Table]) -> str | None:
+    """Unit of times that suits all tables; None where there are no times."""
+    times = [table.columns[table.abscissa] for table in tables if table.abscissa == "time (ps)"]
+    label, _ = in_time_unit("time (ps)", times) if times else ("", [])
+    return name_and_unit(label)[1] or None
+
+
 def draw_series(
     tables: Mapping[str, Sequence[Table | None]],
     means: Mapping[str, Mapping[str, ReplicaMean]],
@@ -183,6 +193,7 @@ def draw_series(
     """Draw all replicas over time, and beside them means of replicas and of groups."""
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
+    unit = _time_unit([*filter(None, chain.from_iterable(tables.values()))])
     for (ax, beside), title in zip(axes, titles, strict=True):
         for number, (group, of_group) in enumerate(tables.items()):
             if group not in means[title]:
@@ -193,12 +204,13 @@ def draw_series(
                 if table is None or title not in table.columns:
                     continue
                 x = table.columns[table.abscissa]
+                x_label, (x,) = in_time_unit(table.abscissa, [x], unit)
                 values = np.asarray(table.columns[title], dtype=float)
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
                 ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
                 label = None
-                ax.set_xlabel(table.abscissa)
+                ax.set_xlabel(x_label)
                 beside.plot(number - 0.15, np.nanmean(table.columns[title]), ".", color=colour)
             interval = np.nan_to_num(mean.interval)
             bar = {"color": colour, "capsize": 2, "fmt": "_"}

@@ -31,7 +31,7 @@ from paceline.analysis.uncertainty import (
 )
 from paceline.contract.atoms import System, attribute_of
 from paceline.errors import UnsupportedError, kept_warnings
-from paceline.performance.figure_style import FIGURE_STYLE, STYLE
+from paceline.performance.figure_style import FIGURE_STYLE, STYLE, styled
 from paceline.performance.number_format import joined, many
 from paceline.runner import RunOptions, run
 from paceline.timing import Timings
@@ -395,8 +395,6 @@ class Replicas:
         FileExistsError
             One of the files exists and is not to be overwritten.
         """
-        from matplotlib import rc_context
-
         folder = Path(folder)
         with saved_together() as saving:
             if overwrite:
@@ -412,7 +410,7 @@ class Replicas:
                 if (profile := self.profile(name)) is not None:
                     results = Results(table=profile.table(), provenance=self._provenance(name))
                     results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
-                with rc_context(FIGURE_STYLE):
+                with styled(FIGURE_STYLE):
                     for ending, figure in self.figures(name).items():
                         path = folder / f"{name}{ending}.svg"
                         with new_file(path, overwrite=overwrite, binary=True) as file:
@@ -559,8 +557,6 @@ class Replicas:
 
     def _page(self) -> str:
         """Make the page of all results."""
-        from matplotlib import rc_context
-
         from paceline.performance.page import ResultSection, results_page
 
         facts = []
@@ -598,7 +594,7 @@ class Replicas:
             described = next(one.descriptions for one in self.batteries if name in one.analyses)
             given = described[name].items()
             one = next(one.analyses[name] for one in self.batteries if name in one.analyses)
-            with rc_context(STYLE):
+            with styled(STYLE):
                 figures = list(self.figures(name, PAGE_WIDTH).values())
             sections.append(
                 ResultSection(

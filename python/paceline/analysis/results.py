@@ -13,13 +13,15 @@ import numpy as np
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.figures import draw, new_figure
 from paceline.analysis.summary import answers
-from paceline.analysis.table import Table, draw, name_and_unit
+from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.atoms import System, has_attribute
+from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
-from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib
+from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib, styled
 from paceline.performance.number_format import shortened
 
 if TYPE_CHECKING:
@@ -392,13 +394,16 @@ class Results(dict[str, Any]):
 
         return pandas.DataFrame(dict(self.whole_table().columns))
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """Draw the table.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; by default those of a new figure of `matplotlib.pyplot`.
+        **options
+            Those of `paceline.analysis.figures.FigureOptions`: `label`, `title`, `figsize`,
+            `time_unit`, `xlim`, `ylim`, `stats`, `style`. Size and style are those of a new figure.
 
         Returns
         -------
@@ -409,14 +414,18 @@ class Results(dict[str, Any]):
         ------
         UnsupportedError
             matplotlib is not installed.
+        ValueError
+            An option makes no sense.
         """
+        chosen = FigureOptions(**options)
         if ax is not None:
-            return draw(self.whole_table(), ax)
+            return draw(self.whole_table(), ax, chosen)
         need_matplotlib()
         from matplotlib import pyplot
 
-        with pyplot.rc_context(FIGURE_STYLE):
-            return draw(self.whole_table(), pyplot.figure().subplots())
+        with styled(FIGURE_STYLE, chosen.style):
+            figure = new_figure(pyplot.figure, chosen)
+            return draw(self.whole_table(), figure.subplots(), chosen)
 
     def _repr_html_(self) -> str:
         """Table and figure for notebooks; names and shapes where there is no table."""
@@ -442,7 +451,9 @@ class Results(dict[str, Any]):
             html_table(tuple(table.columns), rows, about=caption),
         )
 
-    def save_figure(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+    def save_figure(
+        self, path: str | os.PathLike, *, overwrite: bool = False, **options: Any
+    ) -> None:
         """Draw the table into a file; its ending decides the format.
 
         Parameters
@@ -451,6 +462,8 @@ class Results(dict[str, Any]):
             Ending in .pdf, .png, .svg or another that matplotlib knows.
         overwrite : bool
             Replace an existing file.
+        **options
+            As of `plot`.
 
         Raises
         ------
@@ -458,16 +471,29 @@ class Results(dict[str, Any]):
             The file exists and is not to be overwritten.
         UnsupportedError
             matplotlib has no such format, or is not installed.
+        ValueError
+            An option makes no sense.
         """
-        check_figure_ending(path)
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
+        self._check_run()
+        save_figure(self.whole_table(), path, FigureOptions(**options), overwrite=overwrite)
 
-        with rc_context(FIGURE_STYLE):
-            figure = Figure()
-            draw(self.whole_table(), figure.subplots())
-            with new_file(path, overwrite=overwrite, binary=True) as file:
-                figure.savefig(file, format=_ending(path)[1:])
+
+def save_figure(
+    tables: Table | Sequence[Table],
+    path: str | os.PathLike,
+    options: FigureOptions,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Draw a table, or several into one figure, into a file."""
+    check_figure_ending(path)
+    from matplotlib.figure import Figure
+
+    with styled(FIGURE_STYLE, options.style):
+        figure = new_figure(Figure, options)
+        draw(tables, figure.subplots(), options)
+        with new_file(path, overwrite=overwrite, binary=True) as file:
+            figure.savefig(file, format=_ending(path)[1:])
 
 
 def write_structures(universe: System, path: str) -> None:
@@ -502,12 +528,11 @@ def write_structures(universe: System, path: str) -> None:
 
 def _notebook_figure(table: Table) -> "Html":
     """Draw a table for a notebook, as HTML."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     from paceline.performance.page import notebook_image
 
-    with rc_context(FIGURE_STYLE):
+    with styled(FIGURE_STYLE):
         figure = Figure()
         draw(table, figure.subplots())
         return notebook_image(figure, table.title)
@@ -608,12 +633,20 @@ def check_ending(path: str | os.PathLike, more: Sequence[str] = ()) -> None:
         )
 
 
-def check_figure_ending(path: str | os.PathLike, tables: Sequence[str] = ()) -> None:
-    """Raise `UnsupportedError` if matplotlib is absent, or writes no figures of this ending.
+def check_figure_ending(
+    path: str | os.PathLike,
+    tables: Sequence[str] = (),
+    *,
+    style: str | os.PathLike | None = None,
+) -> None:
+    """Raise `UnsupportedError` if matplotlib is absent, or has no such format or no such style.
 
     `tables` are endings of tables that the file could have, too.
     """
     need_matplotlib()
+    if style is not None:
+        with styled({}, style):
+            pass
     from matplotlib.backend_bases import FigureCanvasBase
 
     if _ending(path)[1:] not in FigureCanvasBase.get_supported_filetypes():

@@ -9,6 +9,7 @@ from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
+    add_figure_arguments,
     add_frame_arguments,
     add_output_arguments,
     add_system_arguments,
@@ -301,6 +302,7 @@ def add_align(commands: Any) -> CommandParser:
     add("--rmsd", type=Path, metavar="FILE", help=f"table of RMSDs (Å): {TABLE_ENDINGS}")
     add("--plot", type=Path, metavar="FILE", help="draw the RMSDs: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_figure_arguments(parser)
     add_worker_arguments(parser)
     parser.set_defaults(run=run_align)
     return parser
@@ -314,6 +316,7 @@ def run_align(args: argparse.Namespace) -> None:
         check_report,
         reference_at,
         run_analysis,
+        save_figure,
         save_report,
         system_of,
     )
@@ -337,7 +340,7 @@ def run_align(args: argparse.Namespace) -> None:
         if args.rmsd is not None:
             analysis.results.save(args.rmsd, overwrite=args.overwrite)
         if args.plot is not None:
-            analysis.results.save_figure(args.plot, overwrite=args.overwrite)
+            save_figure(args, analysis.results)
         save_report(args, analysis.timings)
     say_results(analysis.results, args.rmsd, args.plot, args.report)
     print(args.output)

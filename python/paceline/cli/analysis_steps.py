@@ -16,8 +16,9 @@ from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
 from paceline.cli.command_line import in_options
-from paceline.cli.options import Bound, DefaultSelection, hdf5_options
+from paceline.cli.options import Bound, DefaultSelection, figure_options, hdf5_options
 from paceline.contract.atoms import attribute_of
+from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import need_matplotlib
@@ -67,8 +68,10 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
     if table not in (None, STDOUT):
         check_ending(table, files)
         check_output(table, overwrite=args.overwrite)
+    figures = (path for path in further_files(args).values() if path.suffix.lower() not in FURTHER)
+    options = figure_options(args, args.plot, *figures)
     if args.plot is not None:
-        check_figure_ending(args.plot)
+        check_figure_ending(args.plot, style=options.style)
         check_output(args.plot, overwrite=args.overwrite)
 
 
@@ -274,15 +277,21 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
         further, failed = _further(args, analysis)
         with saved_together(kept.finish if kept else None):
             for path, results in further.items():
-                is_table = path.suffix.lower() in FURTHER
-                save = results.save if is_table else results.save_figure
-                save(path, overwrite=args.overwrite)
+                if path.suffix.lower() in FURTHER:
+                    results.save(path, overwrite=args.overwrite)
+                else:
+                    results.save_figure(path, overwrite=args.overwrite, **_of_all_figures(args))
             left_out = save_results(args, analysis.results)
             save_report(args, analysis.timings)
     paths = (args.output, args.plot, getattr(args, "structures", None), *further, args.report)
     say_results(analysis.results, *paths, left_out=left_out)
     if failed is not None:
         raise UnsupportedError(f"{failed}; other results are written") from failed
+
+
+def _of_all_figures(args: argparse.Namespace) -> dict[str, Any]:
+    """Options of figures that do not depend on what they show."""
+    return {name: getattr(args, name) for name in ("figsize", "time_unit", "stats", "style")}
 
 
 def _further(
@@ -366,7 +375,7 @@ def run_analysis(
 def save_results(args: argparse.Namespace, results: Any) -> str:
     """Write results where they are wanted; return what a terminal does not show of the table."""
     if args.plot is not None:
-        results.save_figure(args.plot, overwrite=args.overwrite)
+        save_figure(args, results)
     if getattr(args, "structures", None) is not None:
         results.save(args.structures, overwrite=args.overwrite)
     if args.output not in (None, STDOUT):
@@ -378,6 +387,11 @@ def save_results(args: argparse.Namespace, results: Any) -> str:
         results.write_table(sys.stdout, delimiter="\t")
         sys.stdout.flush()
     return ""
+
+
+def save_figure(args: argparse.Namespace, results: "Results") -> None:
+    """Draw the figure that is asked for, with its options."""
+    results.save_figure(args.plot, overwrite=args.overwrite, **vars(FigureOptions.of(args)))
 
 
 def check_report(args: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from paceline._core import __version__
 from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
 from paceline._util.files import parse_size
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
+from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size
 from paceline.errors import UnsupportedError
 
 #: Seconds in a unit of time.
@@ -285,6 +286,40 @@ def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> No
     parser.set_defaults(output_files=files)
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_figure_arguments(parser)
+
+
+def add_figure_arguments(parser: CommandParser) -> None:
+    """Add the options of a figure, as `FigureOptions` declares them."""
+    readers = {"float": float, "figure_size": figure_size}
+    for name, default in vars(FigureOptions()).items():
+        given = {"default": default or None, **OPTIONS[name]}
+        flag = given.pop("flag", f"--{name.replace('_', '-')}")
+        if "type" in given:
+            given["type"] = readers[given["type"]]
+        parser.section("figure").add_argument(flag, dest=name, **given)
+
+
+def figure_size(text: str) -> tuple[float, float, str]:
+    """Read the size of a figure.
+
+    Examples
+    --------
+    >>> figure_size("8x6cm")
+    (8.0, 6.0, 'cm')
+    """
+    try:
+        return checked_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("figsize ")) from None
+
+
+def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOptions:
+    """Options of the figure that are given; `UnsupportedError` where there are no figures."""
+    options = FigureOptions.of(args)
+    if options.given and not any(figures):
+        raise UnsupportedError(f"{args.option_names[options.given[0]]} is of a figure: give --plot")
+    return options
 
 
 def add_checkpoint_argument(parser: CommandParser) -> None:

@@ -15,7 +15,7 @@ from paceline.errors import UnsupportedError
 
 #: Groups of options, in the order in which the help of every command has them.
 SECTIONS = (
-    *("files", "atoms", "frames", "transformations", "calculation", "output", "workers"),
+    *("files", "atoms", "frames", "transformations", "calculation", "output", "figure", "workers"),
     *("file system", "HDF5 files", "H5MD files", "measuring", "other options"),
 )
 
@@ -81,7 +81,7 @@ OPTIONS_OF_GROMACS = {
     "-skip": "--step N takes every Nth frame",
     "-sub": "--select TEXT",
     "-timestep": "--dt 2ps sets the time between frames",
-    "-tu": "-b and -e take times with a unit, such as 10ns",
+    "-tu": "-b and -e take times with a unit, such as 10ns; --time-unit ns is of figures",
     "-xvg": "-o TABLE.csv has no lines for Grace, and .xvg has them",
 }
 

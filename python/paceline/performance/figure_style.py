@@ -1,6 +1,8 @@
-"""Style, boxes, units and names of workers that figures of timings share."""
+"""Style of figures, and boxes, units and names of workers that figures of timings share."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
@@ -77,6 +79,37 @@ def need_matplotlib() -> None:
             "figures and reports need the package matplotlib; install it with: "
             "pip install 'paceline[plot]'"
         )
+
+
+@contextmanager
+def styled(style: Mapping[Any, Any], chosen: str | os.PathLike | None = None) -> Iterator[None]:
+    """Draw in a style: what matplotlibrc or a script has set stays, and `chosen` is above all.
+
+    `chosen` is the name of a style of matplotlib, or a file. `UnsupportedError` is raised where
+    there is none.
+    """
+    import matplotlib as mpl
+    from matplotlib import style as styles
+
+    in_file = mpl.rc_params_from_file(mpl.matplotlib_fname(), use_default_template=False)
+    ours = {
+        key: value
+        for key, value in style.items()
+        if key not in in_file and mpl.rcParams[key] == mpl.rcParamsDefault[key]
+    }
+    with mpl.rc_context(ours):
+        if chosen is not None:
+            try:
+                styles.use(os.fspath(chosen))
+            except OSError as error:
+                names = ", ".join(
+                    one for one in styles.available if one[0] != "_" and "v0_8-" not in one
+                )
+                raise UnsupportedError(
+                    f"style {os.fspath(chosen)!r}: no such file, and no style of matplotlib, which "
+                    f"has {names}"
+                ) from error
+        yield
 
 
 @dataclass(frozen=True, slots=True)

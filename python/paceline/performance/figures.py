@@ -16,6 +16,7 @@ from paceline.performance.figure_style import (
     draw_boxes,
     name_workers,
     rate_unit,
+    styled,
     time_unit,
 )
 from paceline.performance.number_format import natural, number, short_names
@@ -71,10 +72,9 @@ class Drawing:
 
     def figure(self, width: float = WIDTH) -> "Figure":
         """Draw the figure alone, without title, with a width in inches."""
-        from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        with rc_context(STYLE):
+        with styled(STYLE):
             figure = Figure(figsize=(width, self.height), layout="constrained")
             self.draw(figure.subplots())
         return figure
@@ -89,11 +89,10 @@ def drawings_of(timings: RunTimings, report: Report) -> list[Drawing]:
 
 def figure_of(timings: RunTimings) -> "Figure":
     """Draw all figures of a run as one."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     drawings = drawings_of(timings, report_of(timings))
-    with rc_context(STYLE):
+    with styled(STYLE):
         heights = [drawing.height + 0.35 for drawing in drawings]
         figure = Figure(figsize=(WIDTH, sum(heights) or 1), layout="constrained")
         if not drawings:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from paceline.performance.figure_style import STYLE
+from paceline.performance.figure_style import STYLE, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +100,7 @@ def inline_svg(figure: "Figure", alternative: str) -> Html:
 
     file = io.StringIO()
     # The salt determines the names of clipping paths: distinct within one page, equal in every run.
-    with rc_context({**STYLE, "svg.hashsalt": alternative}):
+    with styled(STYLE), rc_context({"svg.hashsalt": alternative}):
         figure.savefig(file, format="svg", transparent=True, metadata=_WITHOUT_METADATA)
     drawing = file.getvalue().partition("<svg")[2].partition(">")[2].rpartition("</svg>")[0]
     # Names of groups are not used, and several figures have the same names.

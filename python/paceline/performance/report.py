@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paceline._util.files import check_output, new_file
 from paceline.errors import UnsupportedError
-from paceline.performance.figure_style import STYLE, has_matplotlib, need_matplotlib
+from paceline.performance.figure_style import STYLE, has_matplotlib, need_matplotlib, styled
 from paceline.performance.figures import Drawing, drawings_of, figure_of
 from paceline.performance.number_format import (
     amount,
@@ -43,8 +43,6 @@ _FORMS = {"bytes_read": amount, "bytes_used": amount, "calls": "{:,}".format, "r
 def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool = False) -> None:
     """Write a report in the format of the extension; the file appears when it is complete."""
     check_report_ending(path)
-    from matplotlib import rc_context
-
     check_output(path, overwrite=overwrite)
     if _ending(path) == PAGE:
         page = page_of(timings)
@@ -52,7 +50,7 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
             file.write(page)
         return
     figure = figure_of(timings)
-    with rc_context(STYLE), new_file(path, overwrite=overwrite, binary=True) as file:
+    with styled(STYLE), new_file(path, overwrite=overwrite, binary=True) as file:
         figure.savefig(file, format=_ending(path)[1:])
 
 
@@ -93,9 +91,7 @@ def notebook_timings(timings: RunTimings) -> str:
     parts = []
     for drawing in drawings_of(timings, report)[:1]:
         if has_matplotlib():
-            from matplotlib import rc_context
-
-            with rc_context(STYLE):
+            with styled(STYLE):
                 parts.append(notebook_image(drawing.figure(6), _alternative(drawing)))
         parts.append(_over_workers(report))
     return notebook_page(f"{_title(report)}, {timings.backend}", *parts)

@@ -16,7 +16,7 @@ from paceline.performance.bench import (
     column_of,
     points,
 )
-from paceline.performance.figure_style import FIGURE_STYLE
+from paceline.performance.figure_style import FIGURE_STYLE, styled
 from paceline.performance.model import Prediction
 from paceline.performance.record import (
     ABANDONED,
@@ -63,11 +63,10 @@ def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> "Figure":
 
     Each mode has its own panels. Error bars are standard deviations over repeats.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     modes = list(dict.fromkeys(run.mode for run in runs))
-    with rc_context(FIGURE_STYLE):
+    with styled(FIGURE_STYLE):
         figure = Figure(figsize=(WIDTH, HEIGHT * len(modes)))
         figure.suptitle(escaped(title), fontsize=8)
         for part, mode in zip(
@@ -79,10 +78,8 @@ def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> "Figure":
 
 def save_figure(figure: "Figure", path: str | os.PathLike, *, overwrite: bool = False) -> None:
     """Write a figure in the format of the file name's extension."""
-    from matplotlib import rc_context
-
     with (
-        rc_context(FIGURE_STYLE),
+        styled(FIGURE_STYLE),
         new_file(path, overwrite=overwrite, binary=True) as file,
     ):
         figure.savefig(file, format=Path(path).suffix[1:].lower())
@@ -90,10 +87,9 @@ def save_figure(figure: "Figure", path: str | os.PathLike, *, overwrite: bool = 
 
 def draw_predictions(curves: Curves) -> "Figure":
     """Draw t_total against workers; for a single curve, also its components."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
+    with styled({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
         figure = Figure()
         _draw_curves(curves, figure.subplots())
     return figure

@@ -1,0 +1,209 @@
+"""Texts of figures: legends, labels and titles are wrapped and made smaller to leave axes room."""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+#: Sizes of texts, the usual one first.
+SIZES = ("medium", "small", "x-small", "xx-small")
+#: Part of a figure's height that a legend may take.
+LEGEND = 0.42
+#: Lines of the label of an axis, and of a title, at most.
+LABEL_LINES, TITLE_LINES = 2, 3
+#: Height of a line, distance of entries, and width of a handle with what is around it, by the
+#: size of the text.
+LINE, BETWEEN, HANDLE = 1.2, 0.5, 4.8
+#: Options of legends that are parts of it, and their usual values.
+SPACES = {"columnspacing": 2.0, "handlelength": 2.0, "handletextpad": 0.8}
+#: Part of the length of an axis that texts along it may take: widths are estimates.
+ALONG = 0.95
+
+
+def text_width(text: str, size: str | float | None = None) -> float:
+    """Width of a text in the present style, points: the sum of its letters' widths."""
+    from matplotlib import rcParams
+
+    family = (*rcParams["font.family"], *rcParams["font.sans-serif"][:1])
+    return points_of(size) * sum(_width_of_letter(letter, family) for letter in text)
+
+
+@functools.cache
+def _width_of_letter(letter: str, family: tuple[str, ...]) -> float:
+    """Width of a letter between others, in sizes of the text."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=100)
+    measure = text_to_path.get_text_width_height_descent
+    ends, with_letter = (measure(text, font, False)[0] for text in ("aa", f"a{letter}a"))
+    return max(0.0, float(with_letter - ends) / 100)
+
+
+def points_of(size: str | float | None) -> float:
+    """Size of a text in points."""
+    from matplotlib.font_manager import FontProperties
+
+    return float(FontProperties(size=size).get_size_in_points())
+
+
+def wrapped(text: str, room: float, size: str | float | None = None) -> list[str]:
+    """Break a text into lines of a width (points): behind commas, else between words.
+
+    A word without room is broken anywhere; formulas between $ stay whole.
+    """
+    if text.count("$") > 1 or text_width(text, size) <= room:
+        return [text]
+    lines: list[str] = []
+    for part in text.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines else part
+        if lines and text_width(joined, size) <= room:
+            lines[-1] = joined
+            continue
+        if lines:
+            lines[-1] += ","
+        lines += _by_words(part, room, size)
+    return lines
+
+
+def _by_words(text: str, room: float, size: str | float | None) -> list[str]:
+    """Break a text between words, and a word that has no room anywhere."""
+    lines: list[str] = []
+    for word in text.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(joined, size) <= room:
+            lines[-1] = joined
+            continue
+        while len(word) > 1 and text_width(word, size) > room:
+            n = max(1, math.floor(len(word) * room / text_width(word, size)))
+            lines.append(word[:n])
+            word = word[n:]
+        lines.append(word)
+    return lines or [""]
+
+
+def shortened_to(text: str, room: float, size: str | float | None = None) -> str:
+    """Cut the middle out of a text that is wider than so many points."""
+    width = text_width(text, size)
+    if width <= room or text.count("$") > 1:
+        return text
+    kept = max(2, math.floor(len(text) * room / width) - 1)
+    return f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
+
+
+def cell_of(ax: Any) -> tuple[float, float]:
+    """Width of axes and height of their part of the figure, points, before any layout."""
+    box, figure = ax.get_position(original=True), ax.get_figure(root=True)
+    width, height = figure.get_size_inches() * 72
+    return ALONG * box.width * width, min(1.0, box.height * 1.3) * height
+
+
+def legend_above(
+    ax: Any,
+    handles: Sequence[Any] | None = None,
+    texts: Sequence[str] | None = None,
+    *,
+    columns: int = 1,
+    title: str | None = None,
+    **options: Any,
+) -> None:
+    """Put the legend above the axes: nowhere else is sure to be free of lines.
+
+    Long names are wrapped, made smaller, and at last cut: axes keep more than half of the height.
+    """
+    if handles is None or texts is None:
+        handles, texts = ax.get_legend_handles_labels()
+    handle = HANDLE + sum(options[key] - usual for key, usual in SPACES.items() if key in options)
+    room = *cell_of(ax), handle
+    lines, size, columns = _fit(list(texts), room, columns, extra=title is not None)
+    # A power of ten of the ordinate stands left of it, not under its text.
+    ax.yaxis.get_offset_text().set_horizontalalignment("right")
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+    legend = ax.legend(
+        handles[: len(lines)],
+        lines,
+        frameon=False,
+        fontsize=size,
+        ncols=columns,
+        title=title,
+        alignment="left",
+        **place,
+        **options,
+    )
+    if title is not None:
+        legend.get_title().set_fontsize(size)
+    if len(lines) < len(texts):
+        legend.set_title(f"the first {len(lines)} of {len(texts)} names")
+
+
+def _fit(
+    texts: Sequence[str], room_for: tuple[float, float, float], columns: int, *, extra: bool
+) -> tuple[list[str], str, int]:
+    """Wrap names for a legend; return them with the size of the text and the number of columns.
+
+    `room_for` are width and height, points, and the width of a handle, in sizes of the text.
+    """
+    width, height, handle = room_for
+    most = LEGEND * height
+    words = {word for text in texts for word in text.split()}
+    choices = sorted({columns, 1, min(2, len(texts))})
+    for size in SIZES:
+        points = points_of(size)
+        found = []
+        for n in choices:
+            room = width / n - (handle - SPACES["columnspacing"] * (n == 1)) * points
+            lines = [wrapped(text, room, size) for text in texts]
+            per_column = -(-len(texts) // n)
+            tallest = max(
+                sum(len(one) * LINE + BETWEEN for one in lines[k : k + per_column])
+                for k in range(0, len(texts), per_column)
+            )
+            is_broken = any(text_width(word, size) > room for word in words)
+            found.append((is_broken, tallest, n != columns, n, lines))
+        is_broken, tallest, _, n, lines = min(found)
+        if not is_broken and (tallest + LINE * extra) * points <= most:
+            return ["\n".join(one) for one in lines], size, n
+    # Even the smallest have no room: one line each, as many as there is room for.
+    per_column = max(1, math.floor(most / (points * (LINE + BETWEEN))) - 1)
+    columns = 1 if len(texts) <= per_column else 2
+    cut = functools.partial(shortened_to, room=width / columns - handle * points, size=size)
+    return [cut(text) for text in texts[: per_column * columns]], size, columns
+
+
+def fit_labels(ax: Any) -> None:
+    """Wrap labels of axes, and of bars of colours beside them, that are longer than their axis."""
+    figure = ax.get_figure(root=True)
+    for one in figure.axes:
+        box = one.get_position(original=True)
+        width, height = figure.get_size_inches() * 72
+        for axis, length in ((one.xaxis, box.width * width), (one.yaxis, box.height * height)):
+            _fit_text(axis.label, length * ALONG, LABEL_LINES)
+
+
+def _fit_text(label: Any, room: float, most_lines: int) -> None:
+    """Wrap a text and make it smaller until it has few lines; the last ones are cut."""
+    text = label.get_text()
+    if not text or "\n" in text or text_width(text, label.get_fontsize()) <= room:
+        return
+    for size in (label.get_fontsize(), *SIZES[1:]):
+        lines = wrapped(text, room, size)
+        if len(lines) <= most_lines:
+            break
+    else:
+        rest = " ".join(lines[most_lines - 1 :])
+        lines = [*lines[: most_lines - 1], shortened_to(rest, room, size)]
+    label.set_text("\n".join(lines))
+    label.set_fontsize(size)
+
+
+def put_title(ax: Any, text: str) -> None:
+    """Put a title above the axes and their legend."""
+    figure, legend = ax.get_figure(root=True), ax.get_legend()
+    note = ax.get_title(loc="left")
+    pad = 6.0
+    if legend is not None:
+        pad += legend.get_window_extent().height * 72 / figure.dpi
+    if note:
+        pad += (note.count("\n") + 1) * LINE * points_of("small")
+    title = ax.set_title(text, pad=pad, loc="left" if legend is not None else "center")
+    _fit_text(title, cell_of(ax)[0], TITLE_LINES)

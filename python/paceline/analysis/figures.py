@@ -1,0 +1,398 @@
+"""Figures of tables: series, points, bars, states and images, with options."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.figure_text import fit_labels, legend_above, put_title, shortened_to
+from paceline.analysis.table import Image, States, Table, name_and_unit
+from paceline.contract.figure_options import TIME_UNITS, FigureOptions
+from paceline.errors import UnsupportedError, warn
+
+#: Points from which on a series in time is drawn with a running mean, and windows in all of them.
+MANY_POINTS, WINDOWS = 2000, 100
+#: Points from which on they are drawn as an image, also in figures of lines, and the most of a
+#: cloud: of more, some at equal distances.
+LARGE, MOST_POINTS = 20_000, 200_000
+#: Points of a cloud, at most, that are drawn large: few small ones are hardly seen.
+FEW_POINTS = 300
+#: Series of a figure, at most, whose means are in its legend.
+NAMED = 4
+#: Names along an abscissa that find room in their usual size.
+MANY_TICKS = 16
+#: Bars of a figure, at most, and the part of its width that their names may take.
+MOST_BARS, NAMES = 20, 0.4
+#: States in a row of a legend.
+STATES_IN_A_ROW = 3
+#: Longest time, ps, at which an axis has a unit by itself, with that unit.
+UNITS_BY_LENGTH = ((0.5, "fs"), (5e3, "ps"), (5e6, "ns"), (5e9, "µs"))
+#: Patterns of the series of one table, where colours tell tables apart.
+PATTERNS = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series of a figure: its values, and how they are drawn."""
+
+    x: np.ndarray
+    values: np.ndarray
+    name: str
+    points: bool = False
+    #: Frames in the window of its running mean; 0 for none.
+    window: int = 0
+    #: Half the widths of intervals.
+    band: np.ndarray | None = None
+    colours: np.ndarray | None = None
+    pattern: str = "-"
+    colour: str | None = None
+
+
+def draw(tables: Table | Sequence[Table], ax: Any, options: FigureOptions | None = None) -> Any:
+    """Draw a table, or several of one kind, into `matplotlib.axes.Axes`."""
+    options = FigureOptions() if options is None else options
+    given = [tables] if isinstance(tables, Table) else list(tables)
+    chosen = [table.drawn or table for table in given]
+    first = chosen[0]
+    if len(chosen) > 1:
+        check_same_kind(chosen)
+    has_names = first.states is None and first.image is None and not first.bars
+    if options.label and not has_names:
+        warn("label: this figure has no legend of series, and leaves names of them out")
+    if first.panels:
+        return _draw_panels(first.panels, ax, options)
+    if first.states is not None:
+        _draw_states(first, ax, options)
+    elif first.image is not None:
+        _draw_image(first.image, ax, options)
+    elif first.bars:
+        _draw_bars(first, ax)
+    else:
+        _draw_columns(chosen, ax, options)
+    if options.xlim is not None:
+        ax.set_xlim(options.xlim)
+    if options.ylim is not None:
+        ax.set_ylim(options.ylim)
+    fit_labels(ax)
+    if options.title:
+        put_title(ax, options.title)
+    return ax
+
+
+def _draw_panels(panels: Sequence[Table], ax: Any, options: FigureOptions) -> Any:
+    """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
+    if len(panels) == 1:
+        return draw(panels[0], ax, options)
+    figure = ax.figure
+    if len(figure.axes) == 1 and options.figsize is None:  # with room for all
+        figure.set_figheight(figure.get_figheight() * (1 + len(panels)) / 2.5)
+    places = ax.get_subplotspec().subgridspec(len(panels), 1)
+    ax.remove()
+    all_axes = places.subplots(sharex=True)
+    for one, axes in zip(panels, all_axes, strict=True):
+        draw(one, axes, options)
+    for axes in all_axes[:-1]:
+        axes.set_xlabel("")
+    for axes in all_axes[1:]:
+        axes.set_title("")
+    figure.align_ylabels(all_axes)
+    return all_axes[-1]
+
+
+def new_figure(make: Callable[[], Any], options: FigureOptions) -> Any:
+    """Make a figure of the size that is asked for."""
+    figure = make()
+    inches = options.inches(_saved_resolution(figure))
+    if inches is not None:
+        figure.set_size_inches(inches)
+    return figure
+
+
+def _saved_resolution(figure: Any) -> float:
+    """Pixels per inch of a saved figure."""
+    from matplotlib import rcParams
+
+    saved = rcParams["savefig.dpi"]
+    return float(figure.dpi if saved == "figure" else saved)
+
+
+def check_same_kind(tables: Sequence[Table]) -> None:
+    """Raise `UnsupportedError` where tables cannot be drawn into one figure."""
+    for table in tables:
+        if table.states is not None or table.image is not None or table.bars or table.ticks:
+            raise UnsupportedError("maps and bars are drawn alone: give one table of them")
+    labels = [(name_and_unit(table.abscissa)[0], table.y_label) for table in tables]
+    if len(set(labels)) > 1:
+        found = " and ".join(f"{y!r} against {x!r}" for x, y in dict.fromkeys(labels))
+        raise UnsupportedError(f"tables of one kind are drawn into one figure, not {found}")
+
+
+def in_time_unit(
+    label: str, values: Sequence[np.ndarray], unit: str | None = None
+) -> tuple[str, list[np.ndarray]]:
+    """Bring times (ps) to a unit, by default one in which they are easy to read.
+
+    Values whose label has another unit than ps stay as they are.
+
+    Examples
+    --------
+    >>> in_time_unit("time (ps)", [np.array([0, 20_000])])
+    ('time (ns)', [array([ 0., 20.])])
+    """
+    name, of_label = name_and_unit(label)
+    if of_label != "ps":
+        return label, list(values)
+    if unit is None:
+        longest = max(np.nanmax(np.abs(one), initial=0.0) for one in values)
+        unit = next((unit for most, unit in UNITS_BY_LENGTH if longest < most), "ms")
+        unit = "ps" if longest == 0 else unit
+    if TIME_UNITS[unit] == 1:
+        return label, list(values)
+    return f"{name} ({unit.replace('u', 'µ')})", [one / TIME_UNITS[unit] for one in values]
+
+
+def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> None:
+    """Draw columns along the abscissa as lines or points, with a legend above."""
+    first = tables[0]
+    x_label, abscissas = in_time_unit(
+        first.abscissa, [table.columns[table.abscissa] for table in tables], options.time_unit
+    )
+    if options.time_unit is not None and name_and_unit(first.abscissa)[1] != "ps":
+        warn(f"time_unit: the abscissa is {x_label!r}, and no time")
+    series = _series_of(tables, abscissas, options)
+    artists = [_draw_one(one, ax) for one in series]
+    points = any(one.points for one in series)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(first.y_label)
+    ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
+    # Times of many digits have room side by side.
+    ax.locator_params(axis="x", nbins=6)
+    if first.ticks:
+        ax.margins(x=0.03)
+        size = "x-small" if len(first.ticks) > MANY_TICKS else None
+        ax.set_xticks(abscissas[0], first.ticks, rotation=90, fontsize=size)
+    if not any(np.nan_to_num(one.values % 1).any() for one in series):
+        ax.locator_params(axis="y", integer=True)
+    ax.spines[["top", "right"]].set_visible(False)
+    if first.turn:
+        _make_square(ax)
+    if first.colour:
+        label, _ = in_time_unit(first.colour, [first.columns[first.colour]], options.time_unit)
+        bar = ax.figure.colorbar(artists[-1], ax=ax, label=label)
+        bar.outline.set_linewidth(0.5)
+        return
+    if first.right:
+        artists, series = _draw_right(first, abscissas[0], ax, artists, series)
+    windows = {one.window for one in series} - {0}
+    has_means = options.stats and len(series) <= NAMED and any(one.means() for one in tables)
+    if len(series) > 1 or windows or has_means or options.label or first.bands or first.notes:
+        few = " to ".join(
+            f"{one}"
+            for one in sorted({*windows} & {min(windows, default=0), max(windows, default=0)})
+        )
+        legend_above(
+            ax,
+            artists,
+            [one.name for one in series],
+            columns=2 if len(series) > NAMED else 1,
+            title=f"running mean of {few} frames" if windows else None,
+            markerscale=5 if points and len(series[0].x) > FEW_POINTS else None,
+        )
+
+
+def _series_of(
+    tables: Sequence[Table], abscissas: Sequence[np.ndarray], options: FigureOptions
+) -> list[Series]:
+    """Collect the series of tables, each with its name in the legend."""
+    several = len(tables) > 1
+    names = list(options.label)
+    n_named = len(tables) if several else len(tables[0].y)
+    if names and len(names) != n_named:
+        what = "tables" if several else "series"
+        warn(f"label: {len(names)} names are given for {n_named} {what}; the others keep theirs")
+    names += [""] * (n_named - len(names))
+    found = []
+    for k, (table, x) in enumerate(zip(tables, abscissas, strict=True)):
+        points = table.points or table.no_mean  # lines would go through what is between
+        window = 0
+        if table.is_series and len(x) >= MANY_POINTS and not points:
+            window = len(x) // WINDOWS | 1
+        n_series = sum(len(one.y) for one in tables)
+        means = table.means() if options.stats and n_series <= NAMED else {}
+        for j, (title, name) in enumerate(table.y.items()):
+            given = names[k] if several else names[j]
+            name = f"{given}, {name}" if several and given and len(table.y) > 1 else given or name
+            if title in means:
+                name = f"{name}, {means[title].short}"
+            band = table.columns[table.bands[title]] if title in table.bands else None
+            one = Series(x, table.columns[title], name, points, window, band)
+            if several and len(table.y) > 1:
+                one = replace(one, colour=f"C{k % 10}", pattern=PATTERNS[j % len(PATTERNS)])
+            if table.colour:
+                _, (colours,) = in_time_unit(
+                    table.colour, [table.columns[table.colour]], options.time_unit
+                )
+                one = replace(one, colours=colours)
+            found.append(one)
+    return found
+
+
+def _draw_one(one: Series, ax: Any) -> Any:
+    """Draw a series; return what stands for it in the legend."""
+    x, values = one.x, one.values
+    colour = {} if one.colour is None else {"color": one.colour}
+    is_large = len(x) > LARGE
+    if one.points:
+        some = slice(None, None, -(-len(x) // MOST_POINTS) or 1)
+        size = 1 if len(x) > FEW_POINTS else 4
+        if one.colours is not None:
+            style = {"s": size**2, "c": one.colours[some], "linewidths": 0}
+            return ax.scatter(x[some], values[some], rasterized=is_large, **style)
+        dot = {"markersize": size, "rasterized": is_large, **colour}
+        (line,) = ax.plot(x[some], values[some], ".", label=one.name, **dot)
+    elif one.window:
+        (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large, **colour)
+        mean = running_mean(values, one.window)
+        (line,) = ax.plot(x, mean, one.pattern, color=line.get_color(), label=one.name)
+    else:
+        # A line through one point is not seen.
+        alone = len(x) == 1
+        (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, **colour)
+    if one.band is not None:
+        low, high = values - one.band, values + one.band
+        ax.fill_between(x, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
+    return line
+
+
+def _draw_right(
+    table: Table, x: np.ndarray, ax: Any, artists: list[Any], series: list[Series]
+) -> tuple[list[Any], list[Series]]:
+    """Draw columns with an ordinate of their own on the right."""
+    beside = ax.twinx()
+    colour = {"color": f"C{len(series)}"}
+    more = [
+        Series(x, table.columns[title], name, pattern="--", colour=colour["color"])
+        for title, name in table.right.items()
+    ]
+    lines = [_draw_one(one, beside) for one in more]
+    beside.set_ylabel(table.right_label, **colour)
+    beside.tick_params(axis="y", labelcolor=colour["color"])
+    beside.set_ylim(bottom=0)
+    beside.spines[["top", "left", "bottom"]].set_visible(False)
+    return [*artists, *lines], [*series, *more]
+
+
+def _make_square(ax: Any) -> None:
+    """Give axes of angles their full turn, in one scale."""
+    for limits, ticks in ((ax.set_xlim, ax.set_xticks), (ax.set_ylim, ax.set_yticks)):
+        limits(-180, 180)
+        ticks(range(-180, 181, 90))
+    ax.set_aspect("equal")
+    ax.spines[["top", "right"]].set_visible(True)
+
+
+def _draw_bars(table: Table, ax: Any) -> None:
+    """Draw the values of names as bars, the first above."""
+    names, (title,) = table.columns[table.x][:MOST_BARS], table.y
+    places = np.arange(len(names))
+    ax.barh(places, table.columns[title][:MOST_BARS])
+    room = NAMES * ax.figure.get_size_inches()[0] * 72
+    texts = [shortened_to(f"{name}", room, "x-small") for name in names]
+    ax.set_yticks(places, texts, fontsize="x-small")
+    ax.invert_yaxis()
+    ax.margins(y=0.02)
+    ax.set_ylabel(table.x)
+    ax.set_xlabel(table.y_label)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_states(table: Table, ax: Any, options: FigureOptions) -> None:
+    """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Patch
+
+    assert table.states is not None
+    states: States = table.states
+    x_label, (x,) = in_time_unit(table.abscissa, [table.columns[table.abscissa]], options.time_unit)
+    rows = np.arange(len(x))
+    known = ~np.isnan(x)
+    # Frames that were left out have no time, and stay white.
+    x = np.interp(rows, rows[known], x[known]) if known.any() else rows.astype(float)
+    order = np.argsort(x, kind="stable")[:: -(-len(x) // MANY_POINTS)]
+    x, numbers = x[order], np.ma.masked_less(states.numbers[order], 0)
+    middles = (x[1:] + x[:-1]) / 2
+    first, last = (middles[0], middles[-1]) if len(middles) else (x[0] - 0.5, x[0] + 0.5)
+    ends = (2 * x[0] - first, 2 * x[-1] - last) if len(middles) else (first, last)
+    edges = np.concatenate([[ends[0]], middles, [ends[1]]])
+    names, colours = zip(*states.names, strict=True)
+    n_parts = len(states.parts)
+    ax.pcolormesh(
+        edges,
+        np.arange(n_parts + 1) - 0.5,
+        numbers.T,
+        cmap=ListedColormap(colours),
+        norm=BoundaryNorm(np.arange(len(names) + 1) - 0.5, len(names)),
+        rasterized=True,
+    )
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(states.label)
+    ax.locator_params(axis="x", nbins=6)
+    number_parts(ax.yaxis, states.parts)
+    handles = [Patch(color=colour, label=name) for name, colour in states.names]
+    legend_above(ax, handles, names, columns=STATES_IN_A_ROW, columnspacing=1.0, handlelength=1.2)
+
+
+def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
+    """Draw numbers as colours, beside a bar that explains them."""
+    low, high = image.limits
+    values = np.ma.masked_invalid(image.values.T)
+    if image.limits == (None, None) and values.count() and values.min() == values.max():
+        low, high = values.min(), values.min() + 1  # else the bar begins below the only number
+    x_label, (x_edges,) = in_time_unit(image.x_label, [image.x_edges], options.time_unit)
+    y_label, (y_edges,) = in_time_unit(image.y_label, [image.y_edges], options.time_unit)
+    mesh = ax.pcolormesh(
+        *(x_edges, y_edges, values),
+        cmap=image.colours,
+        vmin=low,
+        vmax=high,
+        rasterized=True,
+    )
+    bar = ax.figure.colorbar(mesh, ax=ax, label=image.label)
+    bar.outline.set_linewidth(0.5)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    if image.equal or image.parts is not None:
+        ax.set_aspect("equal")
+    if image.parts is not None:
+        for axis, parts in zip((ax.xaxis, ax.yaxis), image.parts, strict=True):
+            number_parts(axis, parts)
+    if image.note:
+        ax.set_title(image.note, loc="left", fontsize="small", fontweight="normal")
+
+
+def number_parts(axis: Any, parts: np.ndarray) -> None:
+    """Label rows that are counted from 0 by numbers, which parts of several chains share."""
+    from matplotlib.ticker import MaxNLocator
+
+    if len(parts) > 1 and np.all(np.diff(parts) == 1):
+        ticks = MaxNLocator(6, integer=True).tick_values(parts[0], parts[-1])
+        ticks = ticks[(ticks >= parts[0]) & (ticks <= parts[-1])]
+        axis.set_ticks(ticks - parts[0], [f"{tick:g}" for tick in ticks])
+        return
+    axis.get_major_locator().set_params(integer=True, nbins=6)
+    axis.set_major_formatter(
+        lambda row, _: f"{parts[round(row)]}" if 0 <= round(row) < len(parts) else ""
+    )
+
+
+def running_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """Average over a window around each point, shorter at the ends; NaN values are left out."""
+    known = ~np.isnan(values)
+    sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
+    counts = np.cumsum(np.concatenate([[0], known]))
+    places = np.arange(len(values))
+    first = np.maximum(places - width // 2, 0)
+    stop = np.minimum(places + width // 2 + 1, len(values))
+    with np.errstate(invalid="ignore"):
+        return (sums[stop] - sums[first]) / (counts[stop] - counts[first])

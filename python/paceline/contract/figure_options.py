@@ -1,0 +1,173 @@
+"""Options of figures: declared once, for commands and for `Results.plot`."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, Self
+
+#: Picoseconds in units of time, which axes of times may have.
+TIME_UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9, "s": 1e12}
+#: Lengths in an inch.
+LENGTHS = {"in": 1.0, "cm": 2.54, "mm": 25.4}
+#: Sizes of figures, inches, at which axes have room, and that files may have.
+SMALLEST, LARGEST = 0.5, 100.0
+_SIZE = re.compile(r"([\d.]+)\s*[x×]\s*([\d.]+)\s*(in|cm|mm|px)", re.IGNORECASE)
+
+
+def parse_figure_size(text: str) -> tuple[float, float, str]:
+    """Read width, height and their unit.
+
+    Examples
+    --------
+    >>> parse_figure_size("8x6cm"), parse_figure_size("1200 x 800 px")
+    ((8.0, 6.0, 'cm'), (1200.0, 800.0, 'px'))
+    """
+    found = _SIZE.fullmatch(text.strip())
+    try:
+        if found is None:
+            raise ValueError
+        return float(found[1]), float(found[2]), found[3].lower()
+    except ValueError:
+        raise ValueError(
+            "figsize must be a width and a height with a unit, cm, mm, in or px, such as 8x6cm, "
+            f"not {text!r}"
+        ) from None
+
+
+#: Arguments of the options of commands, by the keywords of `FigureOptions`; `type` is the name of
+#: a function, `flag` that of an option that has not the keyword's.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "label": {
+        "help": "name of a series in the legend; again for the next one",
+        "metavar": "TEXT",
+        "action": "append",
+    },
+    "title": {"help": "title above the figure", "metavar": "TEXT"},
+    "figsize": {
+        "help": "width and height in cm, mm, in or px [3.5x2.6in]",
+        "metavar": "8x6cm",
+        "type": "figure_size",
+    },
+    "time_unit": {
+        "help": "unit of times along the axis [what suits them]",
+        "choices": tuple(unit for unit in TIME_UNITS if unit != "µs"),
+    },
+    "xlim": {
+        "help": "limits of the abscissa, in its unit",
+        "metavar": ("LOW", "HIGH"),
+        "type": "float",
+        "nargs": 2,
+    },
+    "ylim": {
+        "help": "limits of the ordinate",
+        "metavar": ("LOW", "HIGH"),
+        "type": "float",
+        "nargs": 2,
+    },
+    "stats": {"help": "no means in the legend", "flag": "--no-stats", "action": "store_false"},
+    "style": {
+        "help": "style of matplotlib, a file or a name, beside matplotlibrc",
+        "metavar": "FILE",
+    },
+}
+
+
+class FigureOptions:
+    """Options of a figure.
+
+    Parameters
+    ----------
+    label : str or sequence of str
+        Names of the series in the legend, in their order; of several tables in one figure, names
+        of these.
+    title : str
+        Title above the figure.
+    figsize : str or (float, float), optional
+        Width and height, such as "8x6cm", in cm, mm, in or px; or two numbers, inches. By default
+        matplotlib's `figure.figsize`, or 3.5 × 2.6 in.
+    time_unit : {"fs", "ps", "ns", "us", "ms", "s"}, optional
+        Unit of times along the abscissa; by default one in which they are easy to read.
+    xlim, ylim : (float, float), optional
+        Limits of the axes, in their units.
+    stats : bool
+        Write means of series into the legend.
+    style : str or path-like, optional
+        Style of matplotlib: the name of one, or a file, beside `matplotlibrc`.
+
+    Raises
+    ------
+    ValueError
+        A size, a unit or limits that make no sense.
+    """
+
+    def __init__(
+        self,
+        *,
+        label: str | Sequence[str] | None = None,
+        title: str | None = None,
+        figsize: Any = None,
+        time_unit: str | None = None,
+        xlim: Sequence[float] | None = None,
+        ylim: Sequence[float] | None = None,
+        stats: bool = True,
+        style: str | os.PathLike | None = None,
+    ):
+        self.label = (label,) if isinstance(label, str) else tuple(label or ())
+        self.title, self.stats, self.style = title or "", stats, style
+        self.figsize = None if figsize is None else checked_size(figsize)
+        if time_unit is not None and time_unit not in TIME_UNITS:
+            known = ", ".join(TIME_UNITS)
+            raise ValueError(f"time_unit must be one of {known}, not {time_unit!r}")
+        self.time_unit = time_unit
+        self.xlim = None if xlim is None else _checked_limits("xlim", xlim)
+        self.ylim = None if ylim is None else _checked_limits("ylim", ylim)
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """Take the options among the attributes of an object, such as parsed arguments."""
+        return cls(**{name: getattr(values, name) for name in OPTIONS})
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the options that differ from their defaults."""
+        usual = vars(FigureOptions())
+        return [name for name, value in vars(self).items() if value != usual[name]]
+
+    def inches(self, dots_per_inch: float) -> tuple[float, float] | None:
+        """Width and height, inches; None where no size is given."""
+        if self.figsize is None:
+            return None
+        width, height, unit = self.figsize
+        scale = LENGTHS.get(unit, dots_per_inch)
+        return width / scale, height / scale
+
+
+def checked_size(size: Any) -> tuple[float, float, str]:
+    """Width, height and unit of a size that was given as a text, or as two or three values."""
+    found = parse_figure_size(size) if isinstance(size, str) else size
+    try:
+        width, height, unit = (*found, "in")[:3]
+        lengths = float(width), float(height)
+    except (TypeError, ValueError):
+        raise ValueError(f"figsize must be two numbers, inches, or a text, not {size!r}") from None
+    pixels = unit == "px"
+    least, most = (20, 20_000) if pixels else (SMALLEST, LARGEST)
+    scale = LENGTHS.get(unit, 1.0)
+    if not all(least <= length / scale <= most for length in lengths):
+        raise ValueError(
+            f"figsize must be from {least * scale:g} to {most * scale:g} {unit}, not "
+            f"{lengths[0]:g} x {lengths[1]:g} {unit}"
+        )
+    return *lengths, unit
+
+
+def _checked_limits(name: str, limits: Sequence[float]) -> tuple[float, float]:
+    """Two different finite limits of an axis."""
+    try:
+        low, high = map(float, limits)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low != high):
+        raise ValueError(f"{name} must be two different finite numbers, not {limits!r}")
+    return low, high

@@ -1,0 +1,189 @@
+"""Figures fit for print: options, units of times, long names, and the user's own style."""
+
+import contextlib
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from paceline.analysis.figures import UNITS_BY_LENGTH, draw, in_time_unit
+from paceline.analysis.results import Results
+from paceline.analysis.table import Image, Table
+from paceline.contract.figure_options import FigureOptions
+from paceline.errors import PacelineWarning, UnsupportedError
+
+mpl.use("Agg")
+SELECTION = (
+    "protein and (resid {0}-{1} or resid 2{0}-2{1}) and (name CA or name CB or name N or name O)"
+)
+
+
+def series(n_series=2, n_frames=50, step=1.0, names="AB"):
+    rng = np.random.default_rng(1)
+    columns = {"frame": np.arange(n_frames), "time (ps)": np.arange(n_frames) * step}
+    columns |= {f"s{k} (Å)": rng.normal(size=n_frames) for k in range(n_series)}
+    y = {f"s{k} (Å)": names[k] for k in range(n_series)}
+    return Table(columns, "time (ps)", y, "RMSD (Å)")
+
+
+def drawn(table, figsize=(3.5, 2.6), **options):
+    figure = Figure(figsize=figsize, layout="constrained")
+    with mpl.rc_context({"font.size": 8}):
+        axes = draw(table, figure.subplots(), FigureOptions(**options))
+        figure.draw_without_rendering()
+    return axes
+
+
+def names_of(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_options_change_the_figure(tmp_path):
+    axes = drawn(
+        series(step=1000.0),
+        label=["first", "second"],
+        title="A title",
+        time_unit="us",
+        xlim=(0, 0.02),
+        ylim=(-1, 2),
+        stats=False,
+    )
+    assert names_of(axes) == ["first", "second"]
+    assert axes.get_title(loc="left") == "A title"
+    assert axes.get_xlabel() == "time (µs)"
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), np.arange(50) / 1000)
+    assert (axes.get_xlim(), axes.get_ylim()) == ((0, 0.02), (-1, 2))
+    legend, title = axes.get_legend().get_window_extent(), axes._left_title.get_window_extent()
+    assert title.y0 >= legend.y1 - 1
+    assert all("mean" in name for name in names_of(drawn(series())))
+
+
+@pytest.mark.parametrize(
+    ("size", "pixels"),
+    [
+        ("8x6cm", (944, 708)),
+        ("80x60mm", (944, 708)),
+        ("600x400px", (600, 400)),
+        ((2, 1), (600, 300)),
+    ],
+)
+def test_a_figure_has_its_size(size, pixels, tmp_path):
+    path = tmp_path / "a.png"
+    Results(table=series()).save_figure(path, figsize=size)
+    assert pyplot.imread(path).shape[1::-1] == pixels
+    axes = Results(table=series()).plot(figsize="2x1in")
+    assert axes.figure.get_size_inches().tolist() == [2, 1]
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"figsize": "8x6"}, "figsize must be a width and a height with a unit"),
+        ({"figsize": "0x6cm"}, "figsize must be from 1.27 to 254 cm, not 0 x 6 cm"),
+        ({"figsize": 3}, "figsize must be two numbers"),
+        ({"time_unit": "h"}, "time_unit must be one of fs, ps"),
+        ({"xlim": (1, 1)}, "xlim must be two different finite numbers"),
+        ({"ylim": (0, np.nan)}, "ylim must be two different finite numbers"),
+    ],
+)
+def test_options_without_sense_are_refused(options, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        FigureOptions(**options)
+
+
+@pytest.mark.parametrize(("step", "unit"), [(0.001, "fs"), (1, "ps"), (1000, "ns"), (1e6, "µs")])
+def test_times_have_a_unit_that_suits_them(step, unit):
+    axes = drawn(series(step=step))
+    assert axes.get_xlabel() == f"time ({unit})"
+    assert 1 < axes.lines[0].get_xdata()[-1] <= max(most for most, _ in UNITS_BY_LENGTH[:2])
+
+
+def test_only_times_change_their_unit():
+    assert in_time_unit("r (Å)", [np.array([9e9])], "ns")[0] == "r (Å)"
+    assert in_time_unit("time (ps)", [np.full(3, np.nan)])[0] == "time (ps)"
+    table = Table({"r (Å)": np.arange(3.0), "g(r)": np.ones(3)}, "r (Å)", {"g(r)": "g"}, "g(r)")
+    with pytest.warns(PacelineWarning, match="time_unit: the abscissa is 'r \\(Å\\)', and no time"):
+        drawn(table, time_unit="ns")
+
+
+@pytest.mark.parametrize(("n_series", "n_given"), [(2, 1), (2, 3)])
+def test_a_wrong_number_of_names_is_reported(n_series, n_given):
+    with pytest.warns(PacelineWarning, match=f"{n_given} names are given for {n_series} series"):
+        axes = drawn(series(n_series), label=list("xyz")[:n_given], stats=False)
+    assert names_of(axes) == ["x", "y" if n_given > 1 else "B"]
+
+
+@pytest.mark.parametrize("n_series", [1, 5, 12, 40])
+@pytest.mark.parametrize("figsize", [(3.5, 2.6), (10, 5.6)])
+def test_long_names_leave_the_axes_room(n_series, figsize):
+    names = [SELECTION.format(k, k + 30) for k in range(10, 10 + n_series)]
+    figure = drawn(series(n_series, names=names), figsize).figure
+    axes, everything = figure.axes[0].get_window_extent(), figure.get_tightbbox()
+    width, height = figure.get_size_inches() * figure.dpi
+    assert axes.height > 0.35 * height
+    assert axes.width > 0.7 * width
+    assert everything.width * figure.dpi <= 1.02 * width
+    assert everything.height * figure.dpi <= height + 1
+
+
+def test_long_labels_of_axes_leave_them_room():
+    table = series()
+    long = Table(table.columns, table.x, table.y, " ".join(["a long label"] * 20) + " (Å)")
+    axes = drawn(long, title=" ".join(["title"] * 60))
+    assert axes.get_window_extent().height > 0.3 * axes.figure.bbox.height
+    label, box = axes.yaxis.label.get_window_extent(), axes.figure.bbox
+    assert label.y0 >= box.y0 - 1
+    assert label.y1 <= box.y1 + 1
+
+
+def test_names_that_begin_with_an_underscore_are_shown():
+    assert names_of(drawn(series(), label=["_a", "b"], stats=False)) == ["_a", "b"]
+
+
+def test_images_have_units_of_time_and_a_title():
+    edges = np.arange(0, 110_000, 10_000.0)
+    image = Image(np.ones((10, 10)), edges, edges, "time (ps)", "time (ps)", "RMSD (Å)", note="no")
+    table = Table({"time (ps)": edges}, "time (ps)", {}, "RMSD (Å)", image=image)
+    with pytest.warns(PacelineWarning, match="no legend of series"):
+        axes = drawn(table, title="All pairs", label="a")
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("time (ns)",) * 2 + (
+        "All pairs",
+    )
+    assert axes.get_title(loc="left") == "no"
+
+
+@contextlib.contextmanager
+def matplotlibrc(text, folder, monkeypatch):
+    (folder / "matplotlibrc").write_text(text)
+    with monkeypatch.context() as patch, mpl.rc_context(fname=folder / "matplotlibrc"):
+        patch.setenv("MATPLOTLIBRC", str(folder))
+        yield
+
+
+def test_matplotlibrc_is_obeyed(tmp_path, monkeypatch):
+    results = Results(table=series())
+    # 10 is matplotlib's default, too, and the user's wish here.
+    rc = "font.size: 10\nlines.linewidth: 3\nsavefig.dpi: 100\n"
+    with matplotlibrc(rc, tmp_path, monkeypatch):
+        axes = results.plot()
+        assert (axes.xaxis.label.get_fontsize(), axes.lines[0].get_linewidth()) == (10, 3)
+        assert axes.figure.get_size_inches().tolist() == [3.5, 2.6]
+        results.save_figure(tmp_path / "a.png")
+        assert pyplot.imread(tmp_path / "a.png").shape[1::-1] == (350, 260)
+    assert results.plot().lines[0].get_linewidth() == 1
+    pyplot.close("all")
+
+
+def test_a_style_is_above_all(tmp_path):
+    style = tmp_path / "mine.mplstyle"
+    style.write_text("lines.linewidth: 5\n")
+    results = Results(table=series())
+    assert results.plot(style=style).lines[0].get_linewidth() == 5
+    assert results.plot(style="ggplot").get_facecolor() != results.plot().get_facecolor()
+    with pytest.raises(UnsupportedError, match="no such file, and no style of matplotlib"):
+        results.save_figure(tmp_path / "a.png", style="nonsense")
+    assert not (tmp_path / "a.png").exists()
+    pyplot.close("all")
