@@ -133,7 +133,7 @@ def test_frames_of_both_tables_are_compared(tables, run):
         (["rmsd.csv"], "has one series"),
         (["rmsd.csv", "gyration.tsv", "--y", "Rgg"], "has no series 'Rgg'; it has Rg (Å), "),
         (["rmsd.csv", "pca.npz"], "has no frames to compare"),
-        (["pca.svg"], "expected .csv, .tsv or .npz"),
+        (["pca.svg"], "expected .csv, .tsv, .npz or .xvg"),
         (["rmsd.csv", "gyration.tsv", "late.csv"], "one table or two"),
     ],
 )

@@ -35,8 +35,8 @@ CHI_ATOMS = (
     ("CD NE CZ NH1",),
 )
 
-#: Lines, and points, that a figure of all angles shows.
-LINES, POINTS = 8, 100_000
+#: Lines that a figure of all angles shows.
+LINES = 8
 #: Residues that a warning names, at most.
 FEW = 5
 
@@ -359,11 +359,10 @@ class Ramachandran(_Dihedrals):
         labels = _label_residues(self.ag2.residues, self.ag2.resindices)
         titles = [f"{name} {label} (°)" for label in labels for name in self.ANGLES]
         table = self._tabulate(titles, value.reshape(len(value), -1))
-        step = max(1, -(-value[..., 0].size // POINTS))
-        points = value[::step].reshape(-1, 2)
         x, y = (f"{name} (°)" for name in self.ANGLES)
-        label = y if step == 1 else f"{y}, one of {step} frames"
-        drawn = Table({x: points[:, 0], y: points[:, 1]}, x, {y: y}, label, points=True)
+        points = {title: value[..., k].ravel() for k, title in enumerate((x, y))}
+        stacks = {x: titles[::2], y: titles[1::2]}
+        drawn = Table(points, x, {y: y}, y, points=True, stacks=stacks)
         table = replace(table, drawn=drawn)
         resindices = self.ag2.resindices
         self.results = Results(

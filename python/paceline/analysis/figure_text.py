@@ -159,9 +159,11 @@ def _fit(
                 for k in range(0, len(texts), per_column)
             )
             is_broken = any(text_width(word, size) > room for word in words)
-            found.append((is_broken, tallest, n != columns, n, lines))
-        is_broken, tallest, _, n, lines = min(found)
-        if not is_broken and (tallest + LINE * extra) * points <= most:
+            is_bad = is_broken or (tallest + LINE * extra) * points > most
+            is_wrapped = any(len(one) > 1 for one in lines)
+            found.append((is_bad, is_wrapped, tallest, n != columns, n, lines))
+        is_bad, *_, n, lines = min(found)
+        if not is_bad:
             return ["\n".join(one) for one in lines], size, n
     # Even the smallest have no room: one line each, as many as there is room for.
     per_column = max(1, math.floor(most / (points * (LINE + BETWEEN))) - 1)

@@ -14,7 +14,7 @@ from paceline.errors import UnsupportedError, warn
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
 #: Points from which on they are drawn as an image, also in figures of lines, and the most of a
-#: cloud: of more, some at equal distances.
+#: cloud: of more, some at random.
 LARGE, MOST_POINTS = 20_000, 200_000
 #: Points of a cloud, at most, that are drawn large: few small ones are hardly seen.
 FEW_POINTS = 300
@@ -164,7 +164,9 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
     artists = [_draw_one(one, ax) for one in series]
     points = any(one.points for one in series)
     ax.set_xlabel(x_label)
-    ax.set_ylabel(first.y_label)
+    n_points = max(len(x) for x in abscissas)
+    few = f", {MOST_POINTS:,} of {n_points:,} points" if points and n_points > MOST_POINTS else ""
+    ax.set_ylabel(f"{first.y_label}{few}")
     ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
     # Times of many digits have room side by side.
     ax.locator_params(axis="x", nbins=6)
@@ -244,7 +246,7 @@ def _draw_one(one: Series, ax: Any) -> Any:
     colour = {} if one.colour is None else {"color": one.colour}
     is_large = len(x) > LARGE
     if one.points:
-        some = slice(None, None, -(-len(x) // MOST_POINTS) or 1)
+        some = _some_points(len(x))
         size = 1 if len(x) > FEW_POINTS else 4
         if one.colours is not None:
             style = {"s": size**2, "c": one.colours[some], "linewidths": 0}
@@ -263,6 +265,16 @@ def _draw_one(one: Series, ax: Any) -> Any:
         low, high = values - one.band, values + one.band
         ax.fill_between(x, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
     return line
+
+
+def _some_points(n_points: int) -> Any:
+    """Choose points of a cloud: all, or some at random, and always the same ones.
+
+    Those at equal distances could be of a few residues alone.
+    """
+    if n_points <= MOST_POINTS:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(n_points, MOST_POINTS, replace=False))
 
 
 def _draw_right(

@@ -1,6 +1,5 @@
 """Free-energy surfaces of two series in time."""
 
-import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +9,11 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.arguments import whole_number
 from paceline.analysis.results import Results
+from paceline.analysis.saved_tables import OF_FRAMES, read_saved, title_like
 from paceline.analysis.table import Image, Table, matching_rows
 from paceline.analysis.uncertainty import mean_of_series
-from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import UnsupportedError, warn
 
-#: Columns that say which frame a row is, by which tables are joined; and one that is not a series.
-OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
-#: Those columns among arrays, by their names there.
-IN_ARRAYS = {"frames": "frame", "times": "time (ps)", "steps": STEP}
 #: Boltzmann's constant per mol (CODATA 2018, exact), kJ/(mol K).
 BOLTZMANN = 8.31446261815324e-3
 
@@ -161,7 +156,7 @@ def series_of_tables(
     Parameters
     ----------
     paths : sequence of path-like
-        One table or two, as `Results.save` writes them: .csv, .tsv, or .npz.
+        One table or two, as `Results.save` writes them: .csv, .tsv, .npz, or .xvg.
     x, y : str, optional
         Titles of the series, of the first and of the last table, or how these begin; by default
         the first series, and the second if there is one table.
@@ -177,7 +172,7 @@ def series_of_tables(
         There is no such series, or tables have no frames or times in common.
     """
     ends = [Path(paths[0]), Path(paths[-1])]
-    tables = [_read_columns(path) for path in ends]
+    tables = [read_saved(path).columns for path in ends]
     alone = len(paths) == 1
     titles = [
         _title(columns, path, wanted, number)
@@ -212,62 +207,9 @@ def _common_rows(
 
 def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, number: int) -> str:
     """Find a series by the beginning of its title, or by its number."""
-    titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
-    if wanted is None:
-        if len(titles) <= number:
-            raise UnsupportedError(
-                f"{path} has one series, {', '.join(titles)}: give another table"
-            )
-        return titles[number]
-    found = [title for title in titles if title.startswith(wanted)]
-    if wanted in titles:
-        found = [wanted]
-    if len(found) != 1:
-        known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)
-        several = f"has {len(found)} series" if found else "has no series"
-        raise UnsupportedError(f"{path} {several} {wanted!r}; it has {known}")
-    return found[0]
-
-
-def _read_columns(path: Path) -> dict[str, np.ndarray]:
-    """Read the columns of a saved table that are numbers; of arrays, those of projections first."""
-    ending = path.suffix.lower()
-    if ending == ".npz":
-        return _columns_of_arrays(path)
-    if ending not in (".csv", ".tsv"):
-        raise UnsupportedError(f"{path}: expected .csv, .tsv or .npz, not {ending!r}")
-    with open(path, encoding="utf-8", newline="") as file:
-        text = [*file]
-    lines = (line for line in text if not line.startswith("#"))
-    titles, *rows = [*csv.reader(lines, delimiter="," if ending == ".csv" else "\t")] or [[]]
-    if not rows:
-        raise UnsupportedError(f"{path}: expected a row of titles and rows of numbers, found none")
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(titles):
-            raise UnsupportedError(
-                f"{path}: row {number} has {len(row)} cells, and there are {len(titles)} titles"
-            )
-    found = {}
-    for title, cells in zip(titles, zip(*rows, strict=True), strict=True):
-        try:
-            found[title] = np.array(cells, dtype=np.float64)
-        except ValueError:
-            continue  # letters
-    if any(line.startswith(f"# {UNKNOWN_TIMES}:") for line in text):
-        found.pop("time (ps)", None)
-    return found
-
-
-def _columns_of_arrays(path: Path) -> dict[str, np.ndarray]:
-    found = {}
-    with np.load(path) as arrays:
-        names = sorted(arrays.files, key=lambda name: name != "projection")
-        for name in names:
-            values = arrays[name]
-            if values.dtype.kind not in "fiu" or values.ndim not in (1, 2):
-                continue
-            for k, column in enumerate(np.atleast_2d(values.T), start=1):
-                title = name if values.ndim == 1 else f"{name} {k}"
-                title = IN_ARRAYS.get(title, title)
-                found[title] = column.astype(np.float64)
-    return found
+    if wanted is not None:
+        return title_like(columns, path, wanted)
+    titles = [title for title in columns if title not in OF_FRAMES]
+    if len(titles) <= number:
+        raise UnsupportedError(f"{path} has one series, {', '.join(titles)}: give another table")
+    return titles[number]

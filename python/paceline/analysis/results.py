@@ -1,6 +1,7 @@
 """Results of analyses: arrays by name, as in MDAnalysis, to be saved, tabulated and plotted."""
 
 import csv
+import json
 import os
 import sys
 import warnings
@@ -14,6 +15,7 @@ from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.figures import draw, new_figure
+from paceline.analysis.saved_tables import FIGURE, describe
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
@@ -307,25 +309,33 @@ class Results(dict[str, Any]):
             return
         if _ending(path) != ".npz":
             _ = self.whole_table()  # raises before a file is made
-        # One line each, whatever line breaks a selection has.
-        facts = {
-            **self.provenance,
-            **self.findings,
-            **{f"mean of {title}": mean for title, mean in self.means.items()},
-        }
-        provenance = [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
         if _ending(path) == ".npz":
+            arrays = _flat(self)
+            facts = np.array(self._facts(arrays), dtype=str)
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                arrays = _flat(self) | {"provenance": np.array(provenance, dtype=str)}
-                np.savez(file, **arrays)  # type: ignore[arg-type]
-        elif _ending(path) == ".xvg":
-            with new_file(path, overwrite=overwrite) as file:
-                file.writelines(f"# {line}\n" for line in provenance)
+                np.savez(file, **arrays, provenance=facts)
+            return
+        columns, more = self.whole_table().columns, {}
+        if _ending(path) == ".xvg":
+            more = {"titles": self._xvg_titles()}
+            columns = {title: columns[title] for title in more["titles"]}
+        with new_file(path, overwrite=overwrite) as file:
+            file.writelines(f"# {line}\n" for line in self._facts(columns, **more))
+            if _ending(path) == ".xvg":
                 self._write_xvg(file)
-        else:
-            with new_file(path, overwrite=overwrite) as file:
-                file.writelines(f"# {line}\n" for line in provenance)
+            else:
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
+
+    def _facts(self, arrays: Mapping[str, Any], **more: Any) -> list[str]:
+        """Lines about the run, the figure, by arrays of a file, and means."""
+        results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
+        figure = self._figure_line(arrays, **more)
+        # One line each, whatever line breaks a selection has.
+        about, found = (
+            [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
+            for facts in (self.provenance, results)
+        )
+        return [*about, *figure, *found]
 
     def write_file(self, path: str) -> None:
         """Write a file with one of the endings `FILES`.
@@ -336,6 +346,21 @@ class Results(dict[str, Any]):
             Checked before.
         """
         raise NotImplementedError(path)
+
+    def _figure_line(self, arrays: Mapping[str, Any], **more: Any) -> list[str]:
+        """Describe the figure by arrays of a file, in a line for those who draw it again."""
+        found = None if self.table is None else describe(self.table, arrays)
+        if found is None and not more:
+            return []
+        return [
+            f"{FIGURE}: {json.dumps({**(found or {}), **more}, ensure_ascii=False, default=float)}"
+        ]
+
+    def _xvg_titles(self) -> list[str]:
+        """Columns of a file for Grace."""
+        table = self.whole_table()
+        axes = table.keys if len(table.keys) > 1 else [table.abscissa]
+        return [*axes, *table.y]
 
     def write_table(self, file: IO[str], *, delimiter: str = ",") -> None:
         """Write the table to an open file, every digit of each number.
@@ -365,7 +390,7 @@ class Results(dict[str, Any]):
         is_map = len(table.keys) > 1
         axes = [*table.keys] if is_map else [table.abscissa, table.y_label]
         legends = [table.y_label] if is_map else [*table.y.values()]
-        titles = (*table.keys, *table.y) if is_map else (table.abscissa, *table.y)
+        titles = self._xvg_titles()
         file.write(f'@    title "{_in_quotes(table.title)}"\n')
         file.write(f'@    xaxis  label "{_in_quotes(axes[0])}"\n')
         file.write(

@@ -69,7 +69,8 @@ class Table:
     Where there are `panels`, figures show these tables one above the other, along one abscissa.
     Columns of `right` have an ordinate of their own, with `right_label`. Points have the colours of
     the column `colour`. If both axes are angles of a full `turn`, they are a square, in which the
-    regions of a `reference` are drawn.
+    regions of a `reference` are drawn. `stacks` name columns of the whole table that are one
+    column of the figure, one after another.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -96,6 +97,7 @@ class Table:
     colour: str = ""
     turn: bool = False
     reference: str = ""
+    stacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""

@@ -1,4 +1,4 @@
-"""Commands of analyses, made from the catalogue; surface of their results."""
+"""Commands of analyses, made from the catalogue."""
 
 import argparse
 from collections.abc import Callable
@@ -11,7 +11,6 @@ from paceline.cli.options import (
     add_analysis_arguments,
     add_figure_arguments,
     add_frame_arguments,
-    add_output_arguments,
     add_system_arguments,
     add_transform_arguments,
     add_worker_arguments,
@@ -24,22 +23,6 @@ from paceline.errors import UnsupportedError, warn
 
 #: Width of bins of distances by default, Å.
 BIN = 0.1
-SURFACE_EXAMPLES = """\
-examples:
-  paceline surface rmsd.csv gyration.csv --plot surface.png
-  paceline surface rmsd.csv gyration.csv --temperature 310 --bins 40 -o surface.tsv
-  paceline surface pca.npz --plot surface.png     # of paceline pca --n-projected 2 -o pca.npz
-  paceline surface angles.csv --x "phi ALA 2" --y "psi ALA 2" --range -180 180 -180 180
-"""
-
-
-#: Option of several commands that no declaration has.
-TEMPERATURE = {
-    "type": float,
-    "default": 300.0,
-    "metavar": "K",
-    "help": "temperature of the simulation, K [%(default)g]",
-}
 #: Functions that read the values of options, by their names in declarations.
 READERS = {"int": int, "float": float, "positive": positive, "lag": lag}
 
@@ -346,78 +329,7 @@ def run_align(args: argparse.Namespace) -> None:
     print(args.output)
 
 
-def add_surface(commands: Any) -> CommandParser:
-    """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
-        "surface",
-        help="free-energy surface of two series of saved tables",
-        description="Free energy -kT ln(p / p_max), kJ/mol, along two series in time, of which p "
-        "is how often their values occur together: columns of saved tables, or projections on "
-        "principal components. Bins without frames are nan. Series that are not converged are "
-        "named.",
-        epilog=SURFACE_EXAMPLES,
-    )
-    parser.usage = "%(prog)s [options] TABLE [TABLE]"
-    add = parser.section("files").add_argument
-    add("tables", nargs="+", type=Path, metavar="TABLE", help=".csv, .tsv or .npz, one or two")
-    add = parser.section("calculation").add_argument
-    for axis, which in (("x", "first"), ("y", "last")):
-        add(
-            f"--{axis}",
-            metavar="TITLE",
-            help=f"series of the {which} table, by its title or the beginning of that [its first"
-            f"{', or second if there is one table' if axis == 'y' else ''}]",
-        )
-    add("--temperature", **TEMPERATURE)
-    add(
-        "--bins",
-        nargs="+",
-        type=positive,
-        default=[50],
-        metavar="N",
-        help="bins along both, or along x and y [50]",
-    )
-    add(
-        "--range",
-        nargs=4,
-        type=float,
-        metavar=("X0", "X1", "Y0", "Y1"),
-        help="where bins begin and end [least and largest values]",
-    )
-    add_output_arguments(parser)
-    parser.set_defaults(run=run_surface)
-    return parser
-
-
-def run_surface(args: argparse.Namespace) -> None:
-    """Run the command."""
-    from paceline.analysis.free_energy import free_energy_surface, series_of_tables
-    from paceline.cli.analysis_steps import check_outputs, save_results
-    from paceline.cli.answer import say_results
-
-    if len(args.tables) > 2 or len(args.bins) > 2:
-        raise UnsupportedError("expected one table or two, and one number of bins or two")
-    for table in args.tables:
-        check_distinct(table, args.output, args.plot)
-    check_outputs(args, args.output)
-    (x_label, x), (y_label, y) = series_of_tables(args.tables, args.x, args.y)
-    bounds = None if args.range is None else (args.range[:2], args.range[2:])
-    results = free_energy_surface(
-        x,
-        y,
-        temperature=args.temperature,
-        bins=args.bins if len(args.bins) == 2 else args.bins[0],
-        range=bounds,
-        labels=(x_label, y_label),
-    )
-    results.provenance["command"] = args.command_line
-    results.provenance["tables"] = ", ".join(map(str, args.tables))
-    with saved_together():
-        left_out = save_results(args, results)
-    say_results(results, args.output, args.plot, left_out=left_out)
-
-
 PARSERS: dict[str, Callable[[object], CommandParser]] = {
     **{name: Command(entry).add for name, entry in catalogue().items() if entry["has_command"]},
-    **{"rmsd": add_rmsd, "rdf": add_rdf, "align": add_align, "surface": add_surface},
+    **{"rmsd": add_rmsd, "rdf": add_rdf, "align": add_align},
 }

@@ -1,0 +1,472 @@
+"""Tables in files: what a file says about its figure, and how it is read back."""
+
+import csv
+import json
+import math
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.table import Image, States, Table, name_and_unit
+from paceline.errors import UnsupportedError, warn
+
+#: Key of the line that describes the figure of a saved table.
+FIGURE = "figure"
+#: Columns that say which frame a row is.
+OF_FRAMES = ("frame", "time (ps)")
+#: Numbers that the line may hold, where the figure has others than the table.
+MOST_NUMBERS = 4000
+#: Fields of a table that the line holds where they differ from their defaults.
+FIELDS = (
+    *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
+    *("reference", "bands", "keys", "notes"),
+)
+#: Fields of an image, but for its values and edges.
+IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
+#: Letters of Grace's font of symbols.
+SYMBOLS = dict(zip("abgdemlnpqrstwfycxzhkDGLSWFPYQ", "αβγδεμλνπθρστωφψχξζηκΔΓΛΣΩΦΠΨΘ", strict=True))
+#: Superscripts that have letters of their own.
+RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+
+
+@dataclass(frozen=True)
+class SavedTable:
+    """Columns or arrays of a file, and facts of its first lines."""
+
+    path: Path
+    arrays: Mapping[str, np.ndarray]
+    facts: Mapping[str, str]
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Columns that are numbers, float64; of arrays of two dimensions each column."""
+        found = {}
+        # Projections come first among arrays: they are series in time.
+        for name in sorted(self.arrays, key=lambda name: name != "projection"):
+            values = self.arrays[name]
+            if values.dtype.kind not in "fiu" or values.ndim not in (1, 2):
+                continue
+            for k, column in enumerate(np.atleast_2d(values.T), start=1):
+                title = name if values.ndim == 1 else f"{name} {k}"
+                found["frame" if title == "frames" else title] = column.astype(np.float64)
+        return found
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        """Description of the figure, empty where there is none."""
+        try:
+            found = json.loads(self.facts.get(FIGURE, "{}"))
+        except ValueError as error:
+            raise UnsupportedError(
+                f"{self.path}: the line {FIGURE!r} is no JSON: {error}"
+            ) from None
+        return found if isinstance(found, dict) else {}
+
+    def table(self, chosen: Sequence[str] = ()) -> Table:
+        """The table as it was drawn, or with other columns along the ordinate."""
+        described = self._described
+        if "x" in described and not chosen:
+            try:
+                return table_of(described, self.arrays)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                raise UnsupportedError(
+                    f"{self.path}: the line {FIGURE!r} does not describe the columns ({error!r}): "
+                    "choose columns with --y"
+                ) from error
+        if "map" in described and not chosen:
+            if not any(title in self.columns for title in OF_FRAMES):
+                raise UnsupportedError(
+                    f"{self.path} does not hold all of its map: draw the .npz of the same results"
+                )
+            warn(f"{self.path} does not hold all of its map: series in time are drawn")
+        return self._guessed(chosen)
+
+    def _guessed(self, chosen: Sequence[str]) -> Table:
+        """Make a table of columns without a description: of the time, or of the first one."""
+        columns = self.columns
+        if not columns:
+            raise UnsupportedError(f"{self.path}: expected columns of numbers, found none")
+        times = [title for title in columns if title.lower().startswith("time")]
+        x = next(iter([*times, *(title for title in columns if title == "frame"), *columns]))
+        y = [title_like(columns, self.path, wanted) for wanted in chosen]
+        y = y or [title for title in columns if title not in (x, *OF_FRAMES)]
+        if not y:
+            raise UnsupportedError(f"{self.path}: expected a column beside {x!r}, found none")
+        rows = len(columns[x])
+        ragged = [title for title in y if len(columns[title]) != rows]
+        if ragged:
+            raise UnsupportedError(
+                f"{self.path}: {ragged[0]!r} has {len(columns[ragged[0]])} numbers and {x!r} "
+                f"{rows}: choose columns with --y"
+            )
+        label = self.facts.get("y_label", "")
+        units = {name_and_unit(title)[1] for title in y}
+        if not label:
+            unit = units.pop() if len(units) == 1 else ""
+            label = y[0] if len(y) == 1 else f"value ({unit})" if unit else "value"
+        turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
+        names = {title: name_and_unit(title)[0] for title in y}
+        return Table(columns, x, names, label, no_mean=turn)
+
+
+def read_saved(path: str | os.PathLike) -> SavedTable:
+    """Read a table that was saved: .csv, .tsv, .npz, or .xvg, of GROMACS, too.
+
+    Raises
+    ------
+    UnsupportedError
+        Another ending, or a file that is no such table.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending == ".npz":
+        try:
+            with np.load(path) as saved:
+                arrays = {name: saved[name] for name in saved.files}
+        except (ValueError, zipfile.BadZipFile, AttributeError) as error:
+            raise UnsupportedError(
+                f"{path}: expected arrays as .npz, found another file"
+            ) from error
+        facts = _facts(arrays.pop("provenance", np.empty(0, dtype=str)).tolist())
+        return SavedTable(path, arrays, facts)
+    if ending == ".xvg":
+        return _read_xvg(path)
+    if ending not in (".csv", ".tsv"):
+        raise UnsupportedError(f"{path}: expected .csv, .tsv, .npz or .xvg, not {ending!r}")
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = file.readlines()
+    facts = _facts(line[2:] for line in lines if line.startswith("# "))
+    cells = (line for line in lines if not line.startswith("#"))
+    titles, *rows = [*csv.reader(cells, delimiter="," if ending == ".csv" else "\t")] or [[]]
+    if not rows:
+        raise UnsupportedError(f"{path}: expected a row of titles and rows of numbers, found none")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(titles):
+            raise UnsupportedError(
+                f"{path}: row {number} has {len(row)} cells, and there are {len(titles)} titles"
+            )
+    return SavedTable(
+        path, dict(zip(titles, map(_column, zip(*rows, strict=True)), strict=True)), facts
+    )
+
+
+def _column(cells: Sequence[str]) -> np.ndarray:
+    """Numbers of a column, or its texts."""
+    try:
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        return np.array(cells, dtype=str)
+
+
+def _facts(lines: Any) -> dict[str, str]:
+    """Split lines of facts at their first colon."""
+    pairs = (line.strip().partition(": ") for line in lines)
+    return {key: value for key, colon, value in pairs if colon}
+
+
+def _read_xvg(path: Path) -> SavedTable:
+    """Read sets of a file for Grace; those behind "&" share the first column."""
+    facts: dict[str, str] = {}
+    legends: dict[int, str] = {}
+    sets: list[list[list[float]]] = [[]]
+    for number, line in enumerate(_lines(path), start=1):
+        if line.startswith("#"):
+            facts |= _facts([line[2:]])
+        elif line.startswith("@"):
+            found = re.match(r'@\s*(?:(xaxis|yaxis)\s+label|s(\d+)\s+legend)\s+"(.*)"', line)
+            if found and found[1]:
+                facts[f"{found[1][0]}_label"] = plain(found[3])
+            elif found:
+                legends[int(found[2])] = plain(found[3])
+        elif line.startswith("&"):
+            sets.append([])
+        elif line.strip():
+            try:
+                sets[-1].append([float(cell) for cell in line.split()])
+            except ValueError:
+                raise UnsupportedError(
+                    f"{path}: line {number} is no row of numbers: {line.strip()[:40]!r}"
+                ) from None
+    rows = [np.array(one) for one in sets if one and len({*map(len, one)}) == 1]
+    if not rows or len(rows) < len([one for one in sets if one]):
+        raise UnsupportedError(f"{path}: expected rows of numbers of one length")
+    if any(not np.array_equal(one[:, 0], rows[0][:, 0], equal_nan=True) for one in rows):
+        raise UnsupportedError(f"{path}: its sets of data do not share the first column")
+    columns = [rows[0][:, 0], *(column for one in rows for column in one[:, 1:].T)]
+    titles = SavedTable(path, {}, facts)._described.get("titles", ())
+    if len(titles) != len(columns):
+        x, label = facts.get("x_label", "x"), facts.get("y_label", "")
+        x = x[0].lower() + x[1:] if x.startswith("Time") else x
+        unit = f" ({name_and_unit(label)[1]})" if name_and_unit(label)[1] else ""
+        names = [legends.get(k, "") for k in range(len(columns) - 1)]
+        titles = [x]
+        for k, name in enumerate(names, start=1):
+            title = (
+                f"{name}{unit}" if name else label if len(names) == 1 and label else f"column {k}"
+            )
+            titles.append(title if title not in titles else f"{title}, {k}")
+    return SavedTable(path, dict(zip(titles, columns, strict=True)), facts)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        yield from file
+
+
+def plain(text: str) -> str:
+    r"""Take Grace's commands out of a text.
+
+    Examples
+    --------
+    >>> plain(r"MSD (nm\\S2\\N)"), plain(r"\\xD\\f{}G (kJ mol\\S-1\\N)")
+    ('MSD (nm²)', 'ΔG (kJ mol⁻¹)')
+    """
+    text = re.sub(
+        r"\\(?:x|f\{Symbol\})(.*?)\\(?:f\{\d*\}|4|0)",
+        lambda found: "".join(SYMBOLS.get(letter, letter) for letter in found[1]),
+        text,
+    )
+    text = re.sub(r"\\S(.*?)\\N", lambda found: found[1].translate(RAISED), text)
+    text = re.sub(r"\\s(.*?)\\N", r"\1", text)
+    return re.sub(r"\\(?:[a-zA-Z]\{[^}]*\}|[A-Za-z0-9+\-])", "", text)
+
+
+def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:
+    """Find the one title that is, or begins with, a text."""
+    titles = [title for title in columns if title not in OF_FRAMES]
+    found = [wanted] if wanted in columns else [one for one in titles if one.startswith(wanted)]
+    if len(found) != 1:
+        known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)
+        several = f"has {len(found)} series" if found else "has no series"
+        raise UnsupportedError(f"{path} {several} {wanted!r}; it has {known}")
+    return found[0]
+
+
+def describe(table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Describe the figure of a table by arrays of the file; None where it has others, too many."""
+    drawn = table.drawn or table
+    x = drawn.x if drawn.x in arrays or drawn.x == drawn.abscissa else drawn.abscissa
+    found: dict[str, Any] = {"x": x, "y": dict(drawn.y), "y_label": drawn.y_label}
+    usual = Table({}, "", {}, "")
+    for name in FIELDS:
+        value = getattr(drawn, name)
+        if value != getattr(usual, name):
+            found[name] = value
+    if drawn.image is not None:
+        image = _describe_image(drawn.image, table, arrays)
+        return {"map": False} if image is None else {**found, "image": image}
+    if drawn.states is not None:
+        found["states"] = _describe_states(drawn.states, arrays)
+        if found["states"] is None:
+            return {"map": False}
+    titles = [x, *drawn.y, *drawn.right, *drawn.bands.values()]
+    titles += ["frame"] if {"frame", "time (ps)"} <= set(drawn.columns) and x != "frame" else []
+    titles += [drawn.colour] if drawn.colour else []
+    columns = {}
+    room = MOST_NUMBERS
+    for title in dict.fromkeys(titles):
+        stack = drawn.stacks.get(title)
+        if stack and set(stack) <= set(arrays):
+            columns[title] = {"stack": list(stack)}
+            continue
+        reference = _reference(title, drawn.columns[title], arrays)
+        if reference is None:
+            values = np.asarray(drawn.columns[title])
+            room -= values.size
+            if room < 0:
+                return None
+            reference = {"values": _numbers(values)}
+        if reference != title:
+            columns[title] = reference
+    if columns:
+        found["columns"] = columns
+    if drawn.ticks:
+        found["ticks"] = list(drawn.ticks)
+    return found
+
+
+def _reference(title: str, values: np.ndarray, arrays: Mapping[str, Any]) -> Any:
+    """Find a column among arrays, by its title first: a name, or a name and a number."""
+    for name in [title, *arrays]:
+        there = np.asarray(arrays.get(name, ()))
+        if there.ndim == 1 and _same(there, values):
+            return name
+        if there.ndim == 2 and len(there) == len(values):
+            for k, column in enumerate(there.T):
+                if _same(column, values):
+                    return [name, k]
+        if there.ndim == 3 and there[..., 0].size == len(values):
+            for k in range(there.shape[2]):
+                if _same(there[..., k].ravel(), values):
+                    return [name, k]
+    return None
+
+
+def _same(first: np.ndarray, second: np.ndarray) -> bool:
+    """True if numbers or texts are equal, also where they are NaN."""
+    if first is second:
+        return True
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape != second.shape or (first.dtype.kind in "US") != (second.dtype.kind in "US"):
+        return False
+    if not {first.dtype.kind, second.dtype.kind} <= set("fiubUS"):
+        return False
+    return np.array_equal(first, second, equal_nan=first.dtype.kind not in "US")
+
+
+def _numbers(values: np.ndarray) -> list[Any]:
+    """Numbers for JSON, which has no NaN."""
+    return [None if one != one else one for one in values.tolist()]
+
+
+def _array(values: Sequence[Any]) -> np.ndarray:
+    """Numbers, or texts, of JSON."""
+    if any(isinstance(one, str) for one in values):
+        return np.array(values, dtype=str)
+    return np.array([math.nan if one is None else one for one in values], dtype=np.float64)
+
+
+def _describe_image(image: Image, table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Describe an image, if its values are an array, or follow from columns."""
+    edges = image.x_edges, image.y_edges
+    if sum(map(len, edges)) > MOST_NUMBERS:
+        return None
+    found: dict[str, Any] = {name: getattr(image, name) for name in IMAGE_FIELDS}
+    found |= {"x_edges": _numbers(edges[0]), "y_edges": _numbers(edges[1])}
+    if image.parts is not None:
+        found["parts"] = [_numbers(np.asarray(parts)) for parts in image.parts]
+    for name, values in arrays.items():
+        if np.ndim(values) == 2 and _same(values, image.values):
+            return {**found, "values": name}
+    if len(table.keys) == 2 and set(table.keys) <= set(arrays):
+        for title in table.y:
+            for mirrored in (False, True):
+                rule = {"column": title, "keys": list(table.keys)}
+                if mirrored:
+                    rule["diagonal"] = _numbers(image.values.diagonal()[:1])
+                made = _grid(rule, found, arrays)
+                if made is not None and _same(made, image.values):
+                    return {**found, "values": rule}
+    return None
+
+
+def _describe_states(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Describe states, if an array has a letter for each, or a text for each row."""
+    numbers = states.numbers
+    if len(states.parts) > MOST_NUMBERS:
+        return None
+    for name, values in arrays.items():
+        letters = _letters(np.asarray(values), numbers.shape[1])
+        if letters is None or letters.shape != numbers.shape:
+            continue
+        codes = {str(letter): int(numbers[letters == letter][0]) for letter in np.unique(letters)}
+        if all((numbers[letters == letter] == code).all() for letter, code in codes.items()):
+            facts = {"label": states.label, "names": [list(one) for one in states.names]}
+            return {
+                "letters": name,
+                "codes": codes,
+                "parts": np.asarray(states.parts).tolist(),
+                **facts,
+            }
+    return None
+
+
+def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
+    """Letters of parts, shape (n_rows, n_parts); None where an array has no such letters."""
+    if values.dtype.kind != "U" or not values.size:
+        return None
+    if values.ndim == 1:
+        if n_parts < 2 or {*map(len, values)} - {0, n_parts}:
+            return None
+        rows = [list(row or " " * n_parts) for row in values.tolist()]
+        return np.array(rows, dtype="U1").reshape(len(values), n_parts)
+    return values if values.ndim == 2 and values.dtype.itemsize == 4 else None
+
+
+def _grid(
+    rule: Mapping[str, Any], image: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> np.ndarray | None:
+    """Put values of a column at the places of their keys; None where keys have no place."""
+    places = []
+    for k, key in enumerate(rule["keys"]):
+        values = np.asarray(arrays[key], dtype=np.float64)
+        if "parts" in image:
+            parts = np.asarray(image["parts"][k], dtype=np.float64)
+            order = np.argsort(parts, kind="stable")
+            if len(np.unique(parts)) < len(parts) or not np.isin(values, parts).all():
+                return None
+            places.append(order[np.searchsorted(parts[order], values)])
+        else:
+            edges = _array(image["xy"[k] + "_edges"])
+            places.append(np.searchsorted(edges, values, side="right") - 1)
+    shape = len(image["x_edges"]) - 1, len(image["y_edges"]) - 1
+    if any(
+        len(one) and not 0 <= one.min() <= one.max() < n
+        for one, n in zip(places, shape, strict=True)
+    ):
+        return None
+    grid = np.full(shape, np.nan)
+    grid[places[0], places[1]] = arrays[rule["column"]]
+    if "diagonal" in rule:  # the columns are those above it
+        if shape[0] != shape[1]:
+            return None
+        grid[places[1], places[0]] = arrays[rule["column"]]
+        np.fill_diagonal(grid, _array(rule["diagonal"]))
+    return grid
+
+
+def table_of(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Table:
+    """Make the table of a figure from its description and the arrays of a file."""
+    fields = {name: described[name] for name in FIELDS if name in described}
+    columns = {name: np.asarray(values) for name, values in arrays.items() if np.ndim(values) == 1}
+    for title, reference in described.get("columns", {}).items():
+        if isinstance(reference, str):
+            columns[title] = arrays[reference]
+        elif isinstance(reference, list):
+            columns[title] = arrays[reference[0]][..., reference[1]].ravel()
+        elif "stack" in reference:
+            columns[title] = np.concatenate([arrays[one] for one in reference["stack"]])
+        else:
+            columns[title] = _array(reference["values"])
+    image = None
+    if "image" in described:
+        given = described["image"]
+        values = given["values"]
+        grid = arrays[values] if isinstance(values, str) else _grid(values, given, arrays)
+        if grid is None:
+            raise ValueError("the keys of a map")
+        parts = [np.asarray(one) for one in given["parts"]] if "parts" in given else None
+        image = Image(
+            *(np.asarray(grid), _array(given["x_edges"]), _array(given["y_edges"])),
+            **{name: given[name] for name in IMAGE_FIELDS if name != "limits"},
+            limits=(given["limits"][0], given["limits"][1]),
+            parts=None if parts is None else (parts[0], parts[1]),
+        )
+    states = None
+    if "states" in described:
+        given = described["states"]
+        parts = given["parts"]
+        letters = _letters(np.asarray(arrays[given["letters"]]), len(parts))
+        if letters is None:
+            raise ValueError("the letters of states")
+        numbers = np.full(letters.shape, -1)
+        for letter, code in given["codes"].items():
+            numbers[letters == letter] = code
+        names = [(name, colour) for name, colour in given["names"]]
+        states = States(numbers, np.asarray(parts), given["label"], names)
+    elif image is None:
+        for title in (described["x"], *described["y"]):
+            _ = columns[title]
+    return Table(
+        *(columns, described["x"], described["y"], described["y_label"]),
+        **fields,
+        image=image,
+        states=states,
+        ticks=described.get("ticks", ()),
+    )

@@ -1,0 +1,160 @@
+"""Commands on saved tables: figures, and free-energy surfaces."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.options import (
+    add_figure_arguments,
+    add_output_arguments,
+    figure_options,
+    positive,
+)
+from paceline.cli.parser import CommandParser
+from paceline.errors import UnsupportedError
+
+PLOT_EXAMPLES = """\
+examples:
+  paceline plot rmsd.csv -o rmsd.pdf --figsize 8x6cm --time-unit ns
+  paceline plot wild.csv mutant.csv --label "wild type" --label mutant -o both.svg
+  paceline plot gmx-rmsd.xvg --title "RMSD by GROMACS" --plot rmsd.png
+  paceline plot angles.csv --y "phi ALA 2" --y "psi ALA 2" -o ala.png
+"""
+SURFACE_EXAMPLES = """\
+examples:
+  paceline surface rmsd.csv gyration.csv --plot surface.png
+  paceline surface rmsd.csv gyration.csv --temperature 310 --bins 40 -o surface.tsv
+  paceline surface pca.npz --plot surface.png     # of paceline pca --n-projected 2 -o pca.npz
+  paceline surface angles.csv --x "phi ALA 2" --y "psi ALA 2" --range -180 180 -180 180
+"""
+
+#: Option of several commands that no declaration has.
+TEMPERATURE = {
+    "type": float,
+    "default": 300.0,
+    "metavar": "K",
+    "help": "temperature of the simulation, K [%(default)g]",
+}
+
+
+def add_plot(commands: Any) -> CommandParser:
+    """Add the command and its arguments."""
+    parser: CommandParser = commands.add_parser(
+        "plot",
+        help="figure of saved tables",
+        description="Draw saved tables again, or several of one kind into one figure. Tables that "
+        "paceline wrote know what their figure shows; of others, all columns are drawn against the "
+        "time, or the first one.",
+        epilog=PLOT_EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
+    add = parser.section("files").add_argument
+    add("tables", nargs="+", type=Path, metavar="TABLE", help=".csv, .tsv, .npz or .xvg")
+    add = parser.section("calculation").add_argument
+    add(
+        "--y",
+        action="append",
+        metavar="TITLE",
+        help="column along the ordinate, by its title or the beginning of that; again for the next "
+        "[those of the table's figure]",
+    )
+    add = parser.section("output").add_argument
+    endings = "figure: .png, .svg, .pdf"
+    add("-o", "--plot", type=Path, required=True, metavar="FILE", help=endings)
+    add("--overwrite", action="store_true", help="replace files that exist")
+    add_figure_arguments(parser)
+    parser.set_defaults(run=run_plot)
+    return parser
+
+
+def run_plot(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.results import check_figure_ending, save_figure
+    from paceline.analysis.saved_tables import read_saved
+
+    for table in args.tables:
+        check_distinct(table, args.plot)
+    options = figure_options(args, args.plot)
+    check_figure_ending(args.plot, style=options.style)
+    check_output(args.plot, overwrite=args.overwrite)
+    tables = [read_saved(path).table(args.y or ()) for path in args.tables]
+    if len(tables) > 1:
+        names = [*options.label, *(path.stem for path in args.tables[len(options.label) :])]
+        options.label = tuple(names)
+    save_figure(tables, args.plot, options, overwrite=args.overwrite)
+
+
+def add_surface(commands: Any) -> CommandParser:
+    """Add the command and its arguments."""
+    parser: CommandParser = commands.add_parser(
+        "surface",
+        help="free-energy surface of two series of saved tables",
+        description="Free energy -kT ln(p / p_max), kJ/mol, along two series in time, of which p "
+        "is how often their values occur together: columns of saved tables, or projections on "
+        "principal components. Bins without frames are nan. Series that are not converged are "
+        "named.",
+        epilog=SURFACE_EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] TABLE [TABLE]"
+    add = parser.section("files").add_argument
+    add("tables", nargs="+", type=Path, metavar="TABLE", help=".csv, .tsv or .npz, one or two")
+    add = parser.section("calculation").add_argument
+    for axis, which in (("x", "first"), ("y", "last")):
+        add(
+            f"--{axis}",
+            metavar="TITLE",
+            help=f"series of the {which} table, by its title or the beginning of that [its first"
+            f"{', or second if there is one table' if axis == 'y' else ''}]",
+        )
+    add("--temperature", **TEMPERATURE)
+    add(
+        "--bins",
+        nargs="+",
+        type=positive,
+        default=[50],
+        metavar="N",
+        help="bins along both, or along x and y [50]",
+    )
+    add(
+        "--range",
+        nargs=4,
+        type=float,
+        metavar=("X0", "X1", "Y0", "Y1"),
+        help="where bins begin and end [least and largest values]",
+    )
+    add_output_arguments(parser)
+    parser.set_defaults(run=run_surface)
+    return parser
+
+
+def run_surface(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.free_energy import free_energy_surface, series_of_tables
+    from paceline.cli.analysis_steps import check_outputs, save_results
+    from paceline.cli.answer import say_results
+
+    if len(args.tables) > 2 or len(args.bins) > 2:
+        raise UnsupportedError("expected one table or two, and one number of bins or two")
+    for table in args.tables:
+        check_distinct(table, args.output, args.plot)
+    check_outputs(args, args.output)
+    (x_label, x), (y_label, y) = series_of_tables(args.tables, args.x, args.y)
+    bounds = None if args.range is None else (args.range[:2], args.range[2:])
+    results = free_energy_surface(
+        x,
+        y,
+        temperature=args.temperature,
+        bins=args.bins if len(args.bins) == 2 else args.bins[0],
+        range=bounds,
+        labels=(x_label, y_label),
+    )
+    results.provenance["command"] = args.command_line
+    results.provenance["tables"] = ", ".join(map(str, args.tables))
+    with saved_together():
+        left_out = save_results(args, results)
+    say_results(results, args.output, args.plot, left_out=left_out)
+
+
+PARSERS: dict[str, Callable[[Any], CommandParser]] = {"plot": add_plot, "surface": add_surface}

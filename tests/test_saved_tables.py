@@ -1,0 +1,148 @@
+"""Saved tables are drawn again as their results are, and several make one figure."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from paceline.analysis.contacts import ContactMap
+from paceline.analysis.dihedrals import Ramachandran
+from paceline.analysis.dssp import DSSP
+from paceline.analysis.figures import draw
+from paceline.analysis.free_energy import free_energy_surface
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.pca import PCA
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.analysis.saved_tables import read_saved
+from paceline.errors import PacelineWarning, UnsupportedError
+
+mpl.use("Agg")
+
+GROMACS = r"""# gmx rms
+@    title "RMSD"
+@    xaxis  label "Time (ps)"
+@    yaxis  label "RMSD (nm\S2\N)"
+@TYPE xy
+@ view 0.15, 0.15, 0.75, 0.85
+@ s0 legend "\xD\f{}Backbone"
+@ s1 legend "C\s\xa\f{}\N"
+   0.0000000    0.0005035 0.1
+   1000.000     0.1256289 0.2
+   20000.00     0.1356289 0.15
+"""
+RESULTS = {
+    "rmsd": lambda u: RMSD(u, groupselections=["resid 1-29"]),
+    "rmsf": lambda u: RMSF(u.select_atoms("backbone")),
+    "ramachandran": lambda u: Ramachandran(u.select_atoms("resid 1-40")),
+    "dssp": DSSP,
+    "contacts": lambda u: ContactMap(u.select_atoms("resid 1-50")),
+    "pca": lambda u: PCA(u, "name CA and resid 1-30", align=True, n_projected=2),
+}
+
+
+def artists_of(table):
+    """All that a figure shows: texts, lines and colours."""
+    figure = Figure(layout="constrained")
+    axes = draw(table, figure.subplots())
+    figure.draw_without_rendering()
+    legend = axes.get_legend()
+    texts = [axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")]
+    texts += [text.get_text() for text in legend.get_texts()] if legend else []
+    # The order of points does not matter.
+    lines = [np.sort(line.get_xydata(), axis=0) for line in axes.lines]
+    colours = [(mesh.get_array(), mesh.get_clim()) for mesh in axes.collections]
+    return texts, lines, colours
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "npz", "xvg"])
+@pytest.mark.parametrize("name", RESULTS)
+def test_saved_tables_make_the_same_figure(name, ending, universe, tmp_path):
+    results = RESULTS[name](universe).run(stop=12).results
+    path = tmp_path / f"{name}.{ending}"
+    results.save(path)
+    if (name, ending) == ("dssp", "xvg"):  # it has numbers of residues alone
+        with pytest.warns(PacelineWarning, match="series in time are drawn"):
+            table = read_saved(path).table()
+        assert (list(table.y), table.x) == ([*results.table.y], "time (ps)")
+        return
+    found, wanted = artists_of(read_saved(path).table()), artists_of(results.table)
+    assert found[0] == wanted[0]
+    for one, other in zip(found[1], wanted[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+    for (values, limits), (others, others_limits) in zip(found[2], wanted[2], strict=True):
+        np.testing.assert_array_equal(np.ma.filled(values, -9), np.ma.filled(others, -9))
+        assert limits == others_limits
+
+
+def test_a_surface_is_drawn_again(tmp_path):
+    results = free_energy_surface(*np.random.default_rng(1).normal(size=(2, 500)), bins=(8, 5))
+    results.save(tmp_path / "a.csv")
+    found, wanted = (
+        artists_of(one)[2][0] for one in (read_saved(tmp_path / "a.csv").table(), results.table)
+    )
+    np.testing.assert_array_equal(found[0].filled(-1), wanted[0].filled(-1))
+
+
+def test_residues_of_one_number_make_no_wrong_map(universe, tmp_path):
+    u = universe.copy()
+    u.residues.resids = np.arange(len(u.residues)) % 20 + 1
+    ContactMap(u.select_atoms("resindex 0-49")).run(stop=2).results.save(tmp_path / "a.csv")
+    with pytest.raises(UnsupportedError, match="does not hold all of its map"):
+        read_saved(tmp_path / "a.csv").table()
+
+
+def test_a_file_of_gromacs(tmp_path, run):
+    path = tmp_path / "rmsd.xvg"
+    path.write_text(GROMACS)
+    table = read_saved(path).table()
+    assert table.y == {"ΔBackbone (nm²)": "ΔBackbone", "Cα (nm²)": "Cα"}
+    texts, lines, _ = artists_of(table)
+    assert texts[:2] == ["time (ns)", "RMSD (nm²)"]
+    np.testing.assert_allclose(lines[0][:, 0], [0, 1, 20])
+    path.write_text(GROMACS + "&\n 0 1\n 1000 2\n 20000 3\n")
+    assert len(read_saved(path).table().y) == 3
+    path.write_text(GROMACS + "&\n 0 1\n 1 2\n 20000 3\n")
+    with pytest.raises(UnsupportedError, match="do not share the first column"):
+        read_saved(path)
+    assert run("plot", path, "-o", tmp_path / "a.svg") == (
+        2, "", f"paceline: error: {path}: its sets of data do not share the first column\n"
+    )  # fmt: skip
+
+
+def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
+    for name, atoms in (("all", universe.atoms), ("part", universe.select_atoms("resid 1-50"))):
+        Gyration(atoms).run(stop=9).results.save(tmp_path / f"{name}.csv")
+    RMSD(universe).run(stop=9).results.save(tmp_path / "rmsd.csv")
+    files, figure = [tmp_path / "all.csv", tmp_path / "part.csv"], tmp_path / "a.svg"
+    given = ["--label", "whole protein", "--no-stats", "--title", "Both", "--plot", figure]
+    assert run("plot", *files, *given) == (0, "", "")
+    drawn = figure.read_text(encoding="utf-8")
+    assert all(text in drawn for text in (">Both<", ">whole protein<", ">part<"))
+    status, _, err = run("plot", *files, tmp_path / "rmsd.csv", "-o", tmp_path / "b.svg")
+    assert (status, "tables of one kind are drawn into one figure" in err) == (2, True)
+    assert run("plot", *files, "-o", figure)[0] == 2
+    options = ["--y", "Rg about x", "--overwrite", "-o", figure]
+    status, _, err = run("plot", *files, *options)
+    assert (status, "has no series 'Rg about x'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "", "expected a row of titles"),
+        ("a.csv", "a,b\n1,2\n3\n", "row 2 has 1 cells, and there are 2 titles"),
+        ("a.csv", "a\nx\n", "expected columns of numbers, found none"),
+        ("a.csv", "a\n1\n", "expected a column beside 'a', found none"),
+        ("a.csv", '# figure: {"x": 3}\na,b\n1,2\n', "does not describe the columns"),
+        ("a.csv", '# figure: {"x\na,b\n1,2\n', "is no JSON"),
+        ("a.npz", "PK", "expected arrays as .npz"),
+        ("a.xvg", "1 2\n3\n", "expected rows of numbers of one length"),
+        ("a.xvg", "1 x\n", "line 1 is no row of numbers: '1 x'"),
+        ("a.gro", "", "expected .csv, .tsv, .npz or .xvg, not '.gro'"),
+    ],
+)
+def test_files_that_are_no_tables(name, text, words, tmp_path, run):
+    (tmp_path / name).write_text(text)
+    status, out, err = run("plot", tmp_path / name, "-o", tmp_path / "a.svg")
+    assert (status, out, words in err, err.count("\n")) == (2, "", True, 1), err
+    assert not (tmp_path / "a.svg").exists()
