@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from MDAnalysis.analysis.data.filenames import Rama_ref
 
+from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.figures import UNITS_BY_LENGTH, draw, in_time_unit
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
@@ -187,3 +189,28 @@ def test_a_style_is_above_all(tmp_path):
         results.save_figure(tmp_path / "a.png", style="nonsense")
     assert not (tmp_path / "a.png").exists()
     pyplot.close("all")
+
+
+def test_angles_make_a_square_with_regions_of_known_structures(universe):
+    results = Ramachandran(universe.select_atoms("resid 1-40")).run(stop=3).results
+    axes = drawn(results.table.drawn, label="mine")
+    assert (axes.get_xlim(), axes.get_ylim(), axes.get_aspect()) == ((-180, 180), (-180, 180), 1)
+    assert axes.get_xticks().tolist() == [-180, -90, 0, 90, 180]
+    assert names_of(axes) == ["mine", "98 % of known structures", "90 % of known structures"]
+    # Parts of the histogram within its own contours, at the middles of bins of 4°.
+    counts = np.load(Rama_ref)
+    lines = next(one for one in axes.collections if one.get_zorder() == 3)
+    middles = np.stack(np.meshgrid(*[np.arange(-178, 180, 4)] * 2), axis=-1).reshape(-1, 2)
+    for path, part in zip(lines.get_paths(), (0.98, 0.9), strict=True):
+        inside = path.contains_points(middles).reshape(90, 90)
+        assert abs(counts[inside].sum() / counts.sum() - part) < 0.03
+
+
+def test_a_large_cloud_is_drawn_at_random(monkeypatch):
+    monkeypatch.setattr("paceline.analysis.figures.MOST_POINTS", 100)
+    n = 5000  # 50 residues, of which equal distances would choose one
+    columns = {"x": np.arange(n) % 50.0, "y": np.arange(n) / n}
+    axes = drawn(Table(columns, "x", {"y": "y"}, "y", points=True))
+    assert len(axes.lines[0].get_xdata()) == 100
+    assert len(set(axes.lines[0].get_xdata())) > 30
+    assert axes.get_ylabel() == "y, 100 of 5,000 points"

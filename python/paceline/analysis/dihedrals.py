@@ -260,8 +260,8 @@ class Ramachandran(_Dihedrals):
     )
 
     ag5: Atoms
-    #: Names of the two angles.
-    ANGLES = ("phi", "psi")
+    #: Names of the two angles, and where their full turn begins and ends.
+    ANGLES, TURN = ("phi", "psi"), (-180, 180)
     #: MDAnalysis's class that finds the residues, and draws.
     _KIND = "Ramachandran"
 
@@ -362,7 +362,9 @@ class Ramachandran(_Dihedrals):
         x, y = (f"{name} (°)" for name in self.ANGLES)
         points = {title: value[..., k].ravel() for k, title in enumerate((x, y))}
         stacks = {x: titles[::2], y: titles[1::2]}
-        drawn = Table(points, x, {y: y}, y, points=True, stacks=stacks)
+        drawn = Table(
+            points, x, {y: y}, y, points=True, stacks=stacks, turn=self.TURN, reference=self.name
+        )
         table = replace(table, drawn=drawn)
         resindices = self.ag2.resindices
         self.results = Results(
@@ -437,7 +439,7 @@ class Janin(Ramachandran):
             [301.5, 180.5]]])
     """
 
-    ANGLES = ("chi1", "chi2")
+    ANGLES, TURN = ("chi1", "chi2"), (0, 360)
     _KIND = "Janin"
 
     def __init__(

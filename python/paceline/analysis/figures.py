@@ -28,6 +28,10 @@ MOST_BARS, NAMES = 20, 0.4
 STATES_IN_A_ROW = 3
 #: Longest time, ps, at which an axis has a unit by itself, with that unit.
 UNITS_BY_LENGTH = ((0.5, "fs"), (5e3, "ps"), (5e6, "ns"), (5e9, "µs"))
+#: Angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: where their turn begins.
+REFERENCES = {"Ramachandran": ("Rama_ref", -180), "Janin": ("Janin_ref", 0)}
+#: Parts of them that regions hold, and the colours of these.
+REGIONS, GREYS = (0.98, 0.9), ("#e6e6e6", "#cccccc")
 #: Patterns of the series of one table, where colours tell tables apart.
 PATTERNS = ("-", "--", ":", "-.")
 
@@ -178,7 +182,8 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if first.turn:
-        _make_square(ax)
+        _make_square(ax, first.turn)
+    patches, regions = _draw_reference(first.reference, ax)
     if first.colour:
         label, _ = in_time_unit(first.colour, [first.columns[first.colour]], options.time_unit)
         bar = ax.figure.colorbar(artists[-1], ax=ax, label=label)
@@ -188,15 +193,18 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
         artists, series = _draw_right(first, abscissas[0], ax, artists, series)
     windows = {one.window for one in series} - {0}
     has_means = options.stats and len(series) <= NAMED and any(one.means() for one in tables)
-    if len(series) > 1 or windows or has_means or options.label or first.bands or first.notes:
+    names = [one.name for one in series]
+    if not (len(series) > 1 or windows or has_means or options.label or first.bands or first.notes):
+        artists, names = [], []
+    if names or patches:
         few = " to ".join(
             f"{one}"
             for one in sorted({*windows} & {min(windows, default=0), max(windows, default=0)})
         )
         legend_above(
             ax,
-            artists,
-            [one.name for one in series],
+            [*artists, *patches],
+            [*names, *regions],
             columns=2 if len(series) > NAMED else 1,
             title=f"running mean of {few} frames" if windows else None,
             markerscale=5 if points and len(series[0].x) > FEW_POINTS else None,
@@ -295,11 +303,35 @@ def _draw_right(
     return [*artists, *lines], [*series, *more]
 
 
-def _make_square(ax: Any) -> None:
+def _draw_reference(name: str, ax: Any) -> tuple[list[Any], list[str]]:
+    """Draw regions of angles that hold parts of a reference; return what is in the legend."""
+    if name not in REFERENCES:
+        return [], []
+    from matplotlib.patches import Patch
+    from MDAnalysis.analysis.data import filenames
+
+    file, begin = REFERENCES[name]
+    counts = np.load(getattr(filenames, file))
+    width = 360 / len(counts)
+    middles = begin + width * (np.arange(-1, len(counts) + 1) + 0.5)
+    descending = np.sort(counts, axis=None)[::-1]
+    shares = np.cumsum(descending) / descending.sum()
+    levels = [descending[np.searchsorted(shares, part)] for part in (*REGIONS, 0)]
+    # Bins go round.
+    grid = middles, middles, np.pad(counts, 1, mode="wrap")
+    ax.contourf(*grid, levels=levels, colors=GREYS, extend="max", zorder=0)
+    # Many points cover regions, and not their borders.
+    ax.contour(*grid, levels=levels[:-1], colors="0.25", linewidths=0.5, zorder=3)
+    patches = [Patch(facecolor=grey, edgecolor="0.25", linewidth=0.5) for grey in GREYS]
+    return patches, [f"{part * 100:.0f} % of known structures" for part in REGIONS]
+
+
+def _make_square(ax: Any, turn: Sequence[float]) -> None:
     """Give axes of angles their full turn, in one scale."""
+    begin, end = turn
     for limits, ticks in ((ax.set_xlim, ax.set_xticks), (ax.set_ylim, ax.set_yticks)):
-        limits(-180, 180)
-        ticks(range(-180, 181, 90))
+        limits(begin, end)
+        ticks(np.arange(begin, end + 1, 90))
     ax.set_aspect("equal")
     ax.spines[["top", "right"]].set_visible(True)
 

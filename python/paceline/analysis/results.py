@@ -313,7 +313,7 @@ class Results(dict[str, Any]):
             arrays = _flat(self)
             facts = np.array(self._facts(arrays), dtype=str)
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                np.savez(file, **arrays, provenance=facts)
+                np.savez(file, **arrays, provenance=facts)  # type: ignore[arg-type]
             return
         columns, more = self.whole_table().columns, {}
         if _ending(path) == ".xvg":

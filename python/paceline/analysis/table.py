@@ -68,9 +68,9 @@ class Table:
     `bands` map columns along the ordinate to those of half the widths of their 95 % intervals.
     Where there are `panels`, figures show these tables one above the other, along one abscissa.
     Columns of `right` have an ordinate of their own, with `right_label`. Points have the colours of
-    the column `colour`. If both axes are angles of a full `turn`, they are a square, in which the
-    regions of a `reference` are drawn. `stacks` name columns of the whole table that are one
-    column of the figure, one after another.
+    the column `colour`. If both axes are angles of a full `turn`, from one to another, they are a
+    square, in which the regions of a `reference` are drawn. `stacks` name columns of the whole
+    table that are one column of the figure, one after another.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -95,7 +95,7 @@ class Table:
     right: Mapping[str, str] = field(default_factory=dict)
     right_label: str = ""
     colour: str = ""
-    turn: bool = False
+    turn: Sequence[float] = ()
     reference: str = ""
     stacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
