@@ -214,3 +214,13 @@ def test_a_large_cloud_is_drawn_at_random(monkeypatch):
     assert len(axes.lines[0].get_xdata()) == 100
     assert len(set(axes.lines[0].get_xdata())) > 30
     assert axes.get_ylabel() == "y, 100 of 5,000 points"
+
+
+def test_the_right_axis_has_a_scale_of_its_own():
+    columns = {"r (Å)": np.arange(5.0), "g(r)": np.ones(5), "N(r)": np.arange(5.0) * 100}
+    right = {"right": {"N(r)": "N(r)"}, "right_label": "coordination number"}
+    axes = drawn(Table(columns, "r (Å)", {"g(r)": "g(r)"}, "g(r)", **right))
+    left, beside = axes.figure.axes
+    assert (left.get_ylim()[1] < 2, beside.get_ylim()[1] > 300) == (True, True)
+    assert beside.get_ylabel() == "coordination number"
+    np.testing.assert_array_equal(beside.lines[0].get_ydata(), columns["N(r)"])

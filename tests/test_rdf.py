@@ -164,7 +164,8 @@ def test_the_table_and_the_record(adk_in_water, tmp_path):
     rdf.results.save(tmp_path / "rdf.csv")
     text = (tmp_path / "rdf.csv").read_text()
     assert "# range: (2, 10)" in text
-    assert "r (Å),g(r),count" in text
+    assert "r (Å),g(r),count,N(r)" in text
+    np.testing.assert_array_equal(rdf.results.table.columns["N(r)"], rdf.get_cdf())
     assert rdf.results.plot().get_ylabel() == "g(r)"
 
 

@@ -189,8 +189,8 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
         bar = ax.figure.colorbar(artists[-1], ax=ax, label=label)
         bar.outline.set_linewidth(0.5)
         return
-    if first.right:
-        artists, series = _draw_right(first, abscissas[0], ax, artists, series)
+    if first.right and len(tables) == 1:
+        _draw_right(first, abscissas[0], ax, len(series))
     windows = {one.window for one in series} - {0}
     has_means = options.stats and len(series) <= NAMED and any(one.means() for one in tables)
     names = [one.name for one in series]
@@ -285,22 +285,19 @@ def _some_points(n_points: int) -> Any:
     return np.sort(np.random.default_rng(0).choice(n_points, MOST_POINTS, replace=False))
 
 
-def _draw_right(
-    table: Table, x: np.ndarray, ax: Any, artists: list[Any], series: list[Series]
-) -> tuple[list[Any], list[Series]]:
-    """Draw columns with an ordinate of their own on the right."""
-    beside = ax.twinx()
-    colour = {"color": f"C{len(series)}"}
-    more = [
-        Series(x, table.columns[title], name, pattern="--", colour=colour["color"])
-        for title, name in table.right.items()
-    ]
-    lines = [_draw_one(one, beside) for one in more]
-    beside.set_ylabel(table.right_label, **colour)
-    beside.tick_params(axis="y", labelcolor=colour["color"])
+def _draw_right(table: Table, x: np.ndarray, ax: Any, n_series: int) -> None:
+    """Draw columns with an ordinate of their own on the right; labels have colours of lines."""
+    beside, colour = ax.twinx(), f"C{n_series}"
+    for title, name in table.right.items():
+        _draw_one(Series(x, table.columns[title], name, pattern="--", colour=colour), beside)
+    beside.set_ylabel(table.right_label, color=colour)
+    beside.tick_params(axis="y", labelcolor=colour)
     beside.set_ylim(bottom=0)
+    beside.margins(x=0)
     beside.spines[["top", "left", "bottom"]].set_visible(False)
-    return [*artists, *lines], [*series, *more]
+    if n_series == 1:
+        ax.yaxis.label.set_color("C0")
+        ax.tick_params(axis="y", labelcolor="C0")
 
 
 def _draw_reference(name: str, ax: Any) -> tuple[list[Any], list[str]]:

@@ -319,8 +319,13 @@ class InterRDF(AnalysisBase):
         self.remark("images", _missing_pairs(self, edges, value.width))
         rdf = count / self._norms(value)
         title = TITLES[self.norm]
-        columns = {"r (Å)": bins, title: rdf, "count": value.counts}
-        table = Table(columns, "r (Å)", {title: title}, title)
+        columns = {"r (Å)": bins, title: rdf, "count": value.counts, "N(r)": self._running(count)}
+        right = {"N(r)": "N(r)"}
+        table = Table(
+            *(columns, "r (Å)", {title: title}, title),
+            right=right,
+            right_label="coordination number N(r)",
+        )
         arrays = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
         if self.norm == "rdf":
             arrays["volume_cum"] = value.volume
@@ -342,9 +347,13 @@ class InterRDF(AnalysisBase):
         NotRunError
             The analysis was not run.
         """
-        counts, n_centers = np.cumsum(self.results.count), self._n_centers
-        self.results.cdf = counts / n_centers if n_centers else np.full(self.nbins, math.nan)
+        self.results.cdf = self._running(self.results.count)
         return self.results.cdf
+
+    def _running(self, count: np.ndarray) -> np.ndarray:
+        """Atoms of the second group around one of the first, up to the end of each bin."""
+        n_centers = self._n_centers
+        return np.cumsum(count) / n_centers if n_centers else np.full(self.nbins, math.nan)
 
     def _norms(self, value: RdfCounts) -> np.ndarray:
         """Compute the norm of each bin."""
