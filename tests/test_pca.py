@@ -266,3 +266,18 @@ def test_damaged_frames_are_left_out(damaged, adk_xtc):
     wanted = PCA(paceline.Universe(*adk_xtc), select=select, align=True).run(frames=kept)
     np.testing.assert_allclose(pca.cov, wanted.cov, rtol=1e-10, atol=1e-12)
     assert np.flatnonzero(np.isnan(pca.results.projection[:, 0])).tolist() == frames
+
+
+def test_projections_are_a_table_and_a_figure(universe, tmp_path, adk, run):
+    pca = PCA(universe, "name CA", align=True, n_projected=2).run(stop=9)
+    table = pca.further_tables()["projections"]
+    np.testing.assert_array_equal(table.columns["PC2 (Å)"], pca.results.projection[:, 1])
+    assert (table.drawn.x, [*table.drawn.y], table.drawn.colour) == (
+        *("PC1 (Å)", ["PC2 (Å)"], "time (ps)"),
+    )
+    assert PCA(universe, "name CA").run(stop=5).further_tables() == {}
+    path = tmp_path / "pc.csv"
+    options = ["--align", "--end", 9, "--projections", path, "-o", tmp_path / "pca.csv"]
+    assert run("pca", *adk, *options)[0] == 0
+    found = np.loadtxt(path, delimiter=",", comments=("#", "f"))
+    np.testing.assert_array_equal(found[:, 2:], pca.results.projection)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -125,6 +126,7 @@ class PCA(AnalysisBase):
             ),
         ),
         counterpart="pca.PCA",
+        further={"projections": "write the projections on the first components, two by default"},
     )
 
     needs_whole = needs_together = True
@@ -228,11 +230,7 @@ class PCA(AnalysisBase):
                 f"{len(self.frames)} frames: the others are damaged"
             )
         n = mean.size
-        cov, first = np.empty((n, n)), 0
-        for row in range(n):
-            stop = first + n - row
-            cov[row, row:] = cov[row:, row] = products[first:stop]
-            first = stop
+        cov = covariance_of(n, products)
         self.mean = mean
         if self._given is not None:
             difference = (mean - self._given).ravel()
@@ -274,6 +272,27 @@ class PCA(AnalysisBase):
             **arrays,
         )
 
+    def further_tables(self) -> dict[str, Table]:
+        """Get the table of projections; figures show the second against the first, by time.
+
+        Returns
+        -------
+        dict of str to Table
+            "projections", of `n_projected` components; empty if that is 0.
+        """
+        if not self.n_projected:
+            return {}
+        projection = self.results.projection
+        titles = [f"PC{k} (Å)" for k in range(1, self.n_projected + 1)]
+        columns = dict(zip(titles, projection.T, strict=True))
+        table = table_in_time(self, columns, {title: title[:-4] for title in titles}, "PC (Å)")
+        if self.n_projected > 1:
+            (x, y), time = titles[:2], table.abscissa if self.times_known else "frame"
+            shown = {title: table.columns[title] for title in (x, y, time)}
+            drawn = Table(shown, x, {y: y}, y, points=True, colour=time)
+            table = replace(table, drawn=drawn)
+        return {"projections": table}
+
     def cross_correlation(self) -> np.ndarray:
         r"""Compute the cross-correlation of the displacements of each pair of atoms.
 
@@ -293,11 +312,7 @@ class PCA(AnalysisBase):
             The analysis has not run.
         """
         _ = self.results.p_components  # or `NotRunError`
-        of_pairs = self.cov.reshape(self._n_atoms, 3, self._n_atoms, 3)
-        products = of_pairs[:, 0, :, 0] + of_pairs[:, 1, :, 1] + of_pairs[:, 2, :, 2]
-        size = np.sqrt(np.diagonal(products))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return products / np.multiply.outer(size, size)
+        return cross_correlation_of(self.cov)
 
     def transform(
         self,
@@ -434,6 +449,26 @@ class PCA(AnalysisBase):
 
         _ = self.results.p_components, other.results.p_components  # or `NotRunError`
         return float(Theirs.cumulative_overlap(self, other, i, n_components))
+
+
+def covariance_of(n: int, products: np.ndarray) -> np.ndarray:
+    """Sums of products as a symmetric matrix, shape (n, n), of its rows from the diagonal on."""
+    sums, first = np.empty((n, n)), 0
+    for row in range(n):
+        stop = first + n - row
+        sums[row, row:] = sums[row:, row] = products[first:stop]
+        first = stop
+    return sums
+
+
+def cross_correlation_of(cov: np.ndarray) -> np.ndarray:
+    """Correlation of the displacements of pairs of atoms; NaN for atoms that do not move."""
+    n_atoms = len(cov) // 3
+    of_pairs = cov.reshape(n_atoms, 3, n_atoms, 3)
+    products = of_pairs[:, 0, :, 0] + of_pairs[:, 1, :, 1] + of_pairs[:, 2, :, 2]
+    size = np.sqrt(np.diagonal(products))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return products / np.multiply.outer(size, size)
 
 
 class _Projection(AnalysisBase):

@@ -182,6 +182,14 @@ def _order(
 
 
 #: The analyses by the names of their commands.
+def _pca(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.pca import PCA
+
+    if args.projections is not None and not options["n_projected"]:
+        options["n_projected"] = 2
+    return PCA(*groups, **options)
+
+
 MAKE: dict[str, Make] = {
     "average": _average,
     "contacts": _contacts,
@@ -193,6 +201,7 @@ MAKE: dict[str, Make] = {
     "hbonds": _hydrogen_bonds,
     "msd": _msd,
     "order": _order,
+    "pca": _pca,
     "selection": _selected,
     "survival": _survival,
 }
