@@ -10,6 +10,7 @@ from helpers.toy_analysis import ToyExtent
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
+from paceline.analysis.dccm import CrossCorrelation
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dielectric import DipoleAutocorrelation
 from paceline.analysis.diffusionmap import DistanceMatrix
@@ -239,6 +240,10 @@ ANALYSES = {
             *(u.select_atoms("name N")[::-1], u.select_atoms("name C")[::-1], (1, 2, -3)),
         ),
         lambda results: [results.timeseries, results.mean, results.error],
+    ),
+    "CrossCorrelation": Case(
+        lambda u: CrossCorrelation(u.select_atoms("name CA and resid 1-40")),
+        lambda results: [results.correlation, results.fluctuation],
     ),
     "PCA": Case(
         lambda u: PCA(u, "name CA and resid 1-40", align=True, n_components=5, n_projected=2),
