@@ -13,7 +13,7 @@ from paceline.analysis.distances import DistanceMatrixSeries
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
 from paceline.block import AtomAttributes
-from paceline.errors import AnalysisError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, UnsupportedError
 
 
 def test_the_function_sees_what_mdanalysis_sees(where, universe, theirs):
@@ -497,3 +497,47 @@ def test_several_analyses_are_given_back_as_they_came(universe):
         paceline.run([])
     with pytest.raises(TypeError, match="found int"):
         paceline.TimeSeries(3, universe.atoms)
+
+
+def ends(block):
+    return block.positions[:, -1].astype(np.float64)
+
+
+def test_several_numbers_of_a_frame_have_names(universe, tmp_path):
+    ca = universe.select_atoms("name CA")
+    found = paceline.TimeSeries(ends, ca, label=["x", "y", "turn"], unit=["Å", "Å", "°"]).run(
+        stop=9
+    )
+    frame = found.results.to_dataframe()
+    assert [*frame] == ["frame", "time (ps)", "x (Å)", "y (Å)", "turn (°)"]
+    np.testing.assert_array_equal(frame.to_numpy()[:, 2:], found.results.timeseries)
+    axes = found.results.plot(stats=False)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["x", "y"]
+    assert [one.get_ylabel() for one in axes.figure.axes] == ["value (Å)", "turn (°)"]
+    found.results.save(tmp_path / "a.csv")
+    same = paceline.TimeSeries(ends, ca, label="abc", unit="Å").run(stop=2)
+    assert same.results.table is None
+    one_unit = paceline.TimeSeries(ends, ca, label=list("abc"), unit="Å").run(stop=2)
+    assert list(one_unit.results.table.y) == ["a (Å)", "b (Å)", "c (Å)"]
+
+
+def test_names_that_are_not_as_many_as_numbers_are_reported(universe):
+    ca = universe.select_atoms("name CA")
+    with pytest.warns(PacelineWarning, match="label names 2 numbers of a frame"):
+        found = paceline.TimeSeries(ends, ca, label=["a", "b"]).run(stop=2)
+    assert (found.results.table, found.results.timeseries.shape) == (None, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("label", "unit", "words"),
+    [
+        (["a", "b"], ["Å"], "as many texts"),
+        (["a", "a"], None, "different names"),
+        ([], None, "different names"),
+        (["a", "frame"], None, "column 'frame' already"),
+        ("a", ["Å"], "unit must be a text"),
+    ],
+)
+def test_names_without_sense_are_refused(label, unit, words, universe):
+    with pytest.raises(ValueError, match=words):
+        paceline.TimeSeries(ends, universe, label=label, unit=unit)

@@ -330,7 +330,7 @@ class Correlation(TimeSeries):
         mean, title, label = value.mean(), self._title, self.label or self._function_name
         columns = {self.lag_title: self._delta_t, title: mean}
         self.results = Results(
-            table=Table(columns, self.lag_title, {title: label}, title),
+            table=Table(columns, self.lag_title, {title: f"{label}"}, title),
             provenance=self.record(),
             timeseries=mean,
             by_series=value.by_particle.T,

@@ -8,11 +8,12 @@ import numpy as np
 from paceline._util.arguments import one_of, whole_number
 from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
 from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 
 #: Numbers of records of frames, and all records.
 Records = tuple[np.ndarray, np.ndarray]
@@ -104,6 +105,28 @@ def _check_label(column: str) -> None:
         raise ValueError(f"the table has a column {column!r} already: give another label")
 
 
+def _named_columns(
+    label: str | Sequence[str] | None, unit: str | Sequence[str] | None
+) -> dict[str, tuple[str, str]]:
+    """Names and units of several numbers a frame, by their titles; none where label is a text."""
+    if label is None or isinstance(label, str):
+        if unit is not None and not isinstance(unit, str):
+            raise ValueError("unit must be a text, as label is no list of names")
+        return {}
+    units = [unit or ""] * len(label) if unit is None or isinstance(unit, str) else list(unit)
+    if len(units) != len(label) or not all(isinstance(one, str) for one in (*label, *units)):
+        raise ValueError(
+            f"label and unit must be as many texts, not {list(label)!r} and {list(units)!r}"
+        )
+    found = {
+        f"{name} ({one})" if one else name: (name, one)
+        for name, one in zip(label, units, strict=True)
+    }
+    if len(found) < len(label) or not found:
+        raise ValueError(f"label must be different names, not {list(label)!r}")
+    return found
+
+
 def _attributes_of(group: Atoms | Residues, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
     """Attributes that a topology has, in types that are small to send."""
     values = {name: attribute_of(group, name) for name in kinds}
@@ -124,28 +147,57 @@ class _Series(_FunctionAnalysis):
         fields: Sequence[str],
         block: str,
         verbose: bool,
-        label: str | None,
-        unit: str | None,
+        label: str | Sequence[str] | None,
+        unit: str | Sequence[str] | None,
     ):
         super().__init__(function, atomgroup, fields, block, verbose)
         self.label, self.unit = label, unit
-        _check_label(self._title)
+        self._names = _named_columns(label, unit)
+        for title in [*self._names] or [self._title]:
+            _check_label(title)
 
     @property
     def _title(self) -> str:
         """Title of the series, with its unit."""
-        label = self.label or self._function_name
-        return f"{label} ({self.unit})" if self.unit else label if self.label else "value"
+        named = self.label if isinstance(self.label, str) else None
+        unit = self.unit if isinstance(self.unit, str) else None
+        label = named or self._function_name
+        return f"{label} ({unit})" if unit else label if named else "value"
+
+    def _table(self, value: np.ndarray) -> Table | None:
+        """Tabulate one number a frame, or several that have names."""
+        if self._names:
+            columns = value[:, None] if value.ndim == 1 else value
+            if columns.ndim == 2 and columns.shape[1] == len(self._names):
+                return self._table_of_columns(columns)
+            warn(
+                f"{self.name}: label names {len(self._names)} numbers of a frame, and the function "
+                f"returns rows of shape {value.shape[1:]}: results make no table"
+            )
+            return None
+        if value.ndim != 1:
+            return None
+        label, column = self.label or self._function_name, self._title
+        title = label if column == "value" else column
+        return table_in_time(self, {column: value}, {column: f"{label}"}, f"{title}")
+
+    def _table_of_columns(self, value: np.ndarray) -> Table:
+        """Tabulate columns; those of a second unit are drawn along an axis on the right."""
+        columns = dict(zip(self._names, value.T, strict=True))
+        units = list(dict.fromkeys(unit for _, unit in self._names.values()))
+        sides = []
+        for unit in units[:2]:
+            y = {title: name for title, (name, one) in self._names.items() if one == unit}
+            several = f"value ({unit})" if unit else "value"
+            sides.append((y, next(iter(y)) if len(y) == 1 else several))
+        (y, label), *others = sides
+        right, right_label = others[0] if others else ({}, "")
+        return table_in_time(self, columns, y, label, right=right, right_label=right_label)
 
     def finish(self, value: np.ndarray) -> None:
         """Keep the rows, with frames and times."""
-        table = None
-        if value.ndim == 1:
-            label, column = self.label or self._function_name, self._title
-            title = label if column == "value" else column
-            table = table_in_time(self, {column: value}, {column: label}, title)
         self.results = Results(
-            table=table,
+            table=self._table(value),
             provenance=self.record(),
             timeseries=value,
             frames=self.frames,
@@ -170,10 +222,12 @@ class TimeSeries(_Series):
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces". Only these are
         decoded.
-    label : str, optional
-        Name of the series in tables and figures; by default the function's.
-    unit : str, optional
-        Its unit, for the same.
+    label : str or sequence of str, optional
+        Name of the series in tables and figures; by default the function's. Of several numbers a
+        frame, shape (n_frames, n), the names of all: columns of tables, and lines of figures.
+    unit : str or sequence of str, optional
+        Its unit, for the same; of several, one for all or one each. Figures have those of a second
+        unit along an axis on the right, and leave out those of a third.
     block : {"paceline", "mdtraj"}
         Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
     halo : pair of int
@@ -201,7 +255,8 @@ class TimeSeries(_Series):
         MDTraj is not installed, or other fields than positions are asked for with its blocks. In
         the run: no frame could be read, so that rows have no shape.
     ValueError
-        An unknown field or kind of block, a label that is the title of another column, or a halo
+        An unknown field or kind of block, a label that is the title of another column, units that
+        are not as many as labels, or a halo
         that is no pair of numbers.
 
     Examples
@@ -233,8 +288,8 @@ class TimeSeries(_Series):
         atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
-        label: str | None = None,
-        unit: str | None = None,
+        label: str | Sequence[str] | None = None,
+        unit: str | Sequence[str] | None = None,
         block: str = "paceline",
         halo: Sequence[int] = (0, 0),
         verbose: bool = False,
@@ -337,8 +392,8 @@ class Scan(_Series):
         atomgroup: Atoms | System,
         *,
         fields: Sequence[str] = ("positions",),
-        label: str | None = None,
-        unit: str | None = None,
+        label: str | Sequence[str] | None = None,
+        unit: str | Sequence[str] | None = None,
         block: str = "paceline",
         verbose: bool = False,
     ):

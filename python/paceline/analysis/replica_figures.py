@@ -65,18 +65,21 @@ class Profile:
         if len(np.unique(self.chains)) > 1:
             columns["chain"] = self.chains + 1
         columns |= self.keys
+        y, bands = {}, {}
         for title, of_groups in self.values.items():
             means = self.means(title)
             for group, mean in means.items():
                 columns[titled(title, f"mean of {group}")] = mean.mean
                 columns[titled(title, f"{group}, 95 % interval")] = mean.interval
+                y[titled(title, f"mean of {group}")] = group
+                bands[titled(title, f"mean of {group}")] = titled(title, f"{group}, 95 % interval")
                 for k, values in enumerate(of_groups[group], start=1):
                     columns[titled(title, f"{group} {k}")] = values
             for group, difference in differences(means).items():
                 columns[titled(title, group)] = difference.difference
                 columns[titled(title, f"{group}, 95 % interval")] = difference.interval
         x = next(iter(self.keys))
-        return Table(columns, x, {title: title for title in self.values}, self.label)
+        return Table(columns, x, y, self.label, bands=bands)
 
 
 def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:

@@ -268,6 +268,8 @@ def describe(table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     titles = [x, *drawn.y, *drawn.right, *drawn.bands.values()]
     titles += ["frame"] if {"frame", "time (ps)"} <= set(drawn.columns) and x != "frame" else []
     titles += [drawn.colour] if drawn.colour else []
+    if not drawn.y or any(title not in drawn.columns for title in titles):
+        return None  # such as a summary, which has no figure
     columns = {}
     room = MOST_NUMBERS
     for title in dict.fromkeys(titles):
