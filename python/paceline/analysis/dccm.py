@@ -9,7 +9,7 @@ from paceline.analysis.kernels import CoreCovariance, CovarianceSums
 from paceline.analysis.pca import covariance_of, cross_correlation_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
-from paceline.contract.declaration import Declaration, Option
+from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Reduction
 from paceline.transform.base import check_not_empty, check_static, first_positions
 
@@ -72,7 +72,7 @@ class CrossCorrelation(AnalysisBase):
             "adk.psf adk.dcd -o dccm.csv --plot dccm.png",
             'md.tpr md.xtc --unwrap --select "name CA and resid 1-50" -o dccm.npz',
         ),
-        options=(Option("align", "compare positions as they are", default=True),),
+        fits=True,
     )
     needs_whole = needs_together = True
     #: Frames without which there is no covariance.

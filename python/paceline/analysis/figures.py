@@ -88,10 +88,18 @@ def _draw_panels(panels: Sequence[Table], ax: Any, options: FigureOptions) -> An
     """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
     if len(panels) == 1:
         return draw(panels[0], ax, options)
-    figure = ax.figure
-    if len(figure.axes) == 1 and options.figsize is None:  # with room for all
+    from matplotlib.figure import Figure
+
+    figure, box = ax.figure, ax.get_position()
+    alone = isinstance(figure, Figure) and len(figure.axes) == 1
+    if alone and options.figsize is None:  # with room for all
         figure.set_figheight(figure.get_figheight() * (1 + len(panels)) / 2.5)
-    places = ax.get_subplotspec().subgridspec(len(panels), 1)
+    place = ax.get_subplotspec()
+    if place is None:
+        sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
+        places = figure.add_gridspec(len(panels), 1, **sides)
+    else:
+        places = place.subgridspec(len(panels), 1)
     ax.remove()
     all_axes = places.subplots(sharex=True)
     for one, axes in zip(panels, all_axes, strict=True):

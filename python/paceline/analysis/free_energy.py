@@ -9,9 +9,10 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.arguments import whole_number
 from paceline.analysis.results import Results
-from paceline.analysis.saved_tables import OF_FRAMES, read_saved, title_like
+from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved, title_like
 from paceline.analysis.table import Image, Table, matching_rows
 from paceline.analysis.uncertainty import mean_of_series
+from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import UnsupportedError, warn
 
 #: Boltzmann's constant per mol (CODATA 2018, exact), kJ/(mol K).
@@ -172,7 +173,7 @@ def series_of_tables(
         There is no such series, or tables have no frames or times in common.
     """
     ends = [Path(paths[0]), Path(paths[-1])]
-    tables = [read_saved(path).columns for path in ends]
+    tables = [_joinable(path) for path in ends]
     alone = len(paths) == 1
     titles = [
         _title(columns, path, wanted, number)
@@ -205,11 +206,20 @@ def _common_rows(
     return [*rows]
 
 
+def _joinable(path: Path) -> dict[str, np.ndarray]:
+    """Read the columns of a table, without its times where these are not known."""
+    saved = read_saved(path)
+    columns = saved.columns
+    if UNKNOWN_TIMES in saved.facts:
+        columns.pop("time (ps)", None)
+    return columns
+
+
 def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, number: int) -> str:
     """Find a series by the beginning of its title, or by its number."""
     if wanted is not None:
         return title_like(columns, path, wanted)
-    titles = [title for title in columns if title not in OF_FRAMES]
+    titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     if len(titles) <= number:
         raise UnsupportedError(f"{path} has one series, {', '.join(titles)}: give another table")
     return titles[number]

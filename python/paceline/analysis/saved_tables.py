@@ -18,8 +18,10 @@ from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.
 FIGURE = "figure"
-#: Columns that say which frame a row is.
-OF_FRAMES = ("frame", "time (ps)")
+#: Columns that say which frame a row is, by which tables are joined; and one that is not a series.
+OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
+#: Those columns among arrays, by their names there.
+IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
 #: Numbers that the line may hold, where the figure has others than the table.
 MOST_NUMBERS = 4000
 #: Fields of a table that the line holds where they differ from their defaults.
@@ -47,6 +49,7 @@ class SavedTable:
     def columns(self) -> dict[str, np.ndarray]:
         """Columns that are numbers, float64; of arrays of two dimensions each column."""
         found = {}
+        names = IN_ARRAYS if self.path.suffix.lower() == ".npz" else {}
         # Projections come first among arrays: they are series in time.
         for name in sorted(self.arrays, key=lambda name: name != "projection"):
             values = self.arrays[name]
@@ -54,7 +57,7 @@ class SavedTable:
                 continue
             for k, column in enumerate(np.atleast_2d(values.T), start=1):
                 title = name if values.ndim == 1 else f"{name} {k}"
-                found["frame" if title == "frames" else title] = column.astype(np.float64)
+                found[names.get(title, title)] = column.astype(np.float64)
         return found
 
     @property
@@ -95,7 +98,7 @@ class SavedTable:
         times = [title for title in columns if title.lower().startswith("time")]
         x = next(iter([*times, *(title for title in columns if title == "frame"), *columns]))
         y = [title_like(columns, self.path, wanted) for wanted in chosen]
-        y = y or [title for title in columns if title not in (x, *OF_FRAMES)]
+        y = y or [title for title in columns if title not in (x, *OF_FRAMES, STEP)]
         if not y:
             raise UnsupportedError(f"{self.path}: expected a column beside {x!r}, found none")
         rows = len(columns[x])
@@ -239,7 +242,7 @@ def plain(text: str) -> str:
 
 def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:
     """Find the one title that is, or begins with, a text."""
-    titles = [title for title in columns if title not in OF_FRAMES]
+    titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     found = [wanted] if wanted in columns else [one for one in titles if one.startswith(wanted)]
     if len(found) != 1:
         known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)

@@ -97,8 +97,8 @@ class Command(NamedTuple):
 
         universe = open_universe(args)
         options = {one["keyword"]: getattr(args, one["keyword"]) for one in self.entry["options"]}
-        if self.entry["fits"] and args.align is None:
-            options["align"] = args.fit is None
+        if self.entry["fits"]:
+            options["align"] = args.fit is None if args.align is None else args.align
         others = (f"select_{k}" for k, _ in enumerate(self.entry["groups"], start=2))
         texts = [args.select or "all", *(getattr(args, name) for name in others)]
         updating = self.entry["updating"]

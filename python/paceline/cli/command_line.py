@@ -55,6 +55,7 @@ examples:
   paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
   paceline battery md.tpr md.xtc -o results
   paceline run battery.toml -s md.tpr -f md.xtc -o results
+  paceline energy md.edr --terms potential temperature -o energy.csv --plot energy.png
   paceline plot wild.csv mutant.csv -o both.pdf
   paceline surface results/rmsd.csv results/gyration.csv --plot surface.png
   paceline convert md.trr md.xtc
@@ -86,6 +87,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("", "performance_commands", ["advise"]),
         *((PAGES[page], "analysis_commands", names) for page, names in of_pages.items()),
         ("Several analyses at once", "battery_commands", ["analyses", "battery", "run"]),
+        ("", "energy_commands", ["energy"]),
         ("", "table_commands", ["plot", "surface"]),
         ("Files", "file_commands", ["convert", "repack", "split", "join", "validate", "index"]),
         ("Speed", "performance_commands", ["report", "predict", "bench"]),
