@@ -280,7 +280,7 @@ def test_frames_in_memory_are_moved_by_mdanalysis(theirs):
 def test_what_cannot_be_written_is_refused(universe, tmp_path):
     for options, words in (
         ({"select": "name XYZ"}, "no atoms match 'name XYZ'"),
-        ({"filename": tmp_path / "a.pdb"}, "pdb"),
+        ({"filename": tmp_path / "a.cif"}, "cif"),
         ({"filename": tmp_path / "a.dcd", "writer_kwargs": {"remarks": "x"}}, "remarks"),
         ({"filename": tmp_path / "a.dcd", "select": "resid 1 and name CA C"}, "no orientation"),
     ):

@@ -16,7 +16,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
-from paceline.analysis.results import write_structures
+from paceline.analysis.structures import write_structures
 from paceline.engine import parts
 from paceline.engine.worker import Worker
 from paceline.errors import SelectionError, UnsupportedError
@@ -311,6 +311,37 @@ def test_centers_have_the_cells_of_their_frames(options, tmp_path):
             found = MDAnalysis.Universe(str(found))
         cells = np.array([ts.dimensions.copy() for ts in found.trajectory])
         np.testing.assert_allclose(cells, wanted, atol=1e-3)
+
+
+def test_other_atoms_of_the_centers_are_written(adk_in_water, tmp_path, run):
+    universe = paceline.Universe(*adk_in_water)
+    written = "protein or (resname SOL and resid 215:300)"
+    options = {"transforms": [paceline.transform.wrap(compound="residues")]}
+    plain = Clustering(universe, "name CA", cutoff=0.8).run(**options).results
+    one = Clustering(universe, "name CA", cutoff=0.8, written=written).run(**options)
+    np.testing.assert_array_equal(one.results.labels, plain.labels)
+    assert one.parameters()["written"] == written
+    atoms, found = universe.select_atoms(written), one.results.universe
+    assert found.atoms.names.tolist() == atoms.names.tolist()
+    for frame, ts, other in zip(
+        plain.center_frames.tolist(), found.trajectory, plain.universe.trajectory, strict=True
+    ):
+        ca = found.select_atoms("name CA").positions
+        np.testing.assert_array_equal(ca, other.positions)
+        np.testing.assert_array_equal(ts.positions, _wrapped(universe, atoms, frame, options))
+        np.testing.assert_array_equal(ts.dimensions, universe.trajectory[frame].dimensions)
+    arguments = ["--cutoff", "0.8", "--select", "name CA", "--select-2", "protein"]
+    for name in ("centers.gro", "centers.pdb"):
+        status, _, _ = run("cluster", *adk_in_water, *arguments, "--structures", tmp_path / name)
+        assert status == 0
+        assert len(MDAnalysis.Universe(str(tmp_path / name)).atoms) == 3341
+    with pytest.raises(SelectionError, match="written: no atoms match"):
+        Clustering(universe, "name CA", cutoff=0.8, written="resname LIG")
+
+
+def _wrapped(universe, atoms, frame, options):
+    series = paceline.TimeSeries(lambda block: block.positions, atoms)
+    return series.run(frames=[frame], **options).results.timeseries[0]
 
 
 def test_a_model_without_a_cell_has_no_cell(tmp_path):

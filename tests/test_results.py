@@ -158,7 +158,7 @@ def test_pairs_of_one_number_are_rows_of_xarray(universe, tmp_path):
 def test_what_cannot_be_saved_leaves_no_file(rmsf, universe, tmp_path):
     matrices = paceline.TimeSeries(lambda block: block.positions, universe.atoms[:3]).run(stop=3)
     for save, results, name, words in (
-        ("save", rmsf.results, "a.txt", r"\.npz, \.csv, \.tsv or \.xvg, not '\.txt'"),
+        ("save", rmsf.results, "a.txt", r"\.npz, \.csv, \.tsv, \.xvg, \.pdb.* not '\.txt'"),
         ("save", rmsf.results, "a", "not ''"),
         ("save", matrices.results, "a.csv", r"no table.* save them as \.npz"),
         ("save_figure", rmsf.results, "a.docx", r"not '\.docx'"),

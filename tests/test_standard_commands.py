@@ -240,8 +240,8 @@ def test_centers_of_clusters_are_written_as_structures(adk_xtc, tmp_path, run):
     table.unlink()
     status, _, err = run("cluster", *adk_xtc, *options)
     assert (status, "medoids.pdb" in err, table.exists()) == (2, True, False)
-    status, _, err = run("cluster", *adk_xtc, *options[:4], "--structures", tmp_path / "a.gro")
-    assert (status, "must end in .pdb or .xyz" in err) == (2, True)
+    status, _, err = run("cluster", *adk_xtc, *options[:4], "--structures", tmp_path / "a.cif")
+    assert (status, "must end in .pdb, .gro, .xyz" in err) == (2, True)
     status, _, err = run("cluster", *adk_xtc)
     assert (status, "gromos needs --cutoff" in err) == (2, True)
 

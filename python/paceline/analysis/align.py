@@ -11,8 +11,10 @@ from paceline._util.choices import SOLUTE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
-from paceline.analysis.results import Results, write_structures
+from paceline.analysis.results import Results
 from paceline.analysis.rms import table_of_rmsf
+from paceline.analysis.structure_values import StructureValues
+from paceline.analysis.structures import write_structures
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
@@ -335,7 +337,8 @@ class AverageStructure(AnalysisBase):
         summary="average structure",
         description=(
             "Mean positions (Å) of atoms, of frames superposed on a reference, and RMSF about "
-            "them; -o FILE.pdb or FILE.gro writes the structure. Molecules must be whole: "
+            "them; -o FILE.pdb or FILE.gro writes the structure, PDB with RMSF as B-factors. "
+            "Molecules must be whole: "
             "--unwrap makes them so."
         ),
         section="structure.md#average-structure",
@@ -355,6 +358,7 @@ class AverageStructure(AnalysisBase):
             ".crd",
             ".xyz",
         ),
+        on_structure="RMSF of each atom",
     )
 
     needs_whole = needs_together = True
@@ -455,7 +459,7 @@ class AverageStructure(AnalysisBase):
             positions=positions,
             rmsd=rmsd / count,
             rmsf=rmsf,
-        )
+        ).with_values(StructureValues("RMSF (Å)", self.mobile_atoms, rmsf, lambda: positions))
         writer = self._writer
         if self.filename is not None:
             writer = Writer(os.fspath(self.filename), len(positions))
@@ -467,11 +471,11 @@ class AverageStructure(AnalysisBase):
 class StructureResults(Results):
     """An average structure, which is also saved as a file of one frame."""
 
-    FILES = (".pdb", ".gro", ".crd", ".xyz")
+    FILES = (".gro", ".crd", ".xyz")
 
-    def write_file(self, path: str) -> None:
+    def write_file(self, path: str, name: str) -> None:
         """Write the atoms at their average positions."""
-        write_structures(self.universe, path)
+        write_structures(self.universe, path, named=name)
 
 
 def __getattr__(name: str) -> object:

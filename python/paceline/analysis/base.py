@@ -12,7 +12,7 @@ import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis, OfRun
-from paceline.contract.atoms import Atoms, System
+from paceline.contract.atoms import Atoms, System, topology_of
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import (
     OverParts,
@@ -43,6 +43,9 @@ from paceline.runner import FurtherOptions, run
 from paceline.timing import Timings
 from paceline.transform.base import check_static
 from paceline.transform.compounds import fragindices_of
+
+if TYPE_CHECKING:
+    from paceline.analysis.structure_values import StructureValues
 
 #: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
@@ -422,6 +425,32 @@ class AnalysisBase(Analysis):
     def left_out(self) -> np.ndarray:
         """Mask of the frames that the last run left out: ndarray of bool, shape (n_frames,)."""
         return np.isin(self.frames, [frame for frame, _ in self.damaged])
+
+    def on_first_frame(
+        self, title: str, atoms: Any, values: np.ndarray
+    ) -> "StructureValues | None":
+        """Put values of atoms on the first analysed frame, which is read when it is needed.
+
+        Parameters
+        ----------
+        title : str
+            Title of the values, with their unit.
+        atoms : AtomGroup
+            The atoms.
+        values : array of float, shape (n_atoms,)
+            A value for each.
+
+        Returns
+        -------
+        StructureValues or None
+            For `Results.with_values`; None for atoms without a topology.
+        """
+        from paceline.analysis.structure_values import of_first_frame
+
+        if topology_of(atoms.universe) is None:
+            return None
+        frame = self.frames, self.transforms, self.skip_damaged
+        return of_first_frame(title, atoms, values, *frame)
 
     def remark(self, about: str, message: str | None) -> None:
         """Warn of something about the results, which their tables say, too; None takes it back.

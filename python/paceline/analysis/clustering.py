@@ -13,7 +13,8 @@ from paceline._util.arguments import length, one_of, whole_number
 from paceline._util.choices import TRACE
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
-from paceline.analysis.results import Results, write_structures
+from paceline.analysis.results import Results
+from paceline.analysis.structures import write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
@@ -67,6 +68,10 @@ class Clustering(AnalysisBase):
         Number of clusters; for k-medoids, which needs it.
     weights : None, "mass" or array of float, shape (n_atoms,)
         Weights of the atoms in superposition and RMSD.
+    written : str, optional
+        Atoms of `results.universe`, selected from the whole system; by default those of `select`.
+        The centers are read once
+        more for them.
 
     Attributes
     ----------
@@ -81,8 +86,8 @@ class Clustering(AnalysisBase):
     results.center_frames : numpy.ndarray of int64, shape (n_clusters,)
         The same as frame numbers.
     results.universe : MDAnalysis.Universe
-        The atoms compared, with a frame for each center: positions as in the run, and the cell of
-        the frame. More than 256 MiB are in a file of the temporary folder.
+        The atoms compared, or `written`, with a frame for each center: positions as in the run, and
+        the cell of the frame. More than 256 MiB are in a file of the temporary folder.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -127,7 +132,7 @@ class Clustering(AnalysisBase):
             "adk.psf adk.dcd --cutoff 1.5 -o clusters.csv --plot clusters.png",
             (
                 "md.tpr md.xtc --unwrap --select backbone --method k-medoids --n-clusters 5 "
-                "--structures medoids.pdb"
+                '--structures medoids.pdb --select-2 "protein or resname LIG"'
             ),
         ),
         options=(
@@ -138,9 +143,15 @@ class Clustering(AnalysisBase):
             "cutoff",
             "n_clusters",
             MASS,
+            Option(
+                "written",
+                "atoms of --structures [those of --select]",
+                flag="--select-2",
+                metavar="TEXT",
+            ),
         ),
         further={"sizes": "write the size of each cluster, and the frame at its center"},
-        structures="write the selected atoms of the frame at the center of each cluster",
+        structures="write the atoms of --select-2 in the frame at the center of each cluster",
     )
 
     needs_whole = needs_together = True
@@ -156,9 +167,14 @@ class Clustering(AnalysisBase):
         cutoff: float | None = None,
         n_clusters: int | None = None,
         weights: Any = None,
+        written: str | None = None,
         verbose: bool = False,
     ):
         atoms = choose_atoms(universe, select, "select")
+        self._written = None
+        if written is not None:
+            self._written = choose_atoms(atoms.universe, written, "written")
+        self._select_written = written
         super().__init__(atoms, verbose=verbose)
         _check_method(method, cutoff, n_clusters)
         self.atoms, self._select = atoms, select
@@ -178,6 +194,7 @@ class Clustering(AnalysisBase):
             "cutoff": self.cutoff,
             "n_clusters": self.n_clusters,
             "weights": self._weights if isinstance(self._weights, str | None) else "given",
+            **({} if self._written is None else {"written": self._select_written}),
         }
 
     def stored_bytes(self, n_frames: int) -> int:
@@ -220,10 +237,30 @@ class Clustering(AnalysisBase):
             sizes=sizes,
             centers=centers,
             center_frames=self.frames[centers],
-            universe=_universe(self.atoms, rows, centers, self.frames[centers]),
+            universe=self._centers(rows, centers),
             frames=self.frames,
             times=self.times,
         )
+
+    def _centers(self, rows: np.ndarray, centers: np.ndarray) -> Any:
+        """Make a Universe with a frame for each center, and the cell of that frame."""
+        from MDAnalysis import Merge
+
+        atoms = self.atoms if self._written is None else self._written
+        once_more: Any = {"frames": self.frames[centers], "backend": "serial", "progress": False}
+        if self._written is None:
+            positions = allocate_results((len(centers), *rows.shape[1:]), np.dtype(np.float32))
+            for k, center in enumerate(centers):
+                positions[k] = rows[center]
+        else:
+            skipping: Any = {"on_error": "skip"} if self.skip_damaged else {}
+            series = TimeSeries(_positions, atoms)
+            series.run(**once_more, **skipping, transforms=self.transforms)
+            positions = series.results.timeseries
+        universe = Merge(atoms)
+        cells = TimeSeries(_cells, atoms[:1]).run(**once_more).results.timeseries
+        universe.load_new(positions, dimensions=cells)
+        return universe
 
     FURTHER_TABLES = ("sizes",)
 
@@ -277,11 +314,11 @@ class Clustering(AnalysisBase):
 class ClusterResults(Results):
     """Clusters, whose centers are also saved as files of several structures."""
 
-    FILES = (".pdb", ".xyz")
+    FILES = (".pdb", ".gro", ".xyz")
 
-    def write_file(self, path: str) -> None:
+    def write_file(self, path: str, name: str) -> None:
         """Write the centers, one model each."""
-        write_structures(self.universe, path)
+        write_structures(self.universe, path, named=name)
 
 
 def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> None:
@@ -543,19 +580,11 @@ def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
     return Table(columns, "time (ps)", y, "cluster", points, no_mean=True, notes=notes)
 
 
-def _universe(atoms: Atoms, rows: np.ndarray, centers: np.ndarray, frames: np.ndarray) -> Any:
-    """Make a Universe of the atoms, with a frame for each center, and the cell of that frame."""
-    from MDAnalysis import Merge
-
-    positions = allocate_results((len(centers), *rows.shape[1:]), np.dtype(np.float32))
-    for k, center in enumerate(centers):
-        positions[k] = rows[center]
-    universe = Merge(atoms)
-    cells = TimeSeries(_cells, atoms[:1]).run(frames=frames, backend="serial", progress=False)
-    universe.load_new(positions, dimensions=cells.results.timeseries)
-    return universe
-
-
 def _cells(block: Block) -> np.ndarray:
     """Return the cells, zeros where a frame has none."""
     return block.dimensions
+
+
+def _positions(block: Block) -> np.ndarray:
+    """Return the positions."""
+    return block.positions

@@ -12,6 +12,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
+from paceline.analysis.structure_values import of_residues
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
@@ -478,6 +479,7 @@ class ContactMap(AnalysisBase):
             "adk.psf adk.dcd -o contacts.tsv --plot contacts.png",
             "adk.psf adk.dcd --scheme ca --cutoff 8 --plot contacts.pdf",
         ),
+        on_structure="mean number of residues with which each is in contact",
         options=(
             "cutoff",
             "scheme",
@@ -568,6 +570,11 @@ class ContactMap(AnalysisBase):
         self.results = Results(
             table=table, provenance=self.record(), resindices=self.residues.resindices, **arrays
         )
+        # A residue is in contact with itself.
+        atoms = self.atomgroup[np.isin(self.atomgroup.resindices, self.residues.resindices)]
+        others = of_residues(atoms, frequencies.sum(axis=1) - 1)
+        title = "contacts of residue with others, mean number"
+        self.results.with_values(self.on_first_frame(title, atoms, others))
 
 
 class _NearResidues(CoreHalf, Reduction):

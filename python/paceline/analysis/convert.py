@@ -1,18 +1,19 @@
 """Write frames to a new trajectory file: all workers decode, encode and write."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import check_output, local_path
+from paceline._util.files import check_distinct, check_output, local_path, saved_together
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
+from paceline.analysis.structures import STRUCTURES, FirstFrame, StructureFrames, check_structure
 from paceline.block import cell_of
 from paceline.contract import source
 from paceline.contract.atoms import Atoms, Frames, Timestep, attribute_of, fields_of
@@ -41,9 +42,10 @@ FORMATS = {
     if format.writes
     for ending in format.extensions
 } | {f".{ending}": _H5MD for ending in EXTENSIONS}
+FORMATS |= {ending: OutputFormat(one.name, StructureFrames) for ending, one in STRUCTURES.items()}
 
-#: Endings of structures, which others write.
-STRUCTURES = (".pdb", ".ent", ".gro", ".xyz", ".cif", ".crd", ".pqr", ".mol2")
+#: Endings of structures that are not written.
+UNWRITTEN = (".cif", ".pqr", ".mol2")
 
 
 class Write(AnalysisBase):
@@ -61,7 +63,11 @@ class Write(AnalysisBase):
     path : path-like
         Ending in .xtc, .trr, .dcd, .nc or .ncdf (NetCDF), .h5md, .h5 or .hdf5 (H5MD). TRR, NetCDF
         and H5MD hold velocities and forces, where the trajectory has them; XTC and DCD positions
-        only.
+        only. Or a file of structures: .pdb or .ent, .gro, which holds velocities, .xyz, or, of one
+        frame, .crd; these need a topology.
+    structure : path-like, optional
+        Structure of the same atoms in the first frame that is written, with which the file can be
+        opened: .pdb, .ent, .gro, .xyz or .crd.
     precision : float, optional
         Of an XTC file: integers per nm, by default 1000, a resolution of 0.01 Å. Of an H5MD file:
         Å; positions are rounded to the largest power of two that is not above it, so that they
@@ -91,6 +97,8 @@ class Write(AnalysisBase):
         Frames that are best encoded by one worker: those of a chunk, say.
     results.path : str
         The file, once it is whole.
+    results.structure : str or None
+        The structure of its first frame.
     results.n_written : int
         Its number of frames.
     results.n_bytes : int
@@ -116,6 +124,11 @@ class Write(AnalysisBase):
     >>> path = Path(tempfile.mkdtemp()) / "ca.xtc"
     >>> paceline.Write(ca, path).run(step=10).results.n_written
     10
+    >>> both = paceline.Write(ca, path.with_suffix(".dcd"), structure=path.with_suffix(".pdb"))
+    >>> both.run(step=10).results.n_written
+    10
+    >>> paceline.Universe(both.results.structure, both.results.path).atoms.n_atoms
+    214
     >>> smaller = paceline.Write(ca, path.with_suffix(".h5md"), compress="gzip:1", precision=0.01)
     >>> smaller.run(step=10).results.n_written
     10
@@ -126,6 +139,7 @@ class Write(AnalysisBase):
         atomgroup: Atoms,
         path: str | os.PathLike,
         *,
+        structure: str | os.PathLike | None = None,
         precision: float | None = None,
         chunk: str | None = None,
         for_: str | None = None,
@@ -153,16 +167,24 @@ class Write(AnalysisBase):
             self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **given
         )
         self._keep_cell = keep_cell
+        self._overwrite, self._structure = overwrite, None
+        if structure is not None:
+            self._structure = local_path(structure)
+            check_distinct(self._path, self._structure)
+            check_output(self._structure, overwrite=overwrite)
+            check_structure(self._structure, self.atomgroup)
         self.frames_together = self._target.frames_together
 
     @property
     def outputs(self) -> Sequence[str]:
         """Paths of the files that a run writes itself."""
-        return (self._path,)
+        return (self._path,) if self._structure is None else (self._path, self._structure)
 
     def parameters(self) -> dict[str, object]:
         """Return the file, its options and the atoms."""
-        return {"file": self._path, **self._options, "atoms": describe_atoms(self.atomgroup)}
+        structure = {} if self._structure is None else {"structure": self._structure}
+        atoms = describe_atoms(self.atomgroup)
+        return {"file": self._path, **structure, **self._options, "atoms": atoms}
 
     def prepare(self) -> PerBlock:
         """Make the half that encodes in workers."""
@@ -178,6 +200,15 @@ class Write(AnalysisBase):
             )
         )
         self.fields, self.optional_fields = self._target.fields, self._target.optional_fields
+        self._first = None
+        if self._structure is not None:
+            self._first = FirstFrame(
+                self._structure,
+                self.atomgroup,
+                overwrite=self._overwrite,
+                all_blocks=self.skip_damaged or "positions" not in self.fields,
+            )
+            half = self._first.beside(half)
         return half
 
     def _origin(self) -> dict[str, object]:
@@ -191,15 +222,22 @@ class Write(AnalysisBase):
             "frames": describe_frames(self.frames),
         }
 
-    def receiver(self) -> AbstractContextManager[Receiver]:
+    @contextmanager
+    def receiver(self) -> Iterator[Receiver]:
         """Open the file for the time of a run: whole under its name afterwards, or not there."""
-        return self._target.receiver()
+        with saved_together(), self._target.receiver() as blocks:
+            if self._first is None:
+                yield blocks
+            else:
+                with self._first.receiver(blocks) as both:
+                    yield both
 
     def finish(self, value: None) -> None:
         """Set the results: path, frames and bytes."""
         self.results = Results(
             provenance=self.record(),
             path=self._path,
+            structure=self._structure,
             n_written=self._target.n_written,
             n_bytes=self._target.n_bytes,
         )
@@ -215,7 +253,7 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
                 found = (
                     f"a name of {format.name} files, which paceline reads but does not convert to"
                 )
-        if ending in STRUCTURES:
+        if ending in UNWRITTEN:
             found += ", of a structure: MDAnalysis, gmx trjconv and cpptraj write these"
         raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {found}")
     kind = FORMATS[ending]

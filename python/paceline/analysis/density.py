@@ -243,7 +243,7 @@ class DensityResults(Results):
 
     FILES = (".dx", ".mrc")
 
-    def write_file(self, path: str) -> None:
+    def write_file(self, path: str, name: str) -> None:
         """Write the grid for programs that draw isosurfaces."""
         if path.lower().endswith(".dx"):
             self.density.export(path, type="double")

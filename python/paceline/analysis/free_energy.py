@@ -102,6 +102,7 @@ def free_energy_surface(
         "paceline": __version__,
         "analysis": "free-energy surface",
         "temperature (K)": temperature,
+        "axes": "; ".join(labels),
         "bins": f"{n_bins[0]} x {n_bins[1]}",
         "frames": f"{int(counts.sum())} of {len(known)}",
         "convergence": note,

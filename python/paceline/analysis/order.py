@@ -149,6 +149,9 @@ class OrderParameter(GroupsAnalysis):
             frames=self.frames,
             times=self.times,
         )
+        atoms, values = next(iter(self._groups.values())), np.repeat(mean, self._counts)
+        _, first = np.unique(atoms.indices, return_index=True)
+        self.results.with_values(self.on_first_frame(self.SYMBOL, atoms[first], values[first]))
 
 
 class SCH(OrderParameter):
@@ -244,6 +247,7 @@ class SCH(OrderParameter):
             "axis",
             PBC,
         ),
+        on_structure="order parameter of each carbon's name",
         batteries=(Member("membrane", {"select": TAILS}, place=2),),
     )
 

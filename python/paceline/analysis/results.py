@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -19,7 +18,8 @@ from paceline.analysis.saved_tables import FIGURE, describe
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import SeriesMean
-from paceline.contract.atoms import System, has_attribute
+from paceline.contract.atoms import has_attribute
+from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import NotRunError, UnsupportedError, with_script_advice
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from xarray import Dataset
 
+    from paceline.analysis.structure_values import StructureValues
     from paceline.performance.page import Html
 
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
@@ -70,7 +71,10 @@ class Results(dict[str, Any]):
         super().__init__(arrays)
         # Past `__setattr__`, which would make results of them.
         self.__dict__.update(
-            _table_or_none=table, _provenance=dict(provenance or {}), _series=("", "")
+            _table_or_none=table,
+            _provenance=dict(provenance or {}),
+            _series=("", ""),
+            _on_structure=None,
         )
 
     #: Endings of further files that `save` writes.
@@ -93,7 +97,7 @@ class Results(dict[str, Any]):
         self[name] = value
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        about = self.table, self._provenance, self._series
+        about = self.table, self._provenance, self._series, self._on_structure
         return _restore, (type(self), dict(self), *about)
 
     def __dir__(self) -> list[str]:
@@ -171,6 +175,47 @@ class Results(dict[str, Any]):
         """
         self.__dict__["_series"] = name, title
         return self
+
+    def with_values(self, values: "StructureValues | None") -> Self:
+        """Give values of atoms, which are also saved as B-factors of a structure, and shown on it.
+
+        Parameters
+        ----------
+        values : StructureValues or None
+            Values and structure; None if there are none.
+
+        Returns
+        -------
+        Results
+            These.
+        """
+        self.__dict__["_on_structure"] = values
+        return self
+
+    def _values(self) -> "StructureValues":
+        """Values on a structure; `UnsupportedError` where there are none."""
+        self._check_run()
+        found: StructureValues | None = self._on_structure
+        if found is None:
+            raise UnsupportedError(
+                "these results have no values of atoms or residues to be shown on a structure"
+            )
+        return found
+
+    def view(self) -> Any:
+        """Show values of atoms or residues on the structure, coloured from blue to red.
+
+        Returns
+        -------
+        py3Dmol.view or nglview.NGLWidget
+            A view for a notebook, of py3Dmol if it is installed.
+
+        Raises
+        ------
+        UnsupportedError
+            Neither is installed, or the results are not of atoms or residues.
+        """
+        return self._values().view(self.provenance)
 
     def _check_run(self) -> None:
         """Raise `NotRunError` where there are none yet."""
@@ -286,7 +331,9 @@ class Results(dict[str, Any]):
         path : path-like
             Ending in .npz (all arrays; those of results within results as "x.dim"), .csv or .tsv
             (the table; provenance in lines that begin with #), or .xvg (the columns of the figure,
-            for Grace and GROMACS's users).
+            for Grace and GROMACS's users). Values of atoms or residues also as B-factors of a .pdb
+            file, or of one beside a script that colours it: .pml (PyMOL), .cxc (ChimeraX) or .tcl
+            (VMD).
         overwrite : bool
             Replace an existing file.
 
@@ -299,13 +346,17 @@ class Results(dict[str, Any]):
         UnsupportedError
             Another ending, or results that make no table.
         """
-        check_ending(path, self.FILES)
+        is_shown = self._on_structure is not None
+        check_ending(path, (*self.FILES, *(ON_STRUCTURE if is_shown else ())))
         self._check_run()
+        if is_shown and _ending(path) in ON_STRUCTURE:
+            self._values().save(path, self.provenance, overwrite=overwrite)
+            return
         if _ending(path) in self.FILES:
             name = temporary_name(path)
             name = name.with_name(name.name + _ending(path))  # by which writers choose the format
             with new_files([path], overwrite=overwrite, names=[name]), writing_to(path):
-                self.write_file(os.fspath(name))
+                self.write_file(os.fspath(name), os.fspath(path))
             return
         if _ending(path) != ".npz":
             _ = self.whole_table()  # raises before a file is made
@@ -337,13 +388,15 @@ class Results(dict[str, Any]):
         )
         return [*about, *figure, *found]
 
-    def write_file(self, path: str) -> None:
+    def write_file(self, path: str, name: str) -> None:
         """Write a file with one of the endings `FILES`.
 
         Parameters
         ----------
         path : str
             Checked before.
+        name : str
+            Name that the file will have, for messages.
         """
         raise NotImplementedError(path)
 
@@ -521,36 +574,6 @@ def save_figure(
             figure.savefig(file, format=_ending(path)[1:])
 
 
-def write_structures(universe: System, path: str) -> None:
-    """Write all frames of a Universe, each with its cell; of one without, nothing that looks so.
-
-    MDAnalysis writes a cell of 1 Å and remarks that it is meaningless; not all programs know that.
-    Of several models, it writes the first one's cell alone.
-    """
-    several = len(universe.trajectory) > 1
-    if _ending(path) != ".pdb":
-        universe.atoms.write(path, frames="all" if several else None)
-        return
-    from MDAnalysis.coordinates.PDB import PDBWriter
-
-    class WithCells(PDBWriter):
-        def CRYST1(self, *cell: object) -> None:
-            """Write a cell where the frame has one."""
-            if universe.dimensions is not None:
-                super().CRYST1(*cell)
-
-        def REMARK(self, *remarks: str) -> None:
-            """Write no remarks about cells of 1 Å."""
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Unit cell dimensions not found")
-        with WithCells(path, n_atoms=len(universe.atoms), multiframe=several) as writer:
-            for ts in universe.trajectory:
-                if ts.frame and ts.dimensions is not None:  # the first one's is in the header
-                    writer.CRYST1(writer.convert_dimensions_to_unitcell(ts))
-                writer.write(universe.atoms)
-
-
 def _notebook_figure(table: Table) -> "Html":
     """Draw a table for a notebook, as HTML."""
     from matplotlib.figure import Figure
@@ -692,8 +715,10 @@ def _restore(
     table: Table | None,
     provenance: Mapping[str, object],
     series: tuple[str, str],
+    on_structure: Any = None,
 ) -> Results:
-    return kind(table=table, provenance=provenance, **arrays).with_series(*series)
+    made = kind(table=table, provenance=provenance, **arrays).with_series(*series)
+    return made.with_values(on_structure)
 
 
 def __getattr__(name: str) -> object:

@@ -313,6 +313,7 @@ class RMSF(AnalysisBase):
             "md.tpr md.xtc --unwrap",
             "md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv",
             'md.tpr fitted.xtc --no-align --select "backbone" -o rmsf.tsv --plot rmsf.png',
+            "md.tpr md.xtc --unwrap --select protein -o rmsf.pml",
         ),
         options=(
             Option(
@@ -335,6 +336,7 @@ class RMSF(AnalysisBase):
             ),
         ),
         counterpart="rms.RMSF",
+        on_structure="RMSF of each atom",
     )
 
     needs_whole = needs_together = True
@@ -402,7 +404,7 @@ class RMSF(AnalysisBase):
             rmsf=rmsf,
             residue_rmsf=_means_of_residues(self.atomgroup, rmsf)[0],
             resindices=np.unique(self.atomgroup.resindices),
-        )
+        ).with_values(self.on_first_frame("RMSF (Å)", self.atomgroup, rmsf))
 
 
 def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

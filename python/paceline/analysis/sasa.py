@@ -11,6 +11,7 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
+from paceline.analysis.structure_values import StructureValues, of_residues
 from paceline.analysis.table import along_residues, residue_labels
 from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration, Member
@@ -117,12 +118,14 @@ class SASA(AnalysisBase):
         examples=(
             "adk.psf adk.dcd -o sasa.csv --plot sasa.png",
             "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.npz",
+            "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.cxc",
         ),
         options=(
             "n_points",
             "probe_radius",
             "compound",
         ),
+        on_structure="SASA of each residue or atom, mean over frames",
         batteries=(
             Member(
                 "protein", {"select": "protein", "n_points": 100, "compound": "residues"}, place=4
@@ -210,6 +213,17 @@ class SASA(AnalysisBase):
         table = table_in_time(self, {label: total}, {label: "SASA"}, label, profile=profile)
         sasa = total.copy() if is_group else value
         self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
+        if not is_group:
+            self.results.with_values(self._on_structure(value))
+
+    def _on_structure(self, value: np.ndarray) -> StructureValues | None:
+        """Put means over frames on the atoms, all of a residue alike."""
+        read = value[~self.left_out]
+        means = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
+        if self.compound == "atoms":
+            return self.on_first_frame("SASA of atom (Å²)", self.atomgroup, means)
+        atoms = self.atomgroup.unique
+        return self.on_first_frame("SASA of residue (Å²)", atoms, of_residues(atoms, means))
 
 
 def _coarse_grained(atoms: Atoms) -> str | None:

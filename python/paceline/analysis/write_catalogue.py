@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.contract.catalogue import PAGES
-from paceline.contract.declaration import Declaration, Option
+from paceline.contract.declaration import ON_STRUCTURE, Declaration, Option
 
 #: Lines of the manual's page of analyses between which its table is.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
@@ -54,6 +54,9 @@ def entry_of(cls: type) -> JsonObject:
             if name.startswith("results.")
         ],
         "needs": [*_needs_of(cls), *declared.needs],
+        "files": [
+            *dict.fromkeys((*declared.files, *(ON_STRUCTURE if declared.on_structure else ())))
+        ],
         "in_batteries": declared.in_batteries and issubclass(cls, AnalysisBase),
     }
     return json.loads(json.dumps(found))

@@ -66,7 +66,7 @@ class Command(NamedTuple):
                 f"--select-{number}", required=True, metavar="TEXT", help=explained
             )
         if entry["structures"]:
-            explained = f"{entry['structures']}: .pdb or .xyz"
+            explained = f"{entry['structures']}: .pdb, .gro or .xyz"
             parser.section("output").add_argument(
                 "--structures", type=Path, metavar="FILE", help=explained
             )

@@ -11,13 +11,14 @@ import numpy as np
 
 from paceline import transform
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.analysis.chosen_frames import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
 from paceline.cli.command_line import in_options
 from paceline.cli.options import Bound, DefaultSelection, figure_options, hdf5_options
-from paceline.contract.atoms import attribute_of
+from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, warn
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from paceline.cli.atom_groups import GroupUniverse
 
 #: Endings of files of several structures.
-STRUCTURES = (".pdb", ".xyz")
+STRUCTURES = (".pdb", ".gro", ".xyz")
 #: Endings of further tables.
 FURTHER = (".csv", ".tsv")
 #: Frames that were left out, of which each has a line.
@@ -47,7 +48,7 @@ def open_universe(args: argparse.Namespace) -> Any:
     check_outputs(args, args.output, getattr(args, "output_files", ()))
     if structures is not None:
         if structures.suffix.lower() not in STRUCTURES:
-            raise UnsupportedError(f"{structures} must end in {' or '.join(STRUCTURES)}")
+            raise UnsupportedError(f"{structures} must end in {', '.join(STRUCTURES)}")
         check_output(structures, overwrite=args.overwrite)
     for path in further.values():
         if path.suffix.lower() not in FURTHER:
@@ -68,6 +69,8 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
     if table not in (None, STDOUT):
         check_ending(table, files)
         check_output(table, overwrite=args.overwrite)
+        if table.suffix.lower() in ON_STRUCTURE:
+            check_output(table.with_suffix(".pdb"), overwrite=args.overwrite)
     figures = (path for path in further_files(args).values() if path.suffix.lower() not in FURTHER)
     options = figure_options(args, args.plot, *figures)
     if args.plot is not None:
@@ -208,7 +211,7 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
         return numbers
     if latest < earliest:
         raise ValueError(f"the last time, {latest:g} ps, is before the first, {earliest:g} ps")
-    return numbers[_between(_times(trajectory)[numbers], earliest, latest)]
+    return numbers[_between(times_of(trajectory)[numbers], earliest, latest)]
 
 
 def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
@@ -216,7 +219,7 @@ def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
     numbers = frames_between(trajectory, args.begin, args.end)
     if args.every is None:
         return numbers[:: args.step]
-    return numbers[_apart(_times(trajectory), numbers, args.every)]
+    return numbers[_apart(times_of(trajectory), numbers, args.every)]
 
 
 def _apart(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
@@ -257,14 +260,6 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
     return inside
 
 
-def _times(trajectory: Any) -> np.ndarray:
-    """Times of all frames, ps; from the index, if there is one."""
-    times = attribute_of(trajectory, "times")
-    if times is None:
-        return np.array([ts.time for ts in trajectory])
-    return times() if callable(times) else times
-
-
 def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
     """Open the checkpoint, if one is asked for, until results are saved: a disk may be full."""
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
@@ -272,6 +267,10 @@ def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[C
 
 def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
     """Run an analysis and write the results that were asked for."""
+    if args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
+        from paceline.analysis.structures import check_structure
+
+        check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
     with _checkpoint(args) as kept:
         run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
         further, failed = _further(args, analysis)
@@ -342,17 +341,21 @@ def run_analysis(
     analysis: Any,
     *,
     most_frames: int | None = None,
+    frames: np.ndarray | None = None,
     **options: object,
 ) -> None:
     """Run an analysis or a battery over the frames asked for, and list what was left out.
 
-    `options` are further ones of `paceline.run`.
+    The frames are those of arguments unless they are given. `options` are further ones of
+    `paceline.run`.
     """
     analyses = getattr(analysis, "analyses", {"": analysis})
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=lambda trajectory: frames_of(trajectory, args)[:most_frames],
+        frames=(lambda trajectory: frames_of(trajectory, args)[:most_frames])
+        if frames is None
+        else frames,
         transforms=transforms_of(args),
         on_error=args.on_error,
         **options,

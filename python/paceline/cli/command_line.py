@@ -59,6 +59,7 @@ examples:
   paceline plot wild.csv mutant.csv -o both.pdf
   paceline surface results/rmsd.csv results/gyration.csv --plot surface.png
   paceline convert md.trr md.xtc
+  paceline frames results/rmsd.csv --where "rmsd < 2 and time > 10ns" -o near.xtc
   paceline repack md.h5md --for atoms
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
@@ -89,7 +90,9 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("Several analyses at once", "battery_commands", ["analyses", "battery", "run"]),
         ("", "energy_commands", ["energy"]),
         ("", "table_commands", ["plot", "surface"]),
-        ("Files", "file_commands", ["convert", "repack", "split", "join", "validate", "index"]),
+        ("Files", "file_commands", ["convert"]),
+        ("", "frame_commands", ["frames"]),
+        ("", "file_commands", ["repack", "split", "join", "validate", "index"]),
         ("Speed", "performance_commands", ["report", "predict", "bench"]),
     ]
 

@@ -89,6 +89,8 @@ examples:
   paceline convert md.trr md.xtc --precision 10000 --begin 10ns --step 10
   paceline convert "md.part*.xtc" all.xtc --continuous
   paceline convert md.tpr md.xtc protein.xtc --select protein --unwrap --fit
+  paceline convert md.tpr md.xtc protein.xtc --select protein --structure protein.pdb
+  paceline convert md.tpr md.xtc models.pdb --select protein --step 100
   paceline convert -s md.tpr -f md.xtc -o protein.xtc --select protein
   paceline convert -f md.xtc -n index.ndx --select Protein -o protein.xtc
   paceline convert md.xtc md.h5md
@@ -496,14 +498,22 @@ def add_convert(commands: Any) -> CommandParser:
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
         "workers. The ending names the format: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5, "
-        ".hdf5. TRR, NetCDF and H5MD keep velocities and forces; H5MD also keeps what the topology "
-        "(-s) knows of the atoms. A summary goes to standard error.",
+        ".hdf5; or, with a topology (-s), files of structures: .pdb, .ent, .gro, .xyz, or .crd of "
+        "one frame. TRR, NetCDF and H5MD keep velocities and forces, GRO velocities; H5MD also "
+        "keeps what the topology knows of the atoms. A summary goes to standard error.",
         epilog=CONVERT_EXAMPLES,
     )
     form = FileForm(topology="optional", output="required", alone=True)
     add_file_arguments(parser, form, formats="trajectory")
     add_selection_arguments(parser, select=("all",))
     add = parser.section("output").add_argument
+    add(
+        "--structure",
+        type=Path,
+        metavar="FILE",
+        help="write the same atoms in the first frame, too, to open the trajectory with: .pdb, "
+        ".gro, .xyz or .crd",
+    )
     add(
         "--precision",
         type=above_zero,
@@ -529,6 +539,7 @@ def add_convert(commands: Any) -> CommandParser:
 def run_convert(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.convert import Write, format_with
+    from paceline.analysis.structures import format_of
     from paceline.cli.analysis_steps import (
         check_report,
         run_analysis,
@@ -536,15 +547,22 @@ def run_convert(args: argparse.Namespace) -> None:
         selected,
     )
 
-    check_distinct(args.output, args.report)
+    check_distinct(args.output, args.structure, args.report)
     check_report(args)
     check_output(args.output, overwrite=args.overwrite)
+    if args.structure is not None:
+        format_of(args.structure)
     options = {**given(args, "precision"), **layout_options(args)}
     format_with(args.output, options)
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
     analysis = Write(
-        atoms, args.output, keep_cell=args.keep_cell, overwrite=args.overwrite, **options
+        atoms,
+        args.output,
+        structure=args.structure,
+        keep_cell=args.keep_cell,
+        overwrite=args.overwrite,
+        **options,
     )
     with saved_together():
         run_analysis(args, analysis)

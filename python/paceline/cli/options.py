@@ -419,7 +419,12 @@ def add_frame_arguments(parser: CommandParser) -> None:
         metavar="TIME",
         help="only frames at multiples of this time (ps) from the first one",
     )
-    add = section.add_argument
+    add_chain_arguments(parser)
+
+
+def add_chain_arguments(parser: CommandParser) -> None:
+    """Add how trajectories are joined, and what their files lack."""
+    add = parser.section("frames").add_argument
     add(
         "--continuous",
         action="store_true",

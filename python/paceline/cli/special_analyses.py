@@ -181,7 +181,18 @@ def _order(
     return OrderParameter(groups[0], selected(universe, other), **options)
 
 
-#: The analyses by the names of their commands.
+def _sasa(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.sasa import SASA
+    from paceline.contract.declaration import ON_STRUCTURE
+
+    whole = options["compound"] == "group"
+    if whole and args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
+        raise UnsupportedError(
+            f"{args.output} is of residues or atoms: give --compound residues, or atoms"
+        )
+    return SASA(groups[0], **options)
+
+
 def _pca(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
     from paceline.analysis.pca import PCA
 
@@ -190,6 +201,7 @@ def _pca(universe: Any, args: argparse.Namespace, groups: list[Any], options: An
     return PCA(*groups, **options)
 
 
+#: The analyses by the names of their commands.
 MAKE: dict[str, Make] = {
     "average": _average,
     "contacts": _contacts,
@@ -202,6 +214,7 @@ MAKE: dict[str, Make] = {
     "msd": _msd,
     "order": _order,
     "pca": _pca,
+    "sasa": _sasa,
     "selection": _selected,
     "survival": _survival,
 }

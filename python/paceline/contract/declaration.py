@@ -84,6 +84,8 @@ class Declaration:
     fits: bool = False
     #: File name extensions that -o accepts besides those of tables.
     files: tuple[str, ...] = ()
+    #: Values of atoms or residues that -o also writes as the B-factors of a structure.
+    on_structure: str = ""
     #: Help of --structures, for analyses that also save results as structures.
     structures: str = ""
     #: True if atoms are selected anew in each frame.
@@ -96,6 +98,8 @@ class Declaration:
     in_batteries: bool = True
 
 
+#: Endings of values on a structure: PDB, and scripts of PyMOL, ChimeraX and VMD beside one.
+ON_STRUCTURE = (".pdb", ".pml", ".cxc", ".tcl")
 #: Options that several commands have.
 PBC = Option("pbc", "take positions as they are, and no nearest images")
 MASS = Option(

@@ -1,0 +1,280 @@
+"""Values of atoms or residues on a structure: B-factors, scripts that colour, views."""
+
+import os
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline._util.files import new_file, new_files, saved_together, writing_to
+from paceline.analysis.structures import (
+    Snapshot,
+    check_positions,
+    check_structure,
+    format_of,
+    structure_file,
+)
+from paceline.contract.transforms import Transform
+from paceline.errors import UnsupportedError, warn
+from paceline.performance.number_format import many
+from paceline.transform.base import first_positions
+
+#: Values that columns of B-factors hold, six characters wide with two decimals.
+LEAST, LARGEST = -99.99, 999.99
+#: Letters of a remark.
+REMARK = 66
+
+
+class StructureValues:
+    """Values of atoms, with the structure that they are shown on.
+
+    Parameters
+    ----------
+    title : str
+        Title of the values, with their unit, as "RMSF (Å)".
+    atoms : AtomGroup
+        The atoms.
+    values : array of float, shape (n_atoms,)
+        A value for each atom; NaN where there is none.
+    positions : callable
+        Gets their positions, Å, shape (n_atoms, 3).
+    """
+
+    def __init__(
+        self, title: str, atoms: Any, values: np.ndarray, positions: Callable[[], np.ndarray]
+    ):
+        self.title, self.atoms = title, atoms
+        self.values = np.asarray(values, dtype=np.float64)
+        self._positions = positions
+
+    def __reduce__(self) -> Any:
+        """Pickle a copy of the atoms: their Universe has files open."""
+        from MDAnalysis import Merge
+
+        atoms = Merge(self.atoms).load_new(self.positions[np.newaxis]).atoms
+        return _restore, (self.title, atoms, self.values, self.positions)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions, float32, shape (n_atoms, 3), Å."""
+        return np.asarray(self._positions(), dtype=np.float32)
+
+    @property
+    def scale(self) -> float:
+        """Power of ten that values are multiplied by, so that columns of B-factors hold them."""
+        known = self.values[np.isfinite(self.values)]
+        if len(known) == 0 or not known.any():
+            return 1.0
+        if 0 < np.abs(known).max() < 1 and known.min() >= 0:
+            return 100.0
+        power = 0
+        while known.max() / 10**power > LARGEST or known.min() / 10**power < LEAST:
+            power += 1
+        return 10.0**-power
+
+    @property
+    def b_factors(self) -> np.ndarray:
+        """Values times the scale, float64, shape (n_atoms,); 0 where there is none."""
+        return np.nan_to_num(self.values * self.scale)
+
+    def limits(self) -> tuple[float, float]:
+        """Least and largest B-factor of atoms with a value, apart from each other."""
+        known = self.b_factors[np.isfinite(self.values)]
+        low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+        return float(low), float(high if high > low else low + 1)
+
+    def remarks(self, facts: Mapping[str, Any]) -> list[str]:
+        """Lines about the values: quantity, unit, scale, and where they are from."""
+        scale, missing = self.scale, int(np.count_nonzero(~np.isfinite(self.values)))
+        factor = "" if scale == 1 else f" times {scale:g}"
+        lines = [f"B-FACTORS: {self.title}{factor}"]
+        if missing:
+            lines.append(f"{many(missing, 'atom')} WITHOUT A VALUE: 0.00")
+        known = ("analysis", "topology", "trajectory", "frames analysed", "transforms", "command")
+        lines += [f"{key}: {facts[key]}" for key in known if key in facts]
+        lines.append(f"paceline {__version__}")
+        return [part for line in lines for part in _wrapped(" ".join(line.split()))]
+
+    def check(self, path: str | os.PathLike) -> None:
+        """Raise where the atoms make no structure; warn of values that are written otherwise."""
+        check_structure(path, self.atoms)
+        if self.scale < 1:
+            warn(
+                f"{os.fspath(path)}: B-factors hold numbers from {LEAST:g} to {LARGEST:g}: those "
+                f"of {self.title} are multiplied by {self.scale:g}, as a REMARK says"
+            )
+        if missing := int(np.count_nonzero(~np.isfinite(self.values))):
+            warn(
+                f"{os.fspath(path)}: {many(missing, 'atom')} without a value of {self.title}: "
+                "B-factors are 0 there"
+            )
+
+    def save(
+        self, path: str | os.PathLike, facts: Mapping[str, Any], *, overwrite: bool = False
+    ) -> None:
+        """Write PDB, or with .pml, .cxc and .tcl a script and the PDB that it colours beside it."""
+        script, pdb = Path(path), Path(path).with_suffix(".pdb")
+        self.check(pdb)
+        with saved_together():
+            with new_files([pdb], overwrite=overwrite) as [made], writing_to(pdb):
+                self._write(made, facts, pdb)
+            if script.suffix.lower() in SCRIPTS:
+                with new_file(script, overwrite=overwrite) as file:
+                    file.write(self.script(script.suffix.lower(), pdb.name))
+
+    def _write(
+        self, target: str | os.PathLike, facts: Mapping[str, Any], named: str | os.PathLike
+    ) -> None:
+        """Write PDB to a file that will have a name."""
+        kind, positions = format_of("a.pdb"), self.positions
+        check_positions(os.fspath(named), kind, positions, 0)
+        with structure_file(
+            target,
+            self.atoms,
+            kind=kind,
+            title=f"{self.title} as B-factors",
+            b_factors=self.b_factors,
+            remarks=self.remarks(facts),
+        ) as write:
+            write(Snapshot(positions, None))
+
+    def pdb(self, facts: Mapping[str, Any]) -> str:
+        """Text of the PDB."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "values.pdb"
+            self._write(path, facts, path)
+            return path.read_text(encoding="utf-8")
+
+    @property
+    def is_trace(self) -> bool:
+        """True for one atom a residue, such as CA, of which cartoons need to be told."""
+        return len(self.atoms) == len(self.atoms.residues)
+
+    @property
+    def is_polymer(self) -> bool:
+        """True if cartoons show all atoms: those of proteins and nucleic acids."""
+        try:
+            return len(self.atoms.select_atoms("protein or nucleic")) == len(self.atoms)
+        except AttributeError:  # the topology has no names of residues
+            return False
+
+    def script(self, ending: str, pdb: str) -> str:
+        """Text of a script that shows a PDB in the same folder, coloured by B-factor."""
+        low, high = self.limits()
+        name = re.sub(r"\W", "_", Path(pdb).stem)
+        lines = SCRIPTS[ending](name, pdb, low, high, self.is_trace)
+        factor = "" if self.scale == 1 else f" times {self.scale:g}"
+        about = f"# {self.title}{factor}, from {low:.6g} (blue) to {high:.6g} (red)"
+        return "\n".join([about, *lines]) + "\n"
+
+    def view(self, facts: Mapping[str, Any]) -> Any:
+        """Show the structure in a notebook, coloured by value, with py3Dmol or nglview."""
+        low, high = self.limits()
+        if find_spec("py3Dmol") is not None:
+            import py3Dmol
+
+            shown = py3Dmol.view()
+            shown.addModel(self.pdb(facts), "pdb")
+            # The gradient is red, white, blue: from its largest value on.
+            colours = {"prop": "b", "gradient": "rwb", "min": high, "max": low}
+            trace = {"style": "trace"} if self.is_trace else {}
+            style = {"cartoon": {"colorscheme": colours, **trace}}
+            if not self.is_polymer:
+                style["stick"] = {"colorscheme": colours}
+            shown.setStyle({}, style)
+            shown.zoomTo()
+            return shown
+        if find_spec("nglview") is not None:
+            import nglview
+
+            shown = nglview.show_text(self.pdb(facts), ext="pdb")
+            shown.clear_representations()
+            how = {"color_scheme": "bfactor", "color_scale": "bwr", "color_domain": [low, high]}
+            shown.add_representation("trace" if self.is_trace else "cartoon", **how)
+            if not self.is_polymer:
+                shown.add_representation("licorice", selection="not polymer", **how)
+            return shown
+        raise UnsupportedError(
+            "showing structures in a notebook needs py3Dmol or nglview: install one, such as by "
+            "'pip install py3Dmol'"
+        )
+
+
+def _restore(title: str, atoms: Any, values: np.ndarray, positions: np.ndarray) -> StructureValues:
+    return StructureValues(title, atoms, values, lambda: positions)
+
+
+def of_first_frame(
+    title: str,
+    atoms: Any,
+    values: np.ndarray,
+    frames: np.ndarray,
+    transforms: Sequence[Transform],
+    skip_damaged: bool,
+) -> StructureValues:
+    """Put values of atoms on the first analysed frame, after transformations, read when needed."""
+    return StructureValues(
+        title, atoms, values, lambda: first_positions(atoms, frames, transforms, skip_damaged)
+    )
+
+
+def of_residues(atoms: Any, values: np.ndarray) -> np.ndarray:
+    """Values of atoms by those of their residues, which are in the order of the topology."""
+    return np.asarray(values)[np.unique(atoms.resindices, return_inverse=True)[1]]
+
+
+def _wrapped(line: str) -> list[str]:
+    """Break a line into the lengths of remarks."""
+    return textwrap.wrap(line, REMARK, break_on_hyphens=False)
+
+
+def _pymol(name: str, pdb: str, low: float, high: float, is_trace: bool) -> list[str]:
+    # Commands of PyMOL take no quotes; a comma ends an argument.
+    trace = [f"set cartoon_trace_atoms, 1, {name}"] if is_trace else []
+    return [
+        f"load {pdb}, {name}",
+        *trace,
+        f"hide everything, {name}",
+        f"show cartoon, {name}",
+        *([] if is_trace else [f"show sticks, {name} and not polymer"]),
+        f"spectrum b, blue_white_red, {name}, minimum={low:.6g}, maximum={high:.6g}",
+    ]
+
+
+def _chimerax(name: str, pdb: str, low: float, high: float, is_trace: bool) -> list[str]:
+    middle = (low + high) / 2
+    return [
+        f'open "{pdb}" name "{name}"',
+        f"color byattribute bfactor palette blue:white:red range {low:.6g},{high:.6g}",
+        f"key blue:{low:.4g} white:{middle:.4g} red:{high:.4g}",
+    ]
+
+
+def _vmd(name: str, pdb: str, low: float, high: float, is_trace: bool) -> list[str]:
+    shown = (
+        {"Trace 0.6 12": "all"} if is_trace else {"NewCartoon": "all", "Licorice": "not protein"}
+    )
+    lines = [
+        f"set molecule [mol new [file join [file dirname [info script]] {{{pdb}}}] waitfor all]",
+        "mol delrep 0 $molecule",
+        "color scale method BWR",
+    ]
+    for k, (style, atoms) in enumerate(shown.items()):
+        lines += [
+            f"mol representation {style}",
+            f"mol selection {{{atoms}}}",
+            "mol color Beta",
+            "mol addrep $molecule",
+            f"mol scaleminmax $molecule {k} {low:.6g} {high:.6g}",
+        ]
+    return lines
+
+
+#: Writers of scripts by ending: PyMOL, ChimeraX and VMD.
+SCRIPTS = {".pml": _pymol, ".cxc": _chimerax, ".tcl": _vmd}

@@ -1,0 +1,475 @@
+"""Files of structures, which MDAnalysis's writers make: PDB, GRO, XYZ and CRD."""
+
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, cycle
+from pathlib import Path
+from string import ascii_letters, digits
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline._util.files import new_files, writing_to
+from paceline.block import Block
+from paceline.contract.atoms import Atoms, attribute_of, topology_of
+from paceline.contract.kinds import PerBlock
+from paceline.errors import UnsupportedError, UnwritableError, warn
+from paceline.performance.number_format import amount, many
+from paceline.trajectory.frame_file import EncodedBlock, FramesToWrite, OrderedReceiver, Target
+
+#: Bytes of a file from which on its size is warned of.
+LARGE = 10**9
+#: Letters of chains, of which each segment has one.
+CHAINS = ascii_letters[26:] + ascii_letters[:26] + digits
+#: Letters of a title.
+LONGEST_TITLE = 70
+
+
+class StructureFormat(NamedTuple):
+    """Format of a structure file: what it holds, and about how much room an atom takes."""
+
+    name: str
+    #: Bytes of an atom, those of its velocity apart.
+    bytes: int
+    #: Coordinates that it holds, Å.
+    limits: tuple[float, float] = (-np.inf, np.inf)
+    #: Digits of numbers of atoms and residues.
+    digits: tuple[int, int] = (10, 10)
+    #: Letters of names of atoms and residues.
+    letters: tuple[int, int] = (8, 8)
+    #: Bytes of a velocity; 0 where it holds none.
+    velocities: int = 0
+    several: bool = True
+
+
+_PDB = StructureFormat("PDB", 81, (-999.9994, 9999.9994), (5, 4), (4, 4))
+#: Formats by the endings of their files.
+STRUCTURES = {
+    ".pdb": _PDB,
+    ".ent": _PDB,
+    ".gro": StructureFormat("GRO", 45, (-9999.99, 99999.99), (5, 5), (5, 5), velocities=24),
+    ".xyz": StructureFormat("XYZ", 45),
+    ".crd": StructureFormat("CRD", 140, several=False),
+}
+
+
+class Snapshot(NamedTuple):
+    """Atoms at one time: positions and velocities (float32, shape (n_atoms, 3), Å and Å/ps)."""
+
+    positions: np.ndarray
+    #: Å and degrees, float32, shape (6,); None without a cell.
+    dimensions: np.ndarray | None
+    velocities: np.ndarray | None = None
+    #: ps; None for a mean over frames.
+    time: float | None = None
+    step: int | None = None
+
+
+def format_of(path: str | os.PathLike) -> StructureFormat:
+    """Find the format of a structure file by its name."""
+    found = STRUCTURES.get(Path(path).suffix.lower())
+    if found is None:
+        *others, last = STRUCTURES
+        raise UnsupportedError(
+            f"{os.fspath(path)}: structures are saved as {', '.join(others)} or {last}, "
+            f"not {Path(path).suffix.lower()!r}"
+        )
+    return found
+
+
+def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) -> None:
+    """Raise where atoms cannot be written as a structure; warn of what is cut, and of the size."""
+    kind, name = format_of(path), os.fspath(path)
+    if topology_of(atoms.universe) is None or attribute_of(atoms, "names") is None:
+        raise UnsupportedError(
+            f"{name}: a structure has names of atoms, and these have none: give a topology with "
+            "names (-s)"
+        )
+    if n_frames > 1 and not kind.several:
+        raise UnsupportedError(
+            f"{name}: {kind.name} holds one frame, and there are {n_frames}: choose one, or write "
+            ".pdb, .gro or .xyz"
+        )
+    cut = _cut(kind, atoms)
+    if cut:
+        warn(
+            f"{name}: {kind.name} cuts {' and '.join(cut)}: programs that read it know atoms by "
+            "their order alone"
+        )
+    size = kind.bytes * len(atoms) * n_frames
+    if size > LARGE:
+        warn(
+            f"{name}: about {amount(size)} of text; a trajectory (.xtc) beside one structure "
+            "(structure=, --structure) takes about a tenth"
+        )
+
+
+def _cut(kind: StructureFormat, atoms: Atoms) -> list[str]:
+    """Describe what a format holds in part: numbers and names that are too long for it."""
+    resids = attribute_of(atoms, "resids")
+    last = (len(atoms), 0 if resids is None else int(np.max(resids)))
+    owners = ("atoms", "residues")
+    cut = [
+        f"numbers of {owner} above {10**width - 1:,} to {width} digits"
+        for owner, number, width in zip(owners, last, kind.digits, strict=True)
+        if number >= 10**width
+    ]
+    for owner, values, width in zip(owners, ("names", "resnames"), kind.letters, strict=True):
+        known = attribute_of(atoms, values)
+        long = [] if known is None else [one for one in np.unique(known) if len(one) > width]
+        if long:
+            cut.append(f"names of {owner} such as {long[0]} to {width} letters")
+    return cut
+
+
+@contextmanager
+def structure_file(
+    path: str | os.PathLike,
+    atoms: Any,
+    *,
+    kind: StructureFormat | None = None,
+    several: bool = False,
+    title: str = "",
+    b_factors: np.ndarray | None = None,
+    remarks: Sequence[str] = (),
+) -> Iterator[Callable[[Snapshot], None]]:
+    """Open a structure file, and yield what writes a frame; atoms are those of `check_structure`.
+
+    `title` is followed by time and step, as GROMACS writes them. `b_factors`, shape (n_atoms,), and
+    `remarks` are written to PDB. The file is of `kind`, by default that of its name.
+    """
+    from MDAnalysis import Merge
+
+    kind = kind or format_of(path)
+    with warnings.catch_warnings():
+        # Attributes that a topology lacks have the defaults of the format.
+        warnings.simplefilter("ignore")
+        system = Merge(atoms)
+    if kind.name == "PDB":
+        system.add_TopologyAttr("chainIDs", chain_ids(atoms))
+        segids = attribute_of(system.segments, "segids")
+        if segids is not None:  # the first letters of several may be the same
+            width = kind.letters[0]
+            system.segments.segids = [one if len(one) <= width else "" for one in segids]
+        if b_factors is not None:
+            system.add_TopologyAttr("tempfactors", b_factors)
+    title = title or f"{many(len(atoms), 'atom')}, paceline {__version__}"
+    system.load_new(np.zeros((1, len(atoms), 3), np.float32))
+    with _WRITERS[kind.name](os.fspath(path), system, several, remarks) as write:
+
+        def write_snapshot(found: Snapshot) -> None:
+            ts = system.trajectory.ts
+            ts.positions, ts.dimensions = found.positions, found.dimensions
+            ts.has_velocities = False
+            if found.velocities is not None:
+                ts.velocities = found.velocities
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                write(_title(title, found))
+
+        yield write_snapshot
+
+
+def _title(title: str, found: Snapshot) -> str:
+    """Join a title with time and step, as GROMACS has them."""
+    time = "" if found.time is None or not np.isfinite(found.time) else f" t= {found.time:.5f}"
+    step = "" if found.step is None else f" step= {found.step}"
+    return f"{' '.join(title.split())[: LONGEST_TITLE - len(time) - len(step)]}{time}{step}"
+
+
+def chain_ids(atoms: Any) -> np.ndarray:
+    """Letter of each atom's chain: that of the topology, else that of its segment, else another.
+
+    Examples
+    --------
+    >>> from MDAnalysis import Universe
+    >>> rows = {"atom_resindex": [0, 1, 2], "residue_segindex": [0, 1, 2]}
+    >>> u = Universe.empty(3, n_residues=3, n_segments=3, **rows)
+    >>> u.add_TopologyAttr("segids", ["PROA", "B", "WAT"])
+    >>> chain_ids(u.atoms).tolist()
+    ['A', 'B', 'C']
+    """
+    count = len(atoms)
+    known = attribute_of(atoms, "chainIDs")
+    known = np.array([""] * count if known is None else known, dtype=object)
+    valid = np.array([len(one) == 1 and one.isalnum() for one in known], dtype=bool)
+    names = attribute_of(atoms, "segids")
+    segments, rows = np.unique(atoms.segindices, return_inverse=True)
+    letters: list[str] = [""] * len(segments)
+    if names is not None:
+        for row, name in zip(rows, names, strict=True):
+            letters[row] = name if len(name) == 1 and name.isalnum() else ""
+    taken = {*letters, *known[valid]}
+    free = chain((one for one in CHAINS if one not in taken), cycle(CHAINS))
+    needed = np.unique(rows[~valid])
+    for row in needed.tolist():
+        letters[row] = letters[row] or next(free)
+    return np.where(valid, known, np.array(letters, dtype=object)[rows])
+
+
+@contextmanager
+def _pdb(
+    path: str, system: Any, several: bool, remarks: Sequence[str]
+) -> Iterator[Callable[[str], None]]:
+    """Write PDB: a TITLE and the frame's cell before each model, bonds as CONECT records.
+
+    Without a cell there is no CRYST1 record: MDAnalysis would write one of 1 Å.
+    """
+    from MDAnalysis.coordinates.PDB import PDBWriter
+
+    class Writer(PDBWriter):
+        title = ""
+
+        def _write_pdb_header(self) -> None:
+            self.TITLE(self.title)
+            if self.frames_written == 0:
+                self.REMARK(*remarks)
+            if self.ts.dimensions is not None:
+                self.CRYST1(self.convert_dimensions_to_unitcell(self.ts))
+
+        def _write_pdb_bonds(self) -> None:
+            for line in _bonded(system):
+                self.CONECT(line)
+
+    with Writer(path, n_atoms=len(system.atoms), multiframe=several) as writer:
+
+        def write(title: str) -> None:
+            writer.title = title
+            writer.write(system.atoms)
+
+        yield write
+
+
+def _bonded(system: Any) -> Iterator[list[int]]:
+    """Number of each atom with bonds, followed by up to four of their numbers, from 1 on."""
+    bonds = attribute_of(system, "bonds")
+    if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:
+        return
+    known = bonds.indices
+    pairs = np.unique(np.concatenate([known, known[:, ::-1]]), axis=0) + 1
+    atoms, first = np.unique(pairs[:, 0], return_index=True)
+    for atom, others in zip(atoms.tolist(), np.split(pairs[:, 1], first[1:]), strict=True):
+        for k in range(0, len(others), 4):
+            yield [atom, *others[k : k + 4].tolist()]
+
+
+@contextmanager
+def _gro(
+    path: str, system: Any, several: bool, remarks: Sequence[str]
+) -> Iterator[Callable[[str], None]]:
+    """Write GRO, one frame after another, as GROMACS reads them."""
+    from MDAnalysis.coordinates.GRO import GROWriter
+    from MDAnalysis.lib.util import NamedStream
+
+    with open(path, "w", encoding="utf-8") as file:
+
+        def write(title: str) -> None:
+            stream = NamedStream(io.StringIO(), "frame.gro", reset=False, close=False)
+            GROWriter(stream, n_atoms=len(system.atoms)).write(system.atoms)
+            _, _, rest = stream.stream.getvalue().partition("\n")
+            file.write(f"{title}\n{rest}")
+
+        yield write
+
+
+@contextmanager
+def _xyz(
+    path: str, system: Any, several: bool, remarks: Sequence[str]
+) -> Iterator[Callable[[str], None]]:
+    from MDAnalysis.coordinates.XYZ import XYZWriter
+
+    with XYZWriter(path, n_atoms=len(system.atoms)) as writer:
+
+        def write(title: str) -> None:
+            writer.remark = title
+            writer.write(system.atoms)
+
+        yield write
+
+
+@contextmanager
+def _crd(
+    path: str, system: Any, several: bool, remarks: Sequence[str]
+) -> Iterator[Callable[[str], None]]:
+    from MDAnalysis.coordinates.CRD import CRDWriter
+
+    yield lambda title: CRDWriter(path).write(system.atoms)
+
+
+_WRITERS = {"PDB": _pdb, "GRO": _gro, "XYZ": _xyz, "CRD": _crd}
+
+
+def write_structures(
+    universe: Any,
+    path: str,
+    *,
+    named: str | os.PathLike | None = None,
+    b_factors: np.ndarray | None = None,
+    remarks: Sequence[str] = (),
+) -> None:
+    """Write all frames of a Universe, each with its cell; `named` is the name of the file later."""
+    frames, named = universe.trajectory, named or path
+    check_structure(named, universe.atoms, len(frames))
+    with structure_file(
+        path,
+        universe.atoms,
+        kind=format_of(named),
+        several=len(frames) > 1,
+        b_factors=b_factors,
+        remarks=remarks,
+    ) as write:
+        for ts in frames:
+            check_positions(f"{named}", format_of(named), ts.positions, ts.frame)
+            write(Snapshot(ts.positions, ts.dimensions))
+
+
+def check_positions(path: str, kind: StructureFormat, positions: np.ndarray, frame: int) -> None:
+    """Raise where a format cannot hold a position."""
+    low, high = kind.limits
+    with np.errstate(invalid="ignore"):
+        bad = ~((positions >= low) & (positions <= high) & np.isfinite(positions)).all(axis=1)
+    if bad.any():
+        atom = int(bad.argmax())
+        x, y, z = positions[atom].tolist()
+        raise UnwritableError(
+            f"{path}: frame {frame}: atom {atom} is at ({x:g}, {y:g}, {z:g}) Å, and {kind.name} "
+            f"holds finite coordinates from {low:g} to {high:g} Å"
+        )
+
+
+class StructureFrames(Target):
+    """File of structures, one after another."""
+
+    def __init__(self, path: str, format: str, n_atoms: int, *, overwrite: bool = False):
+        super().__init__(path, n_atoms, overwrite=overwrite)
+        self._format = format_of(path)
+        self.optional_fields = ("velocities",) if self._format.velocities else ()
+
+    def begin(self, frames: FramesToWrite) -> PerBlock:
+        """Make the worker part."""
+        check_structure(self._path, frames.atoms, frames.n_frames)
+        self._frames = frames
+        self._part = Snapshots(self._path, self._format, self._n_atoms)
+        return self._part
+
+    @contextmanager
+    def receiver(self) -> Iterator[OrderedReceiver]:
+        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        several = self._frames.n_frames > 1
+        with new_files([self._path], overwrite=self._overwrite) as [made]:
+            with (
+                writing_to(self._path),
+                structure_file(
+                    made, self._frames.atoms, kind=self._format, several=several
+                ) as write,
+                OrderedReceiver(
+                    self._path, lambda value: [*map(write, self._part.snapshots(value))]
+                ) as blocks,
+            ):
+                yield blocks
+                times, _, _ = blocks.time_axis()
+            self.n_written, self.n_bytes = len(times), os.path.getsize(made)
+
+
+@dataclass(frozen=True)
+class Snapshots(PerBlock):
+    """Worker part: checks positions of a block's frames, and puts all of a frame together."""
+
+    path: str
+    format: StructureFormat
+    n_atoms: int
+
+    @property
+    def _dtype(self) -> np.dtype:
+        array = ("<f4", (self.n_atoms, 3))
+        return np.dtype(
+            [
+                ("dimensions", "<f4", 6),
+                ("positions", *array),
+                *([("velocities", *array)] if self.format.velocities else []),
+            ]
+        )
+
+    def compute_block(self, block: Block, first: int) -> EncodedBlock:
+        """Put the numbers of each frame together, after a check of its positions."""
+        found = np.zeros(len(block), self._dtype)
+        found["dimensions"], found["positions"] = block.dimensions, block.positions
+        for frame, positions in zip(block.frames.tolist(), found["positions"], strict=True):
+            check_positions(self.path, self.format, positions, frame)
+        if self.format.velocities:
+            held = (block.held & 2).astype(bool)
+            found["velocities"] = np.nan
+            if held.any():
+                found["velocities"][held] = block.velocities[held]
+        return EncodedBlock(first, found.tobytes(), block.times, block.steps, block.lambdas)
+
+    def snapshots(self, value: EncodedBlock) -> Iterator[Snapshot]:
+        """Yield the frames of a block."""
+        frames = np.frombuffer(value.data, self._dtype)
+        for one, time, step in zip(frames, value.times, value.steps.tolist(), strict=True):
+            velocities = one["velocities"] if self.format.velocities else None
+            if velocities is not None and np.isnan(velocities).any():
+                velocities = None
+            cell = one["dimensions"] if one["dimensions"].any() else None
+            yield Snapshot(one["positions"], cell, velocities, float(time), step)
+
+
+class FirstFrame:
+    """Structure of the first frame of a file that is written; workers send that along."""
+
+    def __init__(self, path: str, atoms: Atoms, *, overwrite: bool, all_blocks: bool):
+        check_structure(path, atoms)
+        self._path, self._atoms, self._overwrite = path, atoms, overwrite
+        self._part = Snapshots(path, format_of(path), len(atoms))
+        self._all_blocks = all_blocks
+        self._found: tuple[int, EncodedBlock] | None = None
+
+    def beside(self, part: PerBlock) -> PerBlock:
+        """Make the worker part that sends the first frame along with another one's blocks."""
+        return _WithFirst(part, self._part, self._all_blocks)
+
+    @contextmanager
+    def receiver(self, inner: Any) -> Iterator[Any]:
+        """Take the frame from blocks, and pass the rest on; write the structure at the end."""
+        self._inner = inner
+        with new_files([self._path], overwrite=self._overwrite) as [made]:
+            yield self
+            if self._found is None:
+                raise UnsupportedError(f"{self._path}: no frame has positions to be written")
+            with (
+                writing_to(self._path),
+                structure_file(made, self._atoms, kind=format_of(self._path)) as write,
+            ):
+                write(next(self._part.snapshots(self._found[1])))
+
+    def add(self, number: int, value: Any) -> None:
+        """Take a block."""
+        block, frame = value
+        if frame is not None and (self._found is None or number < self._found[0]):
+            self._found = number, frame
+        self._inner.add(number, block)
+
+
+@dataclass(frozen=True)
+class _WithFirst(PerBlock):
+    """Worker part: adds the first frame with positions to the results of another one.
+
+    Only the first block has it, unless frames may be left out or have no positions.
+    """
+
+    part: PerBlock
+    first_frame: Snapshots
+    all_blocks: bool
+
+    def compute_block(self, block: Block, first: int) -> tuple[Any, EncodedBlock | None]:
+        value = self.part.compute_block(block, first)
+        rows = np.flatnonzero(block.held & 1)
+        if len(rows) == 0 or (first > 0 and not self.all_blocks):
+            return value, None
+        one = block[rows[0] : rows[0] + 1]
+        return value, self.first_frame.compute_block(one, first)

@@ -1,0 +1,241 @@
+"""Command on frames that rows of saved tables choose: frames."""
+
+import argparse
+import contextlib
+import csv
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.options import (
+    add_chain_arguments,
+    add_selection_arguments,
+    add_transform_arguments,
+    add_worker_arguments,
+    positive,
+)
+from paceline.cli.parser import CommandParser
+from paceline.errors import FileChangedError, UnsupportedError, warn
+from paceline.performance.number_format import amount, many
+
+if TYPE_CHECKING:
+    from paceline.analysis.chosen_frames import ChosenFrames
+    from paceline.analysis.saved_tables import SavedTable
+
+#: Differences of times that are taken for rounding, relative and in ps.
+TIMES_APART = 1e-4
+FRAMES_EXAMPLES = """\
+examples:
+  paceline frames rmsd.csv --where "rmsd < 2 and time > 10ns" -o near.xtc --structure near.pdb
+  paceline frames rmsd.csv gyration.csv --where "rmsd < 2 and 15 < rg < 16" -o both.xtc
+  paceline frames clusters.csv --where "cluster == 3" --select protein -o cluster3.pdb
+  paceline frames rmsd.csv --lowest rmsd --number 5 -o best.pdb
+  paceline frames --minimum surface.npz --number 10 -o minimum.pdb
+  paceline frames rmsd.csv gyration.csv --bin surface.npz 2.1 16.5 -o state.xtc
+  paceline frames rmsd.xvg -s md.tpr -f md.xtc --where "rmsd > 0.3nm" -o far.xtc
+  paceline frames rmsd.csv --where "rmsd < 2"       # lists them
+"""
+
+
+def add_frames(commands: Any) -> CommandParser:
+    """Add the command and its arguments."""
+    parser: CommandParser = commands.add_parser(
+        "frames",
+        help="write frames that the rows of a saved table choose",
+        description="Choose frames by the rows of tables that other commands saved: by a condition "
+        "on their columns, by the least or largest values, or by a bin of a free-energy surface; "
+        "of several tables, by the frames that all have. The rows go to standard output, and the "
+        "frames to -o, in their order in the trajectory. Without -s and -f, topology and "
+        "trajectory are those that the header of the table names.",
+        epilog=FRAMES_EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] TABLE... [-s TOPOLOGY -f TRAJECTORY...] [-o OUTPUT]"
+    add = parser.section("files").add_argument
+    add("tables", nargs="*", metavar="TABLE", help=".csv, .tsv, .xvg or .npz")
+    add("-s", "--topology", metavar="FILE", help="file that describes the system [the table's]")
+    add(
+        "-f",
+        "--trajectory",
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="trajectory, several are one after another [the table's]; it takes all names behind "
+        "it: give tables first",
+    )
+    add = parser.section("frames").add_argument
+    add(
+        "--where",
+        metavar="TEXT",
+        help="condition: columns by name without unit, in quotes if not words alone (\"'phi ALA 2' "
+        '> 100"), numbers, perhaps with a unit (10ns, 2 Å), <, <=, >, >=, ==, !=, and, or, not, '
+        "parentheses",
+    )
+    by = parser.section("frames").add_mutually_exclusive_group()
+    by.add_argument("--lowest", metavar="COLUMN", help="rows with the least values of a column")
+    by.add_argument("--highest", metavar="COLUMN", help="rows with the largest values of a column")
+    by.add_argument(
+        "--minimum",
+        dest="surface",
+        metavar="SURFACE",
+        help="rows in the bin of least free energy of 'paceline surface -o SURFACE' (.npz, .csv), "
+        "whose tables need not be given",
+    )
+    by.add_argument(
+        "--bin",
+        nargs=3,
+        metavar=("SURFACE", "X", "Y"),
+        help="rows in the bin of a surface that holds the point (X, Y)",
+    )
+    add(
+        "--number",
+        type=positive,
+        metavar="N",
+        help="so many of these rows: least or largest values [1], or nearest to the middle of the "
+        "bin, else the first [all]",
+    )
+    add_chain_arguments(parser)
+    add_selection_arguments(parser, select=("all",))
+    add_transform_arguments(parser)
+    add_worker_arguments(parser)
+    add = parser.section("output").add_argument
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="trajectory or structures to write, in any format of 'paceline convert' [none]",
+    )
+    add(
+        "--structure",
+        type=Path,
+        metavar="FILE",
+        help="write the same atoms in the first frame, too: .pdb, .gro, .xyz or .crd",
+    )
+    add("--overwrite", action="store_true", help="replace files that exist")
+    parser.set_defaults(run=run_frames)
+    return parser
+
+
+def run_frames(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.chosen_frames import choose_frames
+    from paceline.analysis.convert import Write, format_with
+    from paceline.cli.analysis_steps import (
+        check_report,
+        run_analysis,
+        save_report,
+        selected,
+        system_of,
+    )
+
+    if args.output is not None:
+        check_distinct(args.output, args.structure, args.report)
+        check_output(args.output, overwrite=args.overwrite)
+        format_with(args.output, ())
+    elif args.structure is not None:
+        raise UnsupportedError("--structure is beside the frames: give a file for them with -o")
+    check_report(args)
+    if (args.topology is None) != (args.trajectory is None):
+        raise UnsupportedError("expected -s and -f, or neither of them, found one")
+    surface, at = args.surface, None
+    if args.bin is not None:
+        surface, at = args.bin[0], _point(args.bin[1:])
+    chosen = choose_frames(
+        args.tables,
+        where=args.where,
+        lowest=args.lowest,
+        highest=args.highest,
+        surface=surface,
+        at=at,
+        number=args.number,
+    )
+    if args.output is not None:
+        fingerprints = _take_files(args, chosen.tables)
+        universe = system_of(args)
+        frames = chosen.in_trajectory(universe.trajectory)
+        _check_same(universe.trajectory, args.trajectory, fingerprints, chosen)
+        atoms = universe.atoms if args.select is None else selected(universe, args.select)
+        write = Write(atoms, args.output, structure=args.structure, overwrite=args.overwrite)
+        with saved_together():
+            run_analysis(args, write, frames=frames)
+            save_report(args, write.timings)
+        summary = f"{args.output}: {many(write.results.n_written, 'frame')} of {len(atoms)} atoms"
+        print(f"{summary}, {amount(write.results.n_bytes)}", file=sys.stderr)
+    rows = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+    rows.writerow(chosen.columns)
+    for row in zip(*(values.tolist() for values in chosen.columns.values()), strict=True):
+        rows.writerow(int(value) if value.is_integer() else value for value in map(float, row))
+
+
+def _point(texts: Sequence[str]) -> tuple[float, float]:
+    """Read the coordinates of a point."""
+    try:
+        x, y = map(float, texts)
+    except ValueError:
+        raise UnsupportedError(
+            f"--bin: expected a surface and two numbers, found {' '.join(texts)} as these"
+        ) from None
+    return x, y
+
+
+def _take_files(args: argparse.Namespace, tables: Sequence["SavedTable"]) -> list[str]:
+    """Take topology and trajectory from the header of the tables, unless they were given.
+
+    Returns the fingerprints of the trajectories in the header; none where these were given.
+    """
+    from paceline.analysis.chosen_frames import files_of
+
+    if args.topology is not None:
+        return []
+    args.topology, args.trajectory, fingerprints = files_of(tables)
+    for path in (args.topology, *args.trajectory):
+        if not os.path.exists(path):
+            raise UnsupportedError(
+                f"{tables[0].path} was computed from {path}, which is not there: give the files "
+                "with -s and -f"
+            )
+    if any("--continuous" in shlex.split(one.facts.get("command", "")) for one in tables):
+        args.continuous = True  # without which frames have other numbers
+    return fingerprints
+
+
+def _check_same(
+    trajectory: Any,
+    paths: Sequence[str],
+    fingerprints: Sequence[str],
+    chosen: "ChosenFrames",
+) -> None:
+    """Warn where files or times are not those of the table."""
+    from paceline.analysis.chosen_frames import FRAME, TIME, times_of
+
+    table = chosen.tables[0].path
+    for path, fingerprint in zip(paths, fingerprints, strict=False):
+        with contextlib.suppress(ValueError):  # of files that MDAnalysis reads there is none
+            try:
+                _core.verify(path, fingerprint)
+            except FileChangedError:
+                warn(
+                    f"{table} was computed from another {path} than there is now: frames of these "
+                    "numbers may be others"
+                )
+    if chosen.frames is None or TIME not in chosen.columns:
+        return
+    rows = chosen.columns[FRAME].astype(np.int64)
+    wanted, there = chosen.columns[TIME], times_of(trajectory)[rows]
+    other = np.abs(wanted - there) > TIMES_APART * np.abs(wanted) + TIMES_APART
+    if other.any():
+        warn(
+            f"{table}: frame {rows[other][0]} is at {wanted[other][0]:g} ps, and in the "
+            f"trajectory at {there[other][0]:g} ps: it may be another trajectory, or have needed "
+            "--dt or --continuous"
+        )
+
+
+PARSERS = {"frames": add_frames}
