@@ -18,7 +18,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis.energy_files import read_file
-from paceline.analysis.energy_parts import Content, Part
+from paceline.analysis.energy_parts import Content, EnergyPart
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, rounding_of
 from paceline.analysis.uncertainty import mean_of_series, students_t, with_error
@@ -435,7 +435,7 @@ def join_contents(contents: Sequence[Content]) -> Energies:
     )
 
 
-def _axis_title(parts: Sequence[Part]) -> str:
+def _axis_title(parts: Sequence[EnergyPart]) -> str:
     """Title of the column that rows of all parts have: times, else steps."""
     units = {part.time_unit for part in parts}
     if all(part.times is not None for part in parts) and len(units) == 1:
@@ -448,13 +448,13 @@ def _axis_title(parts: Sequence[Part]) -> str:
     )
 
 
-def _axis(part: Part, title: str) -> np.ndarray:
+def _axis(part: EnergyPart, title: str) -> np.ndarray:
     found = part.steps if title == "step" else part.times
     assert found is not None
     return found
 
 
-def _units_of(parts: Sequence[Part]) -> dict[str, str]:
+def _units_of(parts: Sequence[EnergyPart]) -> dict[str, str]:
     """Units of the terms of all parts, in the order in which these come first."""
     found: dict[str, str] = {}
     first: dict[str, str] = {}
@@ -472,7 +472,7 @@ def _units_of(parts: Sequence[Part]) -> dict[str, str]:
 
 def _rows_of(
     contents: Sequence[Content], title: str, remarks: list[str]
-) -> list[tuple[Part, np.ndarray]]:
+) -> list[tuple[EnergyPart, np.ndarray]]:
     """Choose the rows of each part, in the order of time; later parts rule."""
     files = [_segments(one.parts, title, remarks) for one in contents]
     files = [one for one in files if one]
@@ -509,8 +509,8 @@ def _rows_of(
 
 
 def _segments(
-    parts: Sequence[Part], title: str, remarks: list[str]
-) -> list[tuple[Part, np.ndarray]]:
+    parts: Sequence[EnergyPart], title: str, remarks: list[str]
+) -> list[tuple[EnergyPart, np.ndarray]]:
     """Cut parts where times go back, as of restarts that append to a file."""
     found = []
     for part in parts:
@@ -529,7 +529,9 @@ def _segments(
     return found
 
 
-def _remarks_on_changes(rows: Sequence[tuple[Part, np.ndarray]], axis: np.ndarray) -> list[str]:
+def _remarks_on_changes(
+    rows: Sequence[tuple[EnergyPart, np.ndarray]], axis: np.ndarray
+) -> list[str]:
     """Remark terms that some parts lack, and times at unequal distances."""
     found = []
     names = dict.fromkeys(name for part, _ in rows for name in part.terms)

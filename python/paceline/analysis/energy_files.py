@@ -13,9 +13,9 @@ import numpy as np
 from paceline.analysis.energy_lammps import LammpsLog
 from paceline.analysis.energy_parts import (
     PICOSECONDS,
-    Columns,
     Content,
-    Part,
+    EnergyPart,
+    TermColumns,
     lines_of,
     number_of,
     numbers_of,
@@ -127,7 +127,9 @@ def _read_edr(path: str, file: IO[bytes]) -> Content:
         content.remark("files of this version, before GROMACS 4.0, have no units")
     values = np.array(rows, dtype=np.float64).reshape(-1, len(names))
     terms = dict(zip(names, np.ascontiguousarray(values.T), strict=True))
-    content.parts.append(Part(path, terms, units, np.array(times), np.array(steps, dtype=float)))
+    content.parts.append(
+        EnergyPart(path, terms, units, np.array(times), np.array(steps, dtype=float))
+    )
     return content
 
 
@@ -152,7 +154,7 @@ class _Window:
 def _edr_frames(pyedr: Any) -> Any:
     """Make a class that reads frames by pyedr's headers, and allocates no more than is usual."""
 
-    class Block(pyedr.Block):
+    class EdrBlock(pyedr.Block):
         """Block of a frame."""
 
         def __init__(self, frame: Any) -> None:
@@ -163,7 +165,7 @@ def _edr_frames(pyedr: Any) -> Any:
             self.frame.count(n)
             super().add_subblocks(n)
 
-    class Frame(pyedr.Frame):
+    class EdrFrame(pyedr.Frame):
         """Frame, which counts its blocks and their parts."""
 
         n_parts = 0
@@ -176,9 +178,9 @@ def _edr_frames(pyedr: Any) -> Any:
 
         def add_blocks(self, n: int) -> None:
             self.count(n)
-            self.nblock, self.block = n, [Block(self) for _ in range(n)]
+            self.nblock, self.block = n, [EdrBlock(self) for _ in range(n)]
 
-    class Frames(pyedr.EDRFile):
+    class EdrFrames(pyedr.EDRFile):
         """Frames in their order."""
 
         #: Bytes of integers, floats, doubles, long integers and characters; strings vary.
@@ -195,7 +197,7 @@ def _edr_frames(pyedr: Any) -> Any:
         def next_frame(self) -> tuple[Any, np.ndarray]:
             """Read a frame: its header, and the energies."""
             data = self.data
-            self.frame = frame = Frame()
+            self.frame = frame = EdrFrame()
             self.do_eheader()
             if frame.nre not in (0, self.nre):
                 raise ValueError(f"{frame.nre} energies of {self.nre} terms")
@@ -222,7 +224,7 @@ def _edr_frames(pyedr: Any) -> Any:
             self.data.set_position(first + n_bytes)
             return first
 
-    return Frames
+    return EdrFrames
 
 
 def _read_xvg(path: str, file: IO[bytes]) -> Content:
@@ -261,13 +263,13 @@ def _read_xvg(path: str, file: IO[bytes]) -> Content:
     names = unlike(name for name, _ in named)
     terms = {name: table[:, k] for k, name in enumerate(names, start=1)}
     units = {name: unit for name, (_, unit) in zip(names, named, strict=True)}
-    content.parts.append(Part(path, terms, units, table[:, 0] * PICOSECONDS[time_unit]))
+    content.parts.append(EnergyPart(path, terms, units, table[:, 0] * PICOSECONDS[time_unit]))
     return content
 
 
 def _read_csv(path: str, file: IO[bytes]) -> Content:
     """Read a table of OpenMM's StateDataReporter, or one of its kind."""
-    content, columns = Content(path), Columns()
+    content, columns = Content(path), TermColumns()
     titles: list[str] = []
     delimiter = ","
     for number, line in lines_of(content, file):
@@ -276,7 +278,7 @@ def _read_csv(path: str, file: IO[bytes]) -> Content:
                 content.parts.append(_csv_part(f"{path}, to line {number}", titles, columns))
             delimiter = next((one for one in ",\t;" if one in line), " ")
             [cells] = csv.reader([line.lstrip("#")], delimiter=delimiter)
-            titles, columns = unlike(cell.strip() for cell in cells), Columns()
+            titles, columns = unlike(cell.strip() for cell in cells), TermColumns()
         elif line.strip() and line[0] != "#":
             cells = line.split(delimiter)
             if len(cells) != len(titles):
@@ -288,7 +290,7 @@ def _read_csv(path: str, file: IO[bytes]) -> Content:
     return content
 
 
-def _csv_part(where: str, titles: list[str], columns: Columns) -> Part:
+def _csv_part(where: str, titles: list[str], columns: TermColumns) -> EnergyPart:
     """Make a part of the rows below a row of titles."""
     terms, units, times, steps = {}, {}, None, None
     for title, values in columns.arrays().items():
@@ -303,7 +305,7 @@ def _csv_part(where: str, titles: list[str], columns: Columns) -> Part:
         raise UnsupportedError(
             f'{where}: expected a column "Step" or "Time (ps)", found {", ".join(titles)}'
         )
-    return Part(where, terms, units, times, steps)
+    return EnergyPart(where, terms, units, times, steps)
 
 
 def _read_amber(path: str, file: IO[bytes]) -> Content:
@@ -332,7 +334,7 @@ def _read_amber(path: str, file: IO[bytes]) -> Content:
     terms = records.terms()
     steps, times = terms.pop("NSTEP", None), terms.pop("TIME(PS)", None)
     units = {name: AMBER_UNITS.get(re.sub(r"^TI region \d+: ", "", name), "") for name in terms}
-    content.parts.append(Part(path, terms, units, times, steps, n_atoms=n_atoms))
+    content.parts.append(EnergyPart(path, terms, units, times, steps, n_atoms=n_atoms))
     return content
 
 
@@ -340,7 +342,7 @@ class _AmberRecords:
     """Records of an mdout; those of further regions of alchemical changes belong to one row."""
 
     def __init__(self) -> None:
-        self._columns = Columns()
+        self._columns = TermColumns()
         self._row: dict[str, float] = {}
         self.record: dict[str, float] = {}
         self.is_summary, self.region = False, 1
@@ -375,7 +377,7 @@ def _amber_terms(line: str) -> dict[str, float]:
 
 def _read_namd(path: str, file: IO[bytes]) -> Content:
     """Read a log of NAMD; minimisations are left out."""
-    content, columns = Content(path), Columns()
+    content, columns = Content(path), TermColumns()
     titles: list[str] = []
     times: list[float] = []
     dt, n_atoms, minimises, n_minimised = np.nan, None, False, 0
@@ -411,13 +413,13 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
     steps = terms.pop("TS", None)
     units = {name: NAMD_UNITS.get(name, "") for name in terms}
     known = None if np.isnan(times).any() else np.array(times)
-    content.parts.append(Part(path, terms, units, known, steps, n_atoms=n_atoms))
+    content.parts.append(EnergyPart(path, terms, units, known, steps, n_atoms=n_atoms))
     return content
 
 
 def _read_statis(path: str, file: IO[bytes]) -> Content:
     """Read a STATIS of DL_POLY: rows of numbers, of which the first 27 have names."""
-    content, columns = Content(path), Columns()
+    content, columns = Content(path), TermColumns()
     energy, times, head, n_wanted = "", array("d"), [0.0, 0.0], 0
     values: list[float] = []
     for number, line in lines_of(content, file):
@@ -447,7 +449,7 @@ def _read_statis(path: str, file: IO[bytes]) -> Content:
     known["pressure"] = "katm"
     steps = terms.pop("step", None)
     units = {name: known.get(STATIS_TERMS.get(name, ""), "") for name in terms}
-    content.parts.append(Part(path, terms, units, np.array(times), steps))
+    content.parts.append(EnergyPart(path, terms, units, np.array(times), steps))
     return content
 
 

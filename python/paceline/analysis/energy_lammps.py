@@ -7,9 +7,9 @@ import numpy as np
 
 from paceline.analysis.energy_parts import (
     PICOSECONDS,
-    Columns,
     Content,
-    Part,
+    EnergyPart,
+    TermColumns,
     lines_of,
     number_of,
     numbers_of,
@@ -65,7 +65,7 @@ class Run:
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.columns = Columns()
+        self.columns = TermColumns()
         self._titles: list[str] = []
         self._before = ""
         self._record: dict[str, float] | None = None
@@ -200,7 +200,7 @@ class LammpsLog:
         is_lj = self._units == "lj"
         per_atom = is_lj if self._normalises is None else self._normalises
         time_unit = "τ" if is_lj else "ps"
-        part = Part(run.where, terms, units, times, steps, time_unit, n_atoms, per_atom)
+        part = EnergyPart(run.where, terms, units, times, steps, time_unit, n_atoms, per_atom)
         self.content.parts.append(part)
 
     def _times(self, given: np.ndarray | None, steps: np.ndarray | None) -> np.ndarray | None:

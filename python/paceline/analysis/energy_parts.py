@@ -19,7 +19,7 @@ PICOSECONDS = {"ps": 1.0, "fs": 1e-3, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e
 
 
 @dataclass
-class Part:
+class EnergyPart:
     """Rows that a program wrote one after another.
 
     `terms` are columns by name, `units` those of terms that are known. Times are ps, unless
@@ -41,7 +41,7 @@ class Content:
     """Parts of a file, and remarks on rows that were left out of them."""
 
     path: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[EnergyPart] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     #: Number of rows that could not be read, and the line of the first.
     n_unread: int = 0
@@ -72,7 +72,7 @@ class Content:
         return self
 
 
-class Columns:
+class TermColumns:
     """Columns that grow by rows; a number that a row lacks is NaN."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, new_files, saved_together, writing_to
 from paceline.analysis.structures import (
-    Snapshot,
+    StructureFrame,
     check_positions,
     check_structure,
     format_of,
@@ -142,7 +142,7 @@ class StructureValues:
             b_factors=self.b_factors,
             remarks=self.remarks(facts),
         ) as write:
-            write(Snapshot(positions, None))
+            write(StructureFrame(positions, None))
 
     def pdb(self, facts: Mapping[str, Any]) -> str:
         """Text of the PDB."""

@@ -58,7 +58,7 @@ STRUCTURES = {
 }
 
 
-class Snapshot(NamedTuple):
+class StructureFrame(NamedTuple):
     """Atoms at one time: positions and velocities (float32, shape (n_atoms, 3), Å and Å/ps)."""
 
     positions: np.ndarray
@@ -137,7 +137,7 @@ def structure_file(
     title: str = "",
     b_factors: np.ndarray | None = None,
     remarks: Sequence[str] = (),
-) -> Iterator[Callable[[Snapshot], None]]:
+) -> Iterator[Callable[[StructureFrame], None]]:
     """Open a structure file, and yield what writes a frame; atoms are those of `check_structure`.
 
     `title` is followed by time and step, as GROMACS writes them. `b_factors`, shape (n_atoms,), and
@@ -162,7 +162,7 @@ def structure_file(
     system.load_new(np.zeros((1, len(atoms), 3), np.float32))
     with _WRITERS[kind.name](os.fspath(path), system, several, remarks) as write:
 
-        def write_snapshot(found: Snapshot) -> None:
+        def write_snapshot(found: StructureFrame) -> None:
             ts = system.trajectory.ts
             ts.positions, ts.dimensions = found.positions, found.dimensions
             ts.has_velocities = False
@@ -175,7 +175,7 @@ def structure_file(
         yield write_snapshot
 
 
-def _title(title: str, found: Snapshot) -> str:
+def _title(title: str, found: StructureFrame) -> str:
     """Join a title with time and step, as GROMACS has them."""
     time = "" if found.time is None or not np.isfinite(found.time) else f" t= {found.time:.5f}"
     step = "" if found.step is None else f" step= {found.step}"
@@ -325,7 +325,7 @@ def write_structures(
     ) as write:
         for ts in frames:
             check_positions(f"{named}", format_of(named), ts.positions, ts.frame)
-            write(Snapshot(ts.positions, ts.dimensions))
+            write(StructureFrame(ts.positions, ts.dimensions))
 
 
 def check_positions(path: str, kind: StructureFormat, positions: np.ndarray, frame: int) -> None:
@@ -408,7 +408,7 @@ class Snapshots(PerBlock):
                 found["velocities"][held] = block.velocities[held]
         return EncodedBlock(first, found.tobytes(), block.times, block.steps, block.lambdas)
 
-    def snapshots(self, value: EncodedBlock) -> Iterator[Snapshot]:
+    def snapshots(self, value: EncodedBlock) -> Iterator[StructureFrame]:
         """Yield the frames of a block."""
         frames = np.frombuffer(value.data, self._dtype)
         for one, time, step in zip(frames, value.times, value.steps.tolist(), strict=True):
@@ -416,7 +416,7 @@ class Snapshots(PerBlock):
             if velocities is not None and np.isnan(velocities).any():
                 velocities = None
             cell = one["dimensions"] if one["dimensions"].any() else None
-            yield Snapshot(one["positions"], cell, velocities, float(time), step)
+            yield StructureFrame(one["positions"], cell, velocities, float(time), step)
 
 
 class FirstFrame:
