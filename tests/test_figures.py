@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
-from paceline.analysis.figures import UNITS_BY_LENGTH, draw, in_time_unit
+from paceline.analysis.figures import draw, in_time_unit
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.contract.figure_options import FigureOptions
+from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError
 
 mpl.use("Agg")

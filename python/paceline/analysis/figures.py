@@ -8,7 +8,8 @@ import numpy as np
 
 from paceline.analysis.figure_text import fit_labels, legend_above, put_title, shortened_to
 from paceline.analysis.table import Image, States, Table, name_and_unit
-from paceline.contract.figure_options import TIME_UNITS, FigureOptions
+from paceline.contract.figure_options import FigureOptions
+from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.errors import UnsupportedError, warn
 
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
@@ -26,8 +27,6 @@ MANY_TICKS = 16
 MOST_BARS, NAMES = 20, 0.4
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
-#: Longest time, ps, at which an axis has a unit by itself, with that unit.
-UNITS_BY_LENGTH = ((0.5, "fs"), (5e3, "ps"), (5e6, "ns"), (5e9, "µs"))
 #: Angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: where their turn begins.
 REFERENCES = {"Ramachandran": ("Rama_ref", -180), "Janin": ("Janin_ref", 0)}
 #: Parts of them that regions hold, and the colours of these.
@@ -157,8 +156,7 @@ def in_time_unit(
         return label, list(values)
     if unit is None:
         longest = max(np.nanmax(np.abs(one), initial=0.0) for one in values)
-        unit = next((unit for most, unit in UNITS_BY_LENGTH if longest < most), "ms")
-        unit = "ps" if longest == 0 else unit
+        unit = readable_unit(longest)
     if TIME_UNITS[unit] == 1:
         return label, list(values)
     return f"{name} ({unit.replace('u', 'µ')})", [one / TIME_UNITS[unit] for one in values]

@@ -13,12 +13,11 @@ from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
 from paceline._util.files import parse_size
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size
+from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
 
 #: Seconds in a unit of time.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-#: Picoseconds in a unit of time.
-UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
 
 #: Endings of tables.
 TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
@@ -202,7 +201,7 @@ def bound(text: str) -> tuple[str, float]:
 
 def _with_unit(text: str) -> float | None:
     """Read a time with its unit, ps; None if it is none."""
-    for unit, factor in sorted(UNITS.items(), key=lambda item: -len(item[0])):
+    for unit, factor in sorted(TIME_UNITS.items(), key=lambda item: -len(item[0])):
         if text.endswith(unit):
             with contextlib.suppress(ValueError):
                 return float(text.removesuffix(unit)) * factor

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Self
 
-#: Picoseconds in units of time, which axes of times may have.
-TIME_UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9, "s": 1e12}
+from paceline.contract.time_units import TIME_UNITS
+
 #: Lengths in an inch.
 LENGTHS = {"in": 1.0, "cm": 2.54, "mm": 25.4}
 #: Sizes of figures, inches, at which axes have room, and that files may have.

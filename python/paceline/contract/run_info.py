@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from paceline.contract.atoms import Atoms
+from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.contract.transforms import Transform
 
 
@@ -94,12 +95,15 @@ def describe_times(times: np.ndarray) -> str:
     --------
     >>> describe_times(np.array([np.nan, 0.9999999, 98])), describe_times(np.array([2.5]))
     ('1 to 98 ps', '2.5 ps')
+    >>> describe_times(np.array([0, 250_000]))
+    '0 to 250 ns'
     """
     known = times[~np.isnan(times)]
     if len(known) == 0:
         return ""
-    ends = dict.fromkeys(f"{time:.6g}" for time in (known.min(), known.max()))
-    return f"{' to '.join(ends)} ps"
+    unit = readable_unit(np.abs(known).max())
+    ends = dict.fromkeys(f"{time / TIME_UNITS[unit]:.6g}" for time in (known.min(), known.max()))
+    return f"{' to '.join(ends)} {unit}"
 
 
 def _ordinal(number: int) -> str:
