@@ -48,6 +48,7 @@ WANTED = (
     r"paceline/_core\.pyi",
     r"paceline/_core\.(abi3\.so|pyd)",
     r"paceline/selftest\.py",
+    *(rf"paceline/performance/uplot/{name}" for name in ("LICENSE", r"uPlot\.iife\.min\.js")),
     r"paceline-[\d.]+\.dist-info/licenses/LICENSE",
     r"paceline-[\d.]+\.dist-info/licenses/THIRDPARTY\.md",
 )

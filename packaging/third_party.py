@@ -1,9 +1,9 @@
-"""Write THIRDPARTY.md: the licences of all crates that are linked into the compiled module.
+"""Write THIRDPARTY.md: the licences of other software in the wheel.
 
     python packaging/third_party.py [FILE]
 
-Names and versions are those of Cargo.lock, texts those of the crates' own files; a licence that is
-not in `ALLOWED` ends it with an error.
+Names and versions of the crates that are linked into the compiled module are those of Cargo.lock,
+texts those of the crates' own files; a licence that is not in `ALLOWED` ends it with an error.
 """
 
 import json
@@ -26,14 +26,17 @@ NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 HEAD = """# Licences of other software in the wheel
 
 The compiled module of paceline holds the crates below, and Rust's standard library (Copyright (c)
-The Rust Project contributors; MIT or Apache-2.0). Python packages that paceline needs are installed
-beside it and have licences of their own.
+The Rust Project contributors; MIT or Apache-2.0). Pages of results hold uPlot, a JavaScript library
+in paceline/performance/uplot. Python packages that paceline needs are installed beside it and have
+licences of their own.
 
 This file is made by `make licences`.
 
-| crate | version | licence | texts |
+| crate or library | version | licence | texts |
 | --- | --- | --- | --- |
 """
+#: Folder of the JavaScript library, whose first line has its version.
+UPLOT = ROOT / "python" / "paceline" / "performance" / "uplot"
 
 
 def linked() -> list[dict]:
@@ -84,7 +87,7 @@ def texts_of(package: dict) -> Iterator[str]:
 
 
 def page() -> str:
-    """Make the page: a table of crates, and every text once."""
+    """Make the page: a table of crates and of uPlot, and every text once."""
     rows, numbers = [], {}
     for package in linked():
         texts = dict.fromkeys(texts_of(package))
@@ -93,6 +96,9 @@ def page() -> str:
             raise SystemExit(f"{package['name']} {package['version']} brings no text of a licence")
         cells = (package["name"], package["version"], check_licence(package))
         rows.append(f"| {' | '.join(cells)} | {', '.join(map(str, own))} |")
+    text = (UPLOT / "LICENSE").read_text("utf-8").strip()
+    version = re.search(r"\(v([\d.]+)\)", (UPLOT / "uPlot.iife.min.js").read_text("utf-8"))[1]
+    rows.append(f"| uPlot | {version} | MIT | {numbers.setdefault(text, len(numbers) + 1)} |")
     texts = [f"## Text {number}\n\n```\n{text}\n```\n" for text, number in numbers.items()]
     return HEAD + "\n".join(rows) + "\n\n" + "\n".join(texts)
 

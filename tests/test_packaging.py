@@ -37,6 +37,8 @@ def test_licences_are_those_of_the_crates_that_are_linked():
     assert (ROOT / "THIRDPARTY.md").read_text(encoding="utf-8") == page, "make licences"
     assert "| pyo3 |" in page
     assert "| molly |" not in page  # tests alone use it
+    assert "| uPlot | 1.6.32 | MIT |" in page
+    assert "Leon Sorokin" in page
 
 
 def test_licences_that_are_allowed_are_those_of_cargo_deny():
