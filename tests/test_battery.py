@@ -93,11 +93,12 @@ def test_files_that_are_written(file, universe, tmp_path):
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<h2>(.*)</h2>", page) == [
         *("Backbone RMSD", "loop 1: RMSF of name CA and resid 40-60"),
-        "Radial distribution function",
+        *("Radial distribution function", "How it was computed"),
     ]
     assert page.count("<svg") == 3
+    assert page.count('class="chart"') == 4
     assert 'href="loop%201.csv"' in page
-    assert "not converged" in page
+    assert "Not converged, with fewer than 50 independent values: backbone RMSD." in page
     with pytest.raises(FileExistsError):
         battery.save(folder)
     battery.save(folder, overwrite=True)
@@ -223,7 +224,7 @@ def test_the_command_leaves_out_what_a_single_frame_has_no_answer_to(adk, tmp_pa
         status, _, err = run("battery", *adk, *more, "--end", 1, "-o", tmp_path / f"{len(more)}")
         assert (status, err.count("left out of the battery: pca: 2 frames are needed")) == (0, 1)
         page = (tmp_path / f"{len(more)}" / "index.html").read_text(encoding="utf-8")
-        assert "<dt>left out</dt><dd>pca: 2 frames are needed, found 1</dd>" in page
+        assert "<li>left out: pca: 2 frames are needed, found 1</li>" in page
 
 
 def test_the_page_repeats_warnings(tmp_path):
@@ -237,7 +238,8 @@ def test_the_page_repeats_warnings(tmp_path):
     battery.save(tmp_path)
     for folder in (tmp_path, tmp_path / "replicas"):
         page = html.unescape((folder / "index.html").read_text(encoding="utf-8"))
-        assert f"<dt>warnings</dt><dd>{charges}; {broken}</dd>" in page
+        assert f"<li>{charges}</li>\n<li>{broken}</li>" in page
+        assert "There are 2 warnings" in page
     for options in ({"transforms": [unwrap()]}, {}):
         battery.run(stop=2, **options)
         assert battery.warnings == [charges]

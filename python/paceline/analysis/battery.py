@@ -10,21 +10,19 @@ from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
-from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
+from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.needed_transforms import suited
-from paceline.analysis.results import further_results, kind_of
+from paceline.analysis.results import further_results
 from paceline.analysis.write_catalogue import class_declared_as
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
-from paceline.contract.run_info import describe_frames, describe_times
-from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
-from paceline.performance.figure_style import STYLE, need_matplotlib, styled
+from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import joined, many
 from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
@@ -72,23 +70,6 @@ def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
 
 #: Analyses that are then computed, by these selections.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
-
-#: Words for selections in headings, and characters of a selection that is in one otherwise.
-OF_ATOMS = {
-    **{"backbone": "backbone", "protein": "protein", "nucleic": "nucleic acid"},
-    **{
-        "nucleicbackbone": "nucleic acid backbone",
-        "protein and same residue as name CA": "protein",
-    },
-    **{"name CA": "Cα", "protein and name CA": "Cα"},
-}
-LONGEST = 40
-#: Series of an analysis whose means are listed on the page, at most.
-LISTED = 20
-#: Of a figure on the page, inches.
-FIGURE_SIZE = (6.5, 2.8)
-#: Of that of a further table, whose rows have names.
-FURTHER_SIZE = (6.5, 3.6)
 
 #: An analysis of a file: its class, and its parameters as in Python.
 Description = Mapping[str, Any]
@@ -277,6 +258,14 @@ class Battery:
         return {**self.analyses, **({ENERGIES: self.energies} if self.energies else {})}
 
     @property
+    def described(self) -> dict[str, Description]:
+        """Descriptions of what is shown, by name; those of energies with their rows."""
+        if self.energies is None:
+            return dict(self.descriptions)
+        of_energies = {**self._of_energies, "rows": self.energies.span}
+        return {**self.descriptions, ENERGIES: of_energies}
+
+    @property
     def every(self) -> dict[str, AnalysisBase]:
         """Analyses by name, with those that a run left out for lack of frames."""
         return self._whole[1]
@@ -432,7 +421,7 @@ class Battery:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(self._page(saved))
+                file.write(page_of_battery(self, saved))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
         """Write the table of each analysis, or its arrays.
@@ -467,60 +456,6 @@ class Battery:
                 results.save(folder / f"{name}-{further}.csv", overwrite=overwrite)
         return saved
 
-    def _page(self, saved: Mapping[str, str]) -> str:
-        """Make the page of all results, given the names of their files."""
-        from matplotlib.figure import Figure
-
-        from paceline.performance.page import ResultSection, results_page
-
-        one = next(iter(self.analyses.values()))
-        atoms = self.universe.atoms
-        facts = {
-            "trajectory": str(one.provenance["trajectory"]),
-            "atoms": f"{len(atoms):,} in {len(atoms.residues):,} residues",
-            "frames": describe_frames(one.frames),
-            "times": _span_of(one),
-            "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
-            "transformations": transformations_of(self.analyses),
-            "left out": "; ".join(f"{name}: {why}" for name, why in self.left_out.items()),
-            "warnings": "; ".join(self.warnings),
-            "computed": f"{one.timings.date} by paceline {__version__}, {one.timings.backend}, "
-            f"{one.timings.n_workers} workers, {one.timings.t_total:.1f} s",
-        }
-        sections = []
-        for name, analysis in self.shown.items():
-            results, figure = analysis.results, None
-            of_energies = {**self._of_energies, "rows": getattr(self.energies, "span", "")}
-            described = self.descriptions.get(name)
-            given = (of_energies if described is None else described).items()
-            parameters = "; ".join(f"{key} = {value}" for key, value in given if key != "analysis")
-            lines = [(title, f"{mean}") for title, mean in results.means.items()][:LISTED]
-            lines += results.findings.items()
-            if results.has_table:
-                with styled(STYLE):
-                    figure = Figure(figsize=FIGURE_SIZE, layout="constrained")
-                    results.plot(figure.subplots())
-            else:
-                lines = [(key, kind_of(value)) for key, value in results.items()]
-            title = "Energies" if described is None else heading(name, analysis, described)
-            figures, files = [] if figure is None else [figure], [saved[name]]
-            if results.table is not None and results.table.partial:
-                files.append(f"{name}.npz")
-            for further, more in further_results(analysis).items():
-                with styled(STYLE):
-                    figures.append(Figure(figsize=FURTHER_SIZE, layout="constrained"))
-                    more.plot(figures[-1].subplots())
-                files.append(f"{name}-{further}.csv")
-            sections.append(ResultSection(title, parameters, figures, lines, files))
-        title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
-        return results_page(
-            title,
-            [fact for fact in facts.items() if fact[1]],
-            sections,
-            "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et "
-            "al. (2007); of fewer than 50 independent values a mean is not converged.",
-        )
-
 
 def _files_and_terms(described: Description) -> tuple[list[str], list[str] | None]:
     """Read the table of energies: a name or a list of names each."""
@@ -532,20 +467,6 @@ def _files_and_terms(described: Description) -> tuple[list[str], list[str] | Non
             f"{dict(described)}"
         )
     return given["files"], given.get("terms")
-
-
-def heading(name: str, analysis: AnalysisBase, description: Description) -> str:
-    """Write the heading of an analysis, as "Backbone RMSD", behind a name of the user's own."""
-    declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
-    entry = declared.get(type(analysis).__name__, {"name": name, "title": analysis.name})
-    select, title = description.get("select"), entry["title"]
-    if select in OF_ATOMS:
-        title = f"{OF_ATOMS[select]} {title}"
-    elif isinstance(select, str) and select != "all" and len(select) <= LONGEST:
-        title = f"{title} of {select}"
-    title = title[0].upper() + title[1:]
-    is_own = name not in (entry["name"], description.get("analysis"))
-    return f"{name}: {title}" if is_own else title
 
 
 def _of_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
@@ -562,25 +483,6 @@ def _of_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
             f"{times.max():g} ps: all rows were taken"
         )
         return energies
-
-
-def _span_of(analysis: AnalysisBase) -> str:
-    """Describe the times of the frames of a run."""
-    if not analysis.times_known:
-        return f"not known: {analysis.provenance[UNKNOWN_TIMES]}"
-    return describe_times(analysis.times) or "unknown"
-
-
-def transformations_of(
-    analyses: Mapping[str, AnalysisBase] | Mapping[tuple[str, int, str], AnalysisBase],
-) -> str:
-    """Describe the transformations of a run, and of which analyses, where these differ."""
-    of: dict[str, list[str]] = {}
-    for name, one in analyses.items():
-        of.setdefault(one.provenance.get("transforms", ""), []).append(f"{name}")
-    if len(of) == 1:
-        return next(iter(of))
-    return "; ".join(f"{joined(names)}: {done or 'none'}" for done, names in of.items())
 
 
 def _summaries_in(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
-from paceline.analysis.battery import TABLES, heading
+from paceline.analysis.battery import TABLES
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.replica_figures import (
     Profile,
@@ -22,6 +22,7 @@ from paceline.analysis.replica_figures import (
     profile_of,
     titled,
 )
+from paceline.analysis.replica_page import files_of, lines_of, page_of_replicas
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
@@ -29,10 +30,10 @@ from paceline.analysis.uncertainty import (
     ReplicaMean,
     mean_of_replicas,
 )
-from paceline.contract.atoms import System, attribute_of
+from paceline.contract.atoms import attribute_of
 from paceline.errors import UnsupportedError, kept_warnings
-from paceline.performance.figure_style import FIGURE_STYLE, STYLE, styled
-from paceline.performance.number_format import joined, many
+from paceline.performance.figure_style import FIGURE_STYLE, styled
+from paceline.performance.number_format import joined
 from paceline.runner import RunOptions, run
 from paceline.timing import Timings
 
@@ -53,10 +54,6 @@ GROUP_COLUMNS = (
 DIFFERENCE_COLUMNS = (
     *("analysis", "series", "groups", "difference", "95 % interval", "degrees of freedom"),
 )
-#: Series of an analysis that the page lists, at most.
-LISTED = 20
-#: Width of figures on the page, inches.
-PAGE_WIDTH = 6.5
 #: Residues that a remark names, at most.
 REMARKED = 12
 
@@ -233,7 +230,7 @@ class Replicas:
         """
         tables = {
             (group, k): found
-            for group, of_group in self._tables(name).items()
+            for group, of_group in self.tables(name).items()
             for k, table in enumerate(of_group)
             if (found := profile_of(table)) is not None
         }
@@ -250,7 +247,7 @@ class Replicas:
         values: dict[str, dict[str, np.ndarray]] = {}
         for title in first.y:
             values[title] = {}
-            for group, of_group in self._tables(name).items():
+            for group, of_group in self.tables(name).items():
                 columns = np.full((len(of_group), len(chains)), np.nan)
                 for k in range(len(of_group)):
                     if (group, k) in tables and title in tables[group, k].columns:
@@ -277,7 +274,7 @@ class Replicas:
         lacking = [group for group, one in self.groups.items() if name not in one[0].analyses]
         if lacking:
             found.append(f"{joined(lacking)}: not computed.")
-        tables = self._tables(name)
+        tables = self.tables(name)
         known = [table for table in chain.from_iterable(tables.values()) if table is not None]
         if not known:
             return [*found, "No table, and so no mean between replicas: arrays are saved."]
@@ -316,7 +313,7 @@ class Replicas:
         """Name the places of a profile where a group has no value."""
         profile = self.profile(name)
         if profile is None:
-            if any(profile_of(one) for one in chain.from_iterable(self._tables(name).values())):
+            if any(profile_of(one) for one in chain.from_iterable(self.tables(name).values())):
                 yield "Rows of replicas do not belong together: there is no mean profile."
             return
         label, places = next(iter(profile.keys.items()))
@@ -373,7 +370,7 @@ class Replicas:
         return [
             f"{name}: {title}: {text}"
             for name in self.names
-            for title, text in self._lines(name, most=1)
+            for title, text in lines_of(self, name, most=1)
         ]
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
@@ -402,8 +399,10 @@ class Replicas:
             for group, batteries in self.groups.items():
                 for k, battery in enumerate(batteries, start=1):
                     battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
+            shared = []
             for summary, table in zip(TABLES, self._summaries(), strict=True):
                 if table is not None:
+                    shared.append(summary)
                     results = Results(table=table, provenance=self._provenance())
                     results.save(folder / summary, overwrite=overwrite)
             for name in self.names:
@@ -419,7 +418,7 @@ class Replicas:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(self._page())
+                file.write(page_of_replicas(self, shared))
 
     def to_toml(self) -> str:
         """Describe groups and analyses as `from_file` reads them.
@@ -436,7 +435,7 @@ class Replicas:
         groups, without = {}, []
         for name, batteries in self.groups.items():
             first = batteries[0].universe
-            files = [_files_of(one.universe) for one in batteries]
+            files = [files_of(one.universe) for one in batteries]
             if first.filename is None or not all(files):
                 without.append(name)
                 continue
@@ -469,7 +468,7 @@ class Replicas:
             By the ending of the file's name: "" and "-profile".
         """
         found: dict[str, Figure] = {}
-        tables = self._tables(name)
+        tables = self.tables(name)
         known = [one for one in chain.from_iterable(tables.values()) if one is not None]
         if not known:
             return found
@@ -497,8 +496,19 @@ class Replicas:
             for atoms in others
         )
 
-    def _tables(self, name: str) -> dict[str, list[Table | None]]:
-        """Tables of each group's replicas."""
+    def tables(self, name: str) -> dict[str, list[Table | None]]:
+        """Find the table of each replica by group; None where results make no table.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+
+        Returns
+        -------
+        dict of str to list
+            Tables, or None.
+        """
         return {
             group: [battery.analyses[name].results.table for battery in batteries]
             for group, batteries in self.groups.items()
@@ -508,7 +518,7 @@ class Replicas:
     def _replica_means(self, name: str) -> dict[str, dict[str, list[float]]]:
         """Mean over frames of each replica by title and group."""
         found: dict[str, dict[str, list[float]]] = {}
-        for group, tables in self._tables(name).items():
+        for group, tables in self.tables(name).items():
             for table in tables:
                 if table is None or table.no_mean or not table.is_series:
                     continue
@@ -555,76 +565,6 @@ class Replicas:
                 facts["command"] = one.results.provenance.get("command", "in Python")
         return facts
 
-    def _page(self) -> str:
-        """Make the page of all results."""
-        from paceline.performance.page import ResultSection, results_page
-
-        facts = []
-        for group, batteries in self.groups.items():
-            universe = batteries[0].universe
-            numbers = [len(next(iter(one.analyses.values())).frames) for one in batteries]
-            frames = f"{numbers[0]:,}" if len(set(numbers)) == 1 else joined([*map(str, numbers)])
-            files = ", ".join(chain.from_iterable(_files_of(one.universe) for one in batteries))
-            files = files or "in memory"
-            facts.append(
-                (
-                    group,
-                    f"{many(len(batteries), 'replica')} of {frames} frames, "
-                    f"{len(universe.atoms):,} atoms: {files}",
-                )
-            )
-        timings = self.timings
-        n_damaged = len(self.damaged)
-        if n_damaged:
-            facts.append(("damaged frames", f"{n_damaged:,} left out"))
-        reasons = {f"{name}: {why}" for one in self.batteries for name, why in one.left_out.items()}
-        if reasons:
-            facts.append(("left out", "; ".join(sorted(reasons))))
-        if self.warnings:
-            facts.append(("warnings", "; ".join(self.warnings)))
-        facts.append(
-            (
-                "computed",
-                f"{timings.date} by paceline {__version__}, {timings.backend}, "
-                f"{timings.n_workers} workers, {timings.t_total:.1f} s",
-            )
-        )
-        sections = []
-        for name in self.names:
-            described = next(one.descriptions for one in self.batteries if name in one.analyses)
-            given = described[name].items()
-            one = next(one.analyses[name] for one in self.batteries if name in one.analyses)
-            with styled(STYLE):
-                figures = list(self.figures(name, PAGE_WIDTH).values())
-            sections.append(
-                ResultSection(
-                    heading(name, one, described[name]),
-                    "; ".join(f"{key} = {value}" for key, value in given if key != "analysis"),
-                    figures,
-                    list(self._lines(name)),
-                    [f"{name}-profile.csv"] if self.profile(name) is not None else [],
-                    self.remarks(name),
-                )
-            )
-        links = [file for file, table in zip(TABLES, self._summaries(), strict=True) if table]
-        return results_page(
-            " and ".join(self.groups),
-            facts,
-            sections,
-            "Intervals are of 95 %: of a mean by Student's t between replicas, each of which "
-            "counts once, and of a difference by Welch's t (1947), one by one: of twenty "
-            "differences where there is none, one is beyond its interval.",
-            links,
-        )
-
-    def _lines(self, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
-        """Lines of a section: means of groups, and their differences, of some series."""
-        for title, means in list(self.means[name].items())[:most]:
-            for group, mean in means.items():
-                yield titled(title, group), f"{mean}"
-            for pair, difference in differences(means).items():
-                yield titled(title, pair), f"{difference}"
-
 
 def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:
     """Make a table of rows; None of none."""
@@ -632,12 +572,3 @@ def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table |
         return None
     columns = dict(zip(titles, map(np.array, zip(*rows, strict=True)), strict=True))
     return Table(columns, titles[0], {}, "")
-
-
-def _files_of(universe: System) -> list[str]:
-    """Names of the files of a trajectory; none of one in memory."""
-    trajectory = universe.trajectory
-    names = attribute_of(trajectory, "filenames")
-    if names is None:
-        names = [trajectory.filename]
-    return [os.fspath(one) for one in names if one is not None]

@@ -4,11 +4,10 @@ import io
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from paceline.performance.figure_style import STYLE, styled
 
@@ -21,7 +20,7 @@ MANY = 10
 POINTS = 72
 
 #: Elements that are not followed by a line break.
-_INLINE = ("a", "dd", "dt", "strong", "td", "th")
+_INLINE = ("a", "dd", "dt", "script", "strong", "td", "th")
 _WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -55,9 +54,9 @@ def caption(text: str) -> Html:
     return element("p", text, class_="caption")
 
 
-def section(title: str, *parts: Html) -> Html:
+def section(title: str, *parts: Html, **attributes: str) -> Html:
     """Make a section of a page."""
-    return element("section", element("h2", title), *parts)
+    return element("section", element("h2", title), *parts, **attributes)
 
 
 def html_table(
@@ -126,7 +125,17 @@ def html_page(
     wide: Sequence[str] = (),
 ) -> str:
     """Make a page; facts whose names are in `wide` have their own line."""
-    style = Html(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
+    header = element(
+        "header",
+        element("p", f"paceline: {made}", class_="made"),
+        element("h1", title),
+        facts_list(facts, wide),
+    )
+    return document(title, element("main", header, *sections, footer_of(footer)))
+
+
+def facts_list(facts: Iterable[tuple[str, str]], wide: Sequence[str] = ()) -> Html:
+    """Make boxes of facts; those whose names are in `wide` have their own line."""
     boxes = (
         element(
             "div",
@@ -136,66 +145,30 @@ def html_page(
         )
         for name, value in facts
     )
+    return element("dl", *boxes, class_="facts")
+
+
+def footer_of(text: str) -> Html:
+    """Make the last paragraph of a page."""
+    return element("footer", element("p", text))
+
+
+def document(title: str, *body: Html, styles: str = "", scripts: Sequence[str] = ()) -> str:
+    """Make a self-contained page; a browser runs these scripts alone, and loads nothing."""
+    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    hashes = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}"
     head = element(
         "head",
         Html('<meta charset="utf-8">\n'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">\n'),
         element("title", title),
-        element("style", style),
+        element("style", Html(style + styles)),
     )
-    header = element(
-        "header",
-        element("p", f"paceline: {made}", class_="made"),
-        element("h1", title),
-        element("dl", *boxes, class_="facts"),
-    )
-    body = element("main", header, *sections, element("footer", element("p", footer)))
-    return "<!DOCTYPE html>\n" + element("html", head, element("body", body), lang="en")
-
-
-@dataclass(frozen=True)
-class ResultSection:
-    """Results of one analysis on a page: its figures, and lines of two columns.
-
-    `lines` are the means of series, or names and shapes of arrays. `files` are the saved files, and
-    `remarks` are notes about them.
-    """
-
-    title: str
-    parameters: str
-    figures: "Sequence[Figure]"
-    lines: Sequence[tuple[str, str]]
-    files: Sequence[str]
-    remarks: Sequence[str] = ()
-
-    def html(self) -> Html:
-        """Make the section."""
-        parts = [caption(self.parameters)]
-        for k, figure in enumerate(self.figures, start=1):
-            parts.append(element("figure", inline_svg(figure, f"{self.title}: figure {k}")))
-        if self.lines:
-            parts.append(html_table(("", ""), self.lines, text=[1]))
-        parts += map(caption, self.remarks)
-        return section(self.title, *parts, *map(_link, self.files))
-
-
-def results_page(
-    title: str,
-    facts: Iterable[tuple[str, str]],
-    sections: Iterable[ResultSection],
-    footer: str,
-    files: Sequence[str] = (),
-) -> str:
-    """Make the page of results; `files` belong to all analyses, and `footer` explains intervals."""
-    facts = list(facts)
-    made = [one.html() for one in sections]
-    if files:
-        made.append(section("Tables of all", *map(_link, files)))
-    return html_page("results", title, facts, made, footer, wide=[name for name, _ in facts])
-
-
-def _link(file: str) -> Html:
-    return element("p", element("a", file, href=quote(file)))
+    made = element("body", *body, *(element("script", Html(one)) for one in scripts))
+    return "<!DOCTYPE html>\n" + element("html", head, made, lang="en")
 
 
 def notebook_page(title: str, *parts: Html) -> str:

@@ -1,0 +1,280 @@
+"""Page of the results of a battery: what it says of the system, and of each analysis."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from paceline._core import __version__
+from paceline.analysis.charts import charts_of
+from paceline.analysis.energies import Energies
+from paceline.analysis.results import Results, further_results, kind_of
+from paceline.analysis.system_text import describe_span, describe_system
+from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.uncertainty import ENOUGH, SeriesMean
+from paceline.contract.atoms import System
+from paceline.contract.catalogue import catalogue
+from paceline.contract.run_info import describe_frames
+from paceline.contract.source import UNKNOWN_TIMES
+from paceline.performance.figure_style import STYLE, styled
+from paceline.performance.number_format import joined, many
+from paceline.performance.results_page import Drawing, Overview, ResultSection, results_page
+
+if TYPE_CHECKING:
+    from paceline.analysis.base import AnalysisBase
+
+#: Words for selections in headings, and characters of a selection that is in one otherwise.
+OF_ATOMS = {
+    **{"backbone": "backbone", "protein": "protein", "nucleic": "nucleic acid"},
+    **{
+        "nucleicbackbone": "nucleic acid backbone",
+        "protein and same residue as name CA": "protein",
+    },
+    **{"name CA": "Cα", "protein and name CA": "Cα"},
+}
+LONGEST = 40
+#: Series of an analysis that its card lists, and that the summary names, at most.
+LISTED, SUMMARISED = 20, 3
+#: Characters of a warning that the summary repeats.
+SHORT_WARNING = 240
+#: Size of a figure, and of that of a further table, whose rows have names, inches.
+FIGURE_SIZE, FURTHER_SIZE = (5.2, 2.9), (5.2, 3.6)
+#: Titles of the table of means.
+OF_MEANS = ("series", "mean ± 95 %", "independent", "converged")
+FOOTER = (
+    "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et al. "
+    f"(2007); of fewer than {ENOUGH} independent values a mean is not converged."
+)
+
+
+class ShownBattery(Protocol):
+    """Attributes of `paceline.analysis.battery.Battery` that its page shows."""
+
+    universe: System
+    analyses: "dict[str, AnalysisBase]"
+    left_out: dict[str, str]
+    warnings: list[str]
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Analyses by name, and energies beside them."""
+
+    @property
+    def described(self) -> dict[str, Mapping[str, Any]]:
+        """Their parameters by name."""
+
+
+def heading(
+    name: str, analysis: "AnalysisBase | Energies", description: Mapping[str, object]
+) -> str:
+    """Write the heading of an analysis, as "Backbone RMSD", behind a name of the user's own."""
+    if isinstance(analysis, Energies):
+        return "Energies"
+    declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
+    entry = declared.get(type(analysis).__name__, {"name": name, "title": analysis.name})
+    select, title = description.get("select"), entry["title"]
+    if select in OF_ATOMS:
+        title = f"{OF_ATOMS[select]} {title}"
+    elif isinstance(select, str) and select != "all" and len(select) <= LONGEST:
+        title = f"{title} of {select}"
+    title = title[0].upper() + title[1:]
+    is_own = name not in (entry["name"], description.get("analysis"))
+    return f"{name}: {title}" if is_own else title
+
+
+def page_of_battery(battery: ShownBattery, saved: Mapping[str, str]) -> str:
+    """Make the page, given the names of the files of tables or arrays."""
+    headings = {
+        name: heading(name, analysis, battery.described[name])
+        for name, analysis in battery.shown.items()
+    }
+    sections = [_section(battery, name, headings[name], saved[name]) for name in headings]
+    one = next(iter(battery.analyses.values()))
+    title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
+    warnings = warnings_of(
+        [f"{name}: {why}" for name, why in battery.left_out.items()], battery.warnings
+    )
+    paragraphs = _paragraphs(battery, one, headings, warnings)
+    overview = Overview(title, [*filter(None, paragraphs)], _facts(battery, one), warnings)
+    return results_page(overview, sections, FOOTER)
+
+
+def warnings_of(left_out: Sequence[str], warnings: Sequence[str]) -> list[str]:
+    """List what was left out, and further warnings."""
+    reasons = [f"left out: {reason}" for reason in left_out]
+    said = [one for one in warnings if not one.startswith("left out of the battery: ")]
+    return list(dict.fromkeys([*reasons, *said]))
+
+
+def _facts(battery: ShownBattery, one: "AnalysisBase") -> list[tuple[str, str]]:
+    """Facts about the run of which `one` is an analysis."""
+    atoms, timings = battery.universe.atoms, one.timings
+    times = one.times if one.times_known else None
+    unknown = "" if one.times_known else f"; times not known: {one.provenance[UNKNOWN_TIMES]}"
+    facts = {
+        "trajectory": str(one.provenance["trajectory"]),
+        "atoms": f"{len(atoms):,} in {len(atoms.residues):,} residues",
+        "frames": describe_frames(one.frames, times) + unknown,
+        "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
+        "transformations": transformations_of(battery.analyses),
+        "computed": f"{timings.date} by paceline {__version__}, {timings.backend}, "
+        f"{many(timings.n_workers, 'worker')}, {timings.t_total:.1f} s",
+    }
+    return [fact for fact in facts.items() if fact[1]]
+
+
+def transformations_of(
+    analyses: "Mapping[str, AnalysisBase] | Mapping[tuple[str, int, str], AnalysisBase]",
+) -> str:
+    """Describe the transformations of a run, and of which analyses, where these differ."""
+    of: dict[str, list[str]] = {}
+    for name, one in analyses.items():
+        of.setdefault(one.provenance.get("transforms", ""), []).append(f"{name}")
+    if len(of) == 1:
+        return next(iter(of))
+    return "; ".join(f"{joined(names)}: {done or 'none'}" for done, names in of.items())
+
+
+def _paragraphs(
+    battery: ShownBattery, one: "AnalysisBase", headings: Mapping[str, str], warnings: Sequence[str]
+) -> Iterator[str]:
+    """Write the summary: the system, the frames, the answers, and what is in doubt."""
+    span = describe_span(one.frames, one.times if one.times_known else None)
+    yield f"{system_sentence(battery.universe)} The results are of {span}."
+    found: list[str] = []
+    more: list[str] = []
+    doubtful: list[str] = []
+    for name, analysis in battery.shown.items():
+        title, table = in_sentence(headings[name]), analysis.results.table
+        means = {} if table is None or table.notes else table.means(LISTED)
+        if means:
+            texts = _brief(table, means)
+            found.append(
+                f"{title} ({', '.join(texts)})" if len(texts) > 1 else f"{title} {texts[0]}"
+            )
+            doubtful += [title] if not all(mean.converged for mean in means.values()) else []
+        elif table is not None and _sentences(analysis.results, table):
+            more.append(f"{headings[name]}: {'; '.join(_sentences(analysis.results, table))}")
+    if found:
+        yield f"Means with 95 % intervals: {'; '.join(found)}."
+    yield from (f"{text}." for text in more)
+    if doubtful:
+        yield (
+            f"Not converged, with fewer than {ENOUGH} independent values: {joined(doubtful)}. "
+            "Their means and intervals may change in a longer simulation."
+        )
+    elif found:
+        yield f"All means are converged: of {ENOUGH} independent values or more."
+    if one.damaged:
+        yield f"{many(len(one.damaged), 'damaged frame')} left out."
+    yield warnings_sentence(warnings)
+
+
+def system_sentence(universe: System) -> str:
+    """Describe what a system holds."""
+    n_atoms = many(len(universe.atoms), "atom")
+    return f"The system holds {describe_system(universe)}: {n_atoms} in all."
+
+
+def warnings_sentence(warnings: Sequence[str]) -> str:
+    """Repeat a single warning, or count them."""
+    if len(warnings) == 1 and len(warnings[0]) <= SHORT_WARNING:
+        return f"There is one warning: {warnings[0].rstrip('.')}."
+    if not warnings:
+        return ""
+    are = "is" if len(warnings) == 1 else "are"
+    return f"There {are} {many(len(warnings), 'warning')}, listed below the results."
+
+
+def in_sentence(title: str) -> str:
+    """Write a heading as it stands within a sentence.
+
+    Examples
+    --------
+    >>> in_sentence("Backbone RMSD"), in_sentence("RMSF of name CA"), in_sentence("Cα RMSF")
+    ('backbone RMSD', 'RMSF of name CA', 'Cα RMSF')
+    """
+    first = re.split(r"\W", title)[0]
+    is_word = len(first) > 1 and first[1:].islower() and first.isascii()
+    return title[0].lower() + title[1:] if is_word else title
+
+
+def _sentences(results: Results, table: Table) -> list[str]:
+    """Describe findings, or a profile of one column; none of maps and of many columns."""
+    is_profile = len(table.y) == 1 and len(table.keys or [table.x]) == 1 and not table.bars
+    if table.notes:
+        return results.summary()
+    return [one.partition(": ")[2] for one in results.summary()] if is_profile else []
+
+
+def _brief(table: Table, means: Mapping[str, SeriesMean]) -> list[str]:
+    """Write means with units, by their names where there are several."""
+    texts = {title: mean_with_interval(mean, title) for title, mean in means.items()}
+    if len(table.y) == 1:
+        return list(texts.values())
+    named = [f"{name_and_unit(title)[0]} {text}" for title, text in texts.items()]
+    return named if len(named) <= SUMMARISED else named[:1]
+
+
+def mean_with_interval(mean: SeriesMean, title: str = "") -> str:
+    """Write a mean and its interval, in the unit that the title of its series names."""
+    return re.split(r" \(95 %\)|, ", mean.with_unit(name_and_unit(title)[1]))[0]
+
+
+def _section(battery: ShownBattery, name: str, title: str, file: str) -> ResultSection:
+    """Describe the card of an analysis."""
+    analysis = battery.shown[name]
+    results, table = analysis.results, analysis.results.table
+    given = battery.described[name].items()
+    parameters = "; ".join(f"{key} = {value}" for key, value in given if key != "analysis")
+    files, drawings = [file], []
+    titles: Sequence[str] = ("result", "kind")
+    if table is None:
+        lines: list[Sequence[str]] = [(key, kind_of(value)) for key, value in results.items()]
+        answers: list[str] = []
+    else:
+        means = table.means(LISTED)
+        titles, lines = (OF_MEANS, _lines(means)) if means else ((), [])
+        if means and not table.notes:
+            answers = _brief(table, means)[:SUMMARISED]
+        else:
+            answers = _sentences(results, table)
+        drawings.append(_drawing(results, FIGURE_SIZE, table))
+        files += [f"{name}.npz"] if table.partial else []
+        files.append(f"{name}.svg")
+    for further, more in further_results(analysis).items():
+        drawings.append(_drawing(more, FURTHER_SIZE, more.whole_table()))
+        files += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
+    return ResultSection(
+        title,
+        parameters and f"Parameters: {parameters}",
+        drawings,
+        answers,
+        titles,
+        lines,
+        files,
+    )
+
+
+def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
+    """Rows of the table of means."""
+    return [
+        (
+            title,
+            mean_with_interval(mean),
+            f"{mean.n_independent:.0f} of {mean.n_values:,}" if mean.inefficiency > 0 else "–",
+            "yes" if mean.converged else "no",
+        )
+        for title, mean in means.items()
+    ]
+
+
+def _drawing(results: Results, size: tuple[float, float], table: Table) -> Drawing:
+    """Draw results for the page, and make charts of them."""
+    from matplotlib.figure import Figure
+
+    with styled(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        results.plot(figure.subplots())
+    drawn = table.drawn or table
+    return Drawing(figure, charts_of(table), drawn.states is None and drawn.image is None)

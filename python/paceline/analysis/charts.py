@@ -1,0 +1,131 @@
+"""Tables as charts of a page: series in time, and profiles of moderate size."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, running_mean
+from paceline.analysis.replica_figures import Profile, differences
+from paceline.analysis.table import Table, name_and_unit
+from paceline.performance.chart import MOST_CURVES, Chart, Curve
+
+
+def charts_of(table: Table) -> list[Chart]:
+    """Make charts of what a figure of the table shows as lines; none of images and many columns."""
+    drawn = table.drawn or table
+    if drawn.panels:
+        return [chart for one in drawn.panels for chart in charts_of(replace(one, panels=()))]
+    if drawn.right:  # of another unit
+        beside = replace(drawn, y=drawn.right, y_label=drawn.right_label, right={})
+        return [*charts_of(replace(drawn, right={})), *charts_of(beside)]
+    if drawn.states is not None or drawn.image is not None:
+        if not table.is_series:
+            return []
+        drawn = table
+    if drawn.bars or drawn.ticks or drawn.turn or drawn.colour:
+        return []
+    x = np.asarray(drawn.columns[drawn.abscissa])
+    if x.dtype.kind not in "iuf" or not 0 < len(drawn.y) <= MOST_CURVES:
+        return []
+    points = drawn.points or drawn.no_mean
+    smoothed = drawn.is_series and len(x) >= MANY_POINTS and not points and len(drawn.y) <= NAMED
+    curves: list[Curve] = []
+    for number, (title, name) in enumerate(drawn.y.items()):
+        values = np.asarray(drawn.columns[title])
+        if values.dtype.kind not in "iufb":
+            return []
+        values = values.astype(np.float64)
+        half = drawn.columns[drawn.bands[title]] if title in drawn.bands else None
+        smooth = running_mean(values, len(x) // WINDOWS | 1) if smoothed else None
+        curve = Curve(name, x.astype(np.float64), values, number, half, smooth)
+        curves += [curve] if drawn.is_series else _pieces(curve)
+    return _checked(Chart(drawn.abscissa, drawn.y_label, _with_times(curves), points))
+
+
+def charts_of_replicas(tables: Mapping[str, Sequence[Table | None]]) -> list[Chart]:
+    """Make a chart of each series that replicas have, of all replicas in the colours of groups."""
+    known = [table for of_group in tables.values() for table in of_group if table is not None]
+    if not known or not known[0].is_series or known[0].no_mean:
+        return []
+    found = []
+    for title in list(known[0].y)[:NAMED]:
+        curves = [
+            Curve(
+                f"{group} {k}",
+                np.asarray(table.columns[table.abscissa], dtype=np.float64),
+                np.asarray(table.columns[title], dtype=np.float64),
+                number,
+            )
+            for number, (group, of_group) in enumerate(tables.items())
+            for k, table in enumerate(of_group, start=1)
+            if table is not None and title in table.columns
+        ]
+        chart = Chart(known[0].abscissa, title, _with_times(curves))
+        found += _checked(chart)
+    return found
+
+
+def charts_of_profile(profile: Profile) -> list[Chart]:
+    """Make charts of the means of groups, and of differences from the first, with intervals."""
+    if len(profile.keys) > 1:
+        return []
+    ((x_label, x),) = profile.keys.items()
+    ends = np.flatnonzero(np.diff(profile.chains)) + 1
+    x = np.insert(x.astype(np.float64), ends, np.nan)
+
+    def curve(name: str, number: int, mean: np.ndarray, half: np.ndarray) -> list[Curve]:
+        values = (np.insert(one, ends, np.nan) for one in (mean, half))
+        return list(_pieces(Curve(name, x, next(values), number, next(values))))
+
+    found = []
+    for title in list(profile.values)[:NAMED]:
+        label = profile.label if len(profile.values) == 1 else title
+        means = profile.means(title)
+        of_groups = [
+            curve(f"mean of {group}", number, one.mean, one.interval)
+            for number, (group, one) in enumerate(means.items())
+        ]
+        between = [
+            curve(pair, number, one.difference, one.interval)
+            for number, (pair, one) in enumerate(differences(means).items(), start=1)
+        ]
+        unit = name_and_unit(label)[1] if label != "g(r)" else ""
+        labels = (label, f"difference{unit and f' ({unit})'}")
+        for one, curves in zip(labels, (of_groups, between), strict=True):
+            if curves:
+                found += _checked(Chart(x_label, one, [part for of in curves for part in of]))
+    return found
+
+
+def _pieces(curve: Curve) -> Iterator[Curve]:
+    """Split a curve where its abscissa is NaN, as between chains."""
+    runs = np.split(np.arange(len(curve.x)), np.flatnonzero(np.isnan(curve.x)))
+    runs = [rows[~np.isnan(curve.x[rows])] for rows in runs]
+    runs = [rows for rows in runs if len(rows)]
+    for k, rows in enumerate(runs, start=1):
+        name = curve.name if len(runs) == 1 else f"{curve.name}, chain {k}"
+        colour = curve.colour if len(runs) == 1 else curve.colour * len(runs) + k - 1
+        half = None if curve.half is None else curve.half[rows]
+        yield Curve(name, curve.x[rows], curve.values[rows], colour, half)
+
+
+def _with_times(curves: Sequence[Curve]) -> list[Curve]:
+    """Give rows of frames that were left out a place between their neighbours."""
+    found = []
+    for one in curves:
+        known = np.flatnonzero(np.isfinite(one.x))
+        if 0 < len(known) < len(one.x):
+            x = np.interp(np.arange(len(one.x)), known, one.x[known])
+            one = Curve(one.name, x, one.values, one.colour, one.half, one.smooth)
+        found.append(one)
+    return found
+
+
+def _checked(chart: Chart) -> list[Chart]:
+    """Leave out a chart of abscissas that do not increase, or of too many curves."""
+    fits = 0 < len(chart.curves) <= MOST_CURVES
+    sorted_ones = all(
+        np.isfinite(one.x).all() and (np.diff(one.x) > 0).all() for one in chart.curves
+    )
+    return [chart] if fits and sorted_ones else []

@@ -1,0 +1,213 @@
+"""Page of the results of replicas: means of groups, their differences, and all curves."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from paceline._core import __version__
+from paceline.analysis.battery_page import (
+    LISTED,
+    ShownBattery,
+    heading,
+    in_sentence,
+    system_sentence,
+    warnings_of,
+    warnings_sentence,
+)
+from paceline.analysis.charts import charts_of_profile, charts_of_replicas
+from paceline.analysis.replica_figures import Profile, differences, titled
+from paceline.analysis.system_text import describe_span
+from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.uncertainty import ReplicaMean
+from paceline.contract.atoms import System, attribute_of
+from paceline.performance.figure_style import STYLE, styled
+from paceline.performance.number_format import joined, many
+from paceline.performance.results_page import Drawing, Overview, ResultSection, results_page
+from paceline.timing import Timings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Width of figures, inches.
+WIDTH = 5.2
+FOOTER = (
+    "Intervals are of 95 %: of a mean by Student's t between replicas, each of which counts once, "
+    "and of a difference by Welch's t (1947), one by one: of twenty differences where there is "
+    "none, one is beyond its interval."
+)
+
+
+class ShownReplicas(Protocol):
+    """Attributes of `paceline.analysis.replicas.Replicas` that its page shows."""
+
+    warnings: list[str]
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[ShownBattery]]:
+        """Batteries of each group."""
+
+    @property
+    def batteries(self) -> Sequence[ShownBattery]:
+        """All replicas."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the analyses."""
+
+    @property
+    def timings(self) -> Timings:
+        """Timings of the run."""
+
+    @property
+    def damaged(self) -> list[tuple[int, str]]:
+        """Frames that were left out, and why."""
+
+    @property
+    def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
+        """Means by analysis, series and group."""
+
+    def tables(self, name: str) -> dict[str, list[Table | None]]:
+        """Tables of replicas by group."""
+
+    def profile(self, name: str) -> Profile | None:
+        """Profiles of replicas side by side."""
+
+    def figures(self, name: str, width: float = ...) -> "dict[str, Figure]":
+        """Figures by the endings of their files."""
+
+    def remarks(self, name: str) -> list[str]:
+        """Sentences on what cannot be compared."""
+
+
+def page_of_replicas(replicas: ShownReplicas, shared_files: Sequence[str]) -> str:
+    """Make the page; `shared_files` are tables of all analyses."""
+    headings = {}
+    for name in replicas.names:
+        battery = next(one for one in replicas.batteries if name in one.analyses)
+        headings[name] = heading(name, battery.analyses[name], battery.described[name])
+    reasons = {f"{name}: {why}" for one in replicas.batteries for name, why in one.left_out.items()}
+    warnings = warnings_of(sorted(reasons), replicas.warnings)
+    overview = Overview(
+        " and ".join(replicas.groups),
+        [*filter(None, _paragraphs(replicas, headings, warnings))],
+        _facts(replicas),
+        warnings,
+    )
+    sections = [_section(replicas, name, title) for name, title in headings.items()]
+    return results_page(overview, sections, FOOTER, shared_files)
+
+
+def files_of(universe: System) -> list[str]:
+    """Names of the files of a trajectory; none of one in memory."""
+    trajectory = universe.trajectory
+    names = attribute_of(trajectory, "filenames")
+    if names is None:
+        names = [trajectory.filename]
+    return [os.fspath(one) for one in names if one is not None]
+
+
+def _facts(replicas: ShownReplicas) -> list[tuple[str, str]]:
+    """Facts about groups and the run."""
+    facts = []
+    for group, batteries in replicas.groups.items():
+        numbers = [len(next(iter(one.analyses.values())).frames) for one in batteries]
+        frames = f"{numbers[0]:,}" if len(set(numbers)) == 1 else joined([*map(str, numbers)])
+        files = ", ".join(chain.from_iterable(files_of(one.universe) for one in batteries))
+        n_atoms = len(batteries[0].universe.atoms)
+        about = f"{many(len(batteries), 'replica')} of {frames} frames, {n_atoms:,} atoms"
+        facts.append((group, f"{about}: {files or 'in memory'}"))
+    timings, n_damaged = replicas.timings, len(replicas.damaged)
+    if n_damaged:
+        facts.append(("damaged frames", f"{n_damaged:,} left out"))
+    workers = many(timings.n_workers, "worker")
+    by = f"paceline {__version__}, {timings.backend}, {workers}, {timings.t_total:.1f} s"
+    return [*facts, ("computed", f"{timings.date} by {by}")]
+
+
+def _paragraphs(
+    replicas: ShownReplicas, headings: Mapping[str, str], warnings: Sequence[str]
+) -> Iterator[str]:
+    """Write the summary: groups and their systems, means, and differences."""
+    systems = {}
+    for group, batteries in replicas.groups.items():
+        one = next(iter(batteries[0].analyses.values()))
+        span = describe_span(one.frames, one.times if one.times_known else None)
+        first = "the first of " if len(batteries) > 1 else ""
+        yield f"{group}: {many(len(batteries), 'replica')}, {first}{span}."
+        systems[group] = system_sentence(batteries[0].universe)
+    if len(set(systems.values())) == 1:
+        yield next(iter(systems.values()))
+    else:
+        yield " ".join(f"{group}: {text}" for group, text in systems.items())
+    found: list[str] = []
+    beyond: list[str] = []
+    n_differences = 0
+    for name, of_series in replicas.means.items():
+        title = in_sentence(headings[name])
+        for series, means in list(of_series.items())[:1]:
+            of_groups = [f"{_brief(f'{mean}', series)} ({group})" for group, mean in means.items()]
+            named = f", {name_and_unit(series)[0]}" if len(of_series) > 1 else ""
+            found.append(f"{title}{named} {', '.join(of_groups)}")
+        for series, means in of_series.items():
+            for pair, difference in differences(means).items():
+                n_differences += 1
+                if abs(difference.difference) > difference.interval:
+                    named = f"{title}, {name_and_unit(series)[0]}"
+                    beyond.append(f"{named}: {pair} {_brief(f'{difference}', series)}")
+    if found:
+        yield f"Means between replicas, with 95 % intervals: {'; '.join(found)}."
+    if beyond:
+        yield (
+            f"Differences beyond their 95 % intervals, {len(beyond)} of {n_differences}: "
+            f"{'; '.join(beyond)}."
+        )
+    elif n_differences:
+        yield f"None of {many(n_differences, 'difference')} is beyond its 95 % interval."
+    if replicas.damaged:
+        yield f"{many(len(replicas.damaged), 'damaged frame')} left out."
+    yield warnings_sentence(warnings)
+
+
+def _brief(text: str, title: str) -> str:
+    """Shorten a mean or difference to the number and its interval, and add the unit."""
+    return f"{re.split(r' [(]95 %|, ', text)[0]} {name_and_unit(title)[1]}".rstrip()
+
+
+def _section(replicas: ShownReplicas, name: str, title: str) -> ResultSection:
+    """Describe the card of an analysis."""
+    described = next(one.described for one in replicas.batteries if name in one.analyses)
+    given = [f"{key} = {value}" for key, value in described[name].items() if key != "analysis"]
+    profile = replicas.profile(name)
+    charts = {"": charts_of_replicas(replicas.tables(name))}
+    charts["-profile"] = [] if profile is None else charts_of_profile(profile)
+    with styled(STYLE):
+        figures = replicas.figures(name, WIDTH)
+    of_series = replicas.means[name]
+    answers = [
+        f"{titled(name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"
+        for series, means in list(of_series.items())[:1]
+        for group, mean in means.items()
+    ]
+    files = [f"{name}{ending}.svg" for ending in figures]
+    files += [f"{name}-profile.csv"] if profile is not None else []
+    return ResultSection(
+        title,
+        f"Parameters: {'; '.join(given)}" if given else "",
+        [Drawing(figure, charts[ending]) for ending, figure in figures.items()],
+        answers,
+        ("series", "mean or difference") if of_series else (),
+        [*lines_of(replicas, name)],
+        files,
+        replicas.remarks(name),
+    )
+
+
+def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
+    """Describe means of groups, and their differences, of some series, in lines."""
+    for title, means in list(replicas.means[name].items())[:most]:
+        for group, mean in means.items():
+            yield titled(title, group), f"{mean}"
+        for pair, difference in differences(means).items():
+            yield titled(title, pair), f"{difference}"

@@ -1,0 +1,118 @@
+"""Curves that a page of results draws with uPlot: numbers along one abscissa."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Maximum number of points of a curve, and of curves of a chart.
+MOST_POINTS, MOST_CURVES = 2000, 12
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Numbers along an abscissa that increases, both of shape (n,).
+
+    `colour` is the number of one of matplotlib's colours, `half` is half of the width of an
+    interval around the values, and `smooth` is their running mean. NaN ends a line.
+    """
+
+    name: str
+    x: np.ndarray
+    values: np.ndarray
+    colour: int = 0
+    half: np.ndarray | None = None
+    smooth: np.ndarray | None = None
+
+    @property
+    def columns(self) -> list[np.ndarray]:
+        """All numbers of the curve but the abscissa."""
+        return [one for one in (self.values, self.half, self.smooth) if one is not None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves, at most `MOST_CURVES`, with labels of the axes; `points` have no lines."""
+
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    points: bool = False
+
+    @property
+    def note(self) -> str:
+        """Sentence on points that are left out; empty if there are none."""
+        longest = max((len(one.x) for one in self.curves), default=0)
+        if longest <= MOST_POINTS:
+            return ""
+        return (
+            f"The plot shows at most {MOST_POINTS:,} of {longest:,} points: the smallest and the "
+            "largest value of each stretch. The table has all of them."
+        )
+
+    @property
+    def json(self) -> str:
+        """Numbers of the chart as JSON that may stand in an element `script`."""
+        first = self.curves[0].x
+        shared = all(np.array_equal(one.x, first, equal_nan=True) for one in self.curves)
+        groups = [list(self.curves)] if shared else [[one] for one in self.curves]
+        chosen = [extreme_rows([c.values for c in group]) for group in groups]
+        x = np.unique(
+            np.concatenate([group[0].x[rows] for group, rows in zip(groups, chosen, strict=True)])
+        )
+        data: list[object] = [x.tolist()]
+        curves: list[object] = []
+        for group, rows in zip(groups, chosen, strict=True):
+            where = np.searchsorted(x, group[0].x[rows])
+            for curve in group:
+                for column in curve.columns:
+                    cells: list[object] = [None] * len(x)
+                    for place, value in zip(where.tolist(), column[rows].tolist(), strict=True):
+                        cells[place] = value if np.isfinite(value) else None
+                    data.append(cells)
+                kinds = {"half": curve.half is not None, "smooth": curve.smooth is not None}
+                curves.append({"name": curve.name, "colour": curve.colour, **kinds})
+        found = {"x": self.x_label, "y": self.y_label, "points": self.points}
+        return script_json({**found, "apart": not shared, "curves": curves, "data": data})
+
+
+def script_json(value: object) -> str:
+    r"""Write JSON without characters that could end an element `script`.
+
+    Examples
+    --------
+    >>> print(script_json({"name": "</script>"}))
+    {"name":"\u003c/script\u003e"}
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def extreme_rows(columns: Sequence[np.ndarray], most: int = MOST_POINTS) -> np.ndarray:
+    """Choose at most so many rows: where any column has its smallest or largest value of a stretch.
+
+    Stretches are of equal numbers of rows. The first and the last row are chosen, too.
+
+    Examples
+    --------
+    >>> extreme_rows([np.array([0.0, 5.0, 1.0, 2.0, -3.0, 2.0, 2.0, 2.0])], 6)
+    array([0, 1, 4, 5, 7])
+    """
+    n_rows = len(columns[0])
+    if n_rows <= most:
+        return np.arange(n_rows)
+    n_stretches = max(1, (most - 2) // (2 * len(columns)))
+    edges = np.linspace(0, n_rows, n_stretches + 1).astype(int)[:-1]
+    chosen = [np.array([0, n_rows - 1])]
+    number = np.repeat(np.arange(n_stretches), np.diff([*edges, n_rows]))
+    for column in columns:
+        for sign in (1, -1):
+            values = np.where(np.isnan(column), np.inf, sign * column)
+            least = np.minimum.reduceat(values, edges)
+            places = np.flatnonzero(values == least[number])
+            # The first of equal values in each stretch.
+            chosen.append(places[np.unique(number[places], return_index=True)[1]])
+    return np.unique(np.concatenate(chosen))

@@ -1,0 +1,169 @@
+"""Page of results: a summary in words, a contents list, and a card of each analysis."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from paceline.performance.chart import Chart
+from paceline.performance.page import (
+    Html,
+    caption,
+    document,
+    element,
+    facts_list,
+    footer_of,
+    html_table,
+    inline_svg,
+    section,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: What a reader of a chart may do.
+HINT = "Drag over a part of a plot to zoom in; a double click shows all of it again."
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, and charts that a browser with JavaScript shows in its place, or below it."""
+
+    figure: "Figure"
+    charts: Sequence[Chart] = ()
+    replaced: bool = True
+
+    @property
+    def n_panels(self) -> int:
+        """Number of the figure and charts that are shown at once."""
+        return max(1, len(self.charts)) if self.replaced else 1 + len(self.charts)
+
+    def html(self, title: str) -> Html:
+        """Make the element; `title` is the alternative text, unique in the page."""
+        static = inline_svg(self.figure, title)
+        parts = [element("div", static, class_="static" if self.replaced else "always")]
+        for chart in self.charts:
+            data = element("script", Html(chart.json), type="application/json")
+            parts.append(element("div", data, class_="chart", aria_label=title, role="img"))
+        notes = dict.fromkeys(one.note for one in self.charts if one.note)
+        parts += [element("figcaption", caption(one)) for one in notes]
+        return element("figure", *parts)
+
+
+@dataclass(frozen=True)
+class ResultSection:
+    """Results of one analysis on a page.
+
+    `answers` are sentences, `titles` and `lines` make a table, such as that of the means of series
+    or of names and shapes of arrays. `files` are the saved files, and `remarks` are notes about
+    them.
+    """
+
+    title: str
+    parameters: str
+    drawings: Sequence[Drawing]
+    answers: Sequence[str] = ()
+    titles: Sequence[str] = ()
+    lines: Sequence[Sequence[str]] = ()
+    files: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+
+    def html(self, anchor: str) -> Html:
+        """Make the section."""
+        parts = [element("p", one, class_="answer") for one in self.answers]
+        numbered = enumerate(self.drawings, start=1)
+        figures = (one.html(f"{self.title}: figure {k}") for k, one in numbered)
+        parts.append(element("div", *figures, class_="figures"))
+        if self.lines:
+            parts.append(html_table(self.titles, self.lines, text=[len(self.titles) - 1]))
+        parts += map(caption, self.remarks)
+        if self.parameters:
+            parts.append(caption(self.parameters))
+        parts.append(_links(self.files))
+        # Several panels stand side by side, in the whole width of the page.
+        is_wide = sum(one.n_panels for one in self.drawings) > 1
+        return section(self.title, *parts, id=anchor, class_="card wide" if is_wide else "card")
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Head of a page: paragraphs of a summary, and facts about the run; warnings are sentences."""
+
+    title: str
+    paragraphs: Sequence[str]
+    facts: Iterable[tuple[str, str]]
+    warnings: Sequence[str] = field(default=())
+
+
+def results_page(
+    overview: Overview,
+    sections: Iterable[ResultSection],
+    footer: str,
+    shared_files: Sequence[str] = (),
+) -> str:
+    """Make the page of results; `shared_files` belong to all analyses.
+
+    `footer` explains intervals.
+    """
+    anchors: dict[str, str] = {}
+    cards = []
+    has_charts = False
+    for one in sections:
+        anchor = _anchor(one.title, anchors)
+        anchors[anchor] = one.title
+        cards.append(one.html(anchor))
+        has_charts |= any(drawing.charts for drawing in one.drawings)
+    after = []
+    if shared_files:
+        after.append(("tables", "Tables of all", [_links(shared_files)]))
+    if overview.warnings:
+        listed = element("ul", *(element("li", one) for one in overview.warnings))
+        after.append(("warnings", "Warnings", [listed]))
+    facts = list(overview.facts)
+    more = [element("p", HINT, class_="caption hint")] if has_charts else []
+    about = facts_list(facts, wide=[name for name, _ in facts])
+    links = _links(["timings.html", "battery.toml"])
+    after.append(("run", "How it was computed", [about, links]))
+    header = element(
+        "header",
+        element("p", "paceline: results", class_="made"),
+        element("h1", overview.title),
+        *(element("p", one, class_="lead") for one in overview.paragraphs),
+        *more,
+    )
+    ends = [section(title, *parts, id=key, class_="further") for key, title, parts in after]
+    titles = {**anchors, **{key: title for key, title, _ in after}}
+    items = (element("li", element("a", title, href=f"#{key}")) for key, title in titles.items())
+    contents = element("nav", element("ol", *items), aria_label="Contents")
+    grid = element("div", *cards, class_="cards")
+    main = element("main", header, grid, *ends, footer_of(footer))
+    page = element("div", contents, main, class_="layout")
+    if not has_charts:
+        return document(overview.title, page)
+    scripts = [_text("uplot", "uPlot.iife.min.js"), _text("charts.js")]
+    style = _text("uplot", "uPlot.min.css")
+    return document(overview.title, page, styles=style, scripts=scripts)
+
+
+def _text(*path: str) -> str:
+    """Read a file beside this module."""
+    return files(__package__).joinpath(*path).read_text(encoding="utf-8")
+
+
+def _anchor(title: str, taken: Iterable[str]) -> str:
+    """Make the name of a section, by which the contents list links to it."""
+    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    found = stem = f"result-{name}"
+    number = 2
+    while found in taken:
+        found = f"{stem}-{number}"
+        number += 1
+    return found
+
+
+def _links(names: Sequence[str]) -> Html:
+    """Make a line of links to files."""
+    links = (element("a", name, href=quote(name)) for name in names)
+    return element("p", *links, class_="files")
