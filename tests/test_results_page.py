@@ -274,3 +274,10 @@ def test_spans_without_times():
     assert describe_span(np.array([3]), np.array([2.5])) == "1 frame at 2.5 ps"
     times = np.array([0.0, np.nan, 4e4])
     assert describe_span(np.arange(3), times) == "3 frames from 0 to 40 ns, 40 ns apart"
+
+
+def test_times_of_charts_have_a_readable_unit():
+    columns = {"time (ps)": np.arange(5) * 1e6, "x (Å)": np.arange(5.0)}
+    (chart,) = charts_of(Table(columns, "time (ps)", {"x (Å)": "x"}, "x (Å)"))
+    assert chart.x_label == "time (ns)"
+    assert chart.curves[0].x.tolist() == [0, 1000, 2000, 3000, 4000]

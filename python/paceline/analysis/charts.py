@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, running_mean
+from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, in_time_unit, running_mean
 from paceline.analysis.replica_figures import Profile, differences
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.chart import MOST_CURVES, Chart, Curve
@@ -123,9 +123,13 @@ def _with_times(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def _checked(chart: Chart) -> list[Chart]:
-    """Leave out a chart of abscissas that do not increase, or of too many curves."""
+    """Bring times to a readable unit; leave out unsorted abscissas and too many curves."""
     fits = 0 < len(chart.curves) <= MOST_CURVES
     sorted_ones = all(
         np.isfinite(one.x).all() and (np.diff(one.x) > 0).all() for one in chart.curves
     )
-    return [chart] if fits and sorted_ones else []
+    if not fits or not sorted_ones:
+        return []
+    label, abscissas = in_time_unit(chart.x_label, [one.x for one in chart.curves])
+    pairs = zip(chart.curves, abscissas, strict=True)
+    return [replace(chart, x_label=label, curves=[replace(one, x=x) for one, x in pairs])]
