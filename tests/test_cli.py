@@ -1042,7 +1042,7 @@ def test_complexes_are_put_together(given, tmp_path, run):
     arguments = "gyration", TPR, trajectory, "--select", "protein", "--end", 2, *given
     assert run(*arguments, "-o", path)[0] == 0
     text = path.read_text(encoding="utf-8")
-    selection = "protein or nucleic" if len(given) == 1 else "protein"
+    selection = "complexes" if len(given) == 1 else "protein"
     assert f"transforms: unwrap(together={selection})\n" in text
 
 

@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
 from paceline.transform.base import check_positions
+from paceline.transform.ligands import COMPLEXES, describe_complexes
 
 if TYPE_CHECKING:
     from paceline.analysis.results import Results
@@ -186,7 +187,8 @@ def transforms_of(args: argparse.Namespace) -> list[Any]:
     """Make the transformations asked for, in the order in which they make sense."""
     chosen: list[object] = []
     if args.unwrap or args.together is not None:
-        chosen.append(transform.unwrap(together=args.together))
+        together = COMPLEXES if args.together is None else args.together
+        chosen.append(transform.unwrap(together=None if together == "none" else together))
     if args.nojump:
         chosen.append(transform.nojump())
     if args.center is not None:
@@ -365,6 +367,7 @@ def run_analysis(
     notes = (one.results.provenance.get("bonds") for one in analyses.values())
     if note := next(filter(None, notes), None):
         print(f"paceline: bonds: {in_options(note, args.option_names)}", file=sys.stderr)
+    _say_complexes(analyses)
     for frame, reason in analysis.damaged[:MOST_LEFT_OUT]:
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
     if len(analysis.damaged) > MOST_LEFT_OUT:
@@ -373,6 +376,22 @@ def run_analysis(
         print(f"{text} {further[-1]}: 'damaged frames' of the table lists them", file=sys.stderr)
     if args.timings:
         print(analysis.timings, file=sys.stderr)
+
+
+def _say_complexes(analyses: Mapping[str, Any]) -> None:
+    """Print the molecules that were kept side by side by default."""
+    some = [
+        one
+        for one in analyses.values()
+        if f"together={COMPLEXES}" in one.results.provenance.get("transforms", "")
+    ]
+    found = describe_complexes(some[0].atomgroup.universe) if some else ""
+    if found:
+        print(
+            f"paceline: unwrap kept side by side, by their contacts in the first frame: {found} "
+            "(--together chooses others)",
+            file=sys.stderr,
+        )
 
 
 def save_results(args: argparse.Namespace, results: Any) -> str:

@@ -471,10 +471,11 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add(
         "--together",
         nargs="?",
-        const="protein or nucleic",
+        const="complexes",
         metavar="TEXT",
-        help="also keep complexes of these together, by their contacts in the first frame; "
-        "implies --unwrap [%(const)s]",
+        help="keep these molecules side by side, by their contacts in the first frame, or each by "
+        "itself (none); --unwrap is then implied [complexes: proteins, nucleic acids and ligands "
+        "within 5 Å of each other]",
     )
     add(
         "--nojump",

@@ -239,7 +239,8 @@ class TrajectoryRun:
             f"{path}: {found.n_bonds} bonds in {found.n_frames} of {len(self.plan.frames)} frames "
             "are longer than half the cell after unwrap; the longest, "
             f"{found.length:.1f} Å, is between {first} and {second} in frame {found.frame}. "
-            "Perhaps a molecule is bonded to its own image, or the topology is of other atoms"
+            "Perhaps a molecule left its complex or is bonded to its own image, or the topology is "
+            "of other atoms"
         )
 
     def warn_of_repeats(self, times: np.ndarray) -> None:

@@ -21,6 +21,7 @@ from paceline.transform.compounds import (
     with_all,
     with_any,
 )
+from paceline.transform.ligands import COMPLEXES, complex_atoms, complexes_in
 from paceline.transform.links import nearest_contacts
 
 
@@ -43,8 +44,11 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
     together : AtomGroup or str, optional
         Group or selection: molecules with an atom in it are kept side by side, such as the chains
         of a complex. The closest atoms of two such molecules in the first frame of the trajectory
-        count as bonded, so that each complex is whole in each frame. By default each molecule is
-        made whole by itself, and may be in another image than its neighbours.
+        count as bonded, so that each complex is whole in each frame. "complexes" takes the
+        proteins, nucleic acids and ligands that are within 5 Å of each other in that frame, as
+        `--unwrap` and batteries do. A ligand has at least 5 heavy atoms, and is neither water, ion
+        nor lipid. By default each molecule is made whole by itself, and may be in another image
+        than its neighbours.
 
     Returns
     -------
@@ -80,7 +84,7 @@ def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
     known = indices[~is_unbonded[universe.atoms.resindices[indices]]]
     sizes = np.bincount(fragments, minlength=len(fragments))
     known = known[sizes[fragments[known]] > 1]
-    return _Unwrap(universe.atoms[np.unique(known)]) if len(known) else None
+    return _Unwrap(universe.atoms[np.unique(known)], COMPLEXES) if len(known) else None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,10 @@ class _Unwrap(Transform):
     atomgroup: Selected | None
     together: Selected | None = None
     makes_whole = True
+
+    @property
+    def _complexes(self) -> bool:
+        return isinstance(self.together, str) and self.together == COMPLEXES
 
     def made_whole(self, universe: System) -> np.ndarray:
         fragments = fragments_of(universe, molecular_bonds_of(universe, "unwrap"))
@@ -123,11 +131,13 @@ class _Unwrap(Transform):
 
         With `tell`, warn of molecules that are not near another one.
         """
+        given = universe.atoms[complex_atoms(universe)] if self._complexes else self.together
         of_complex, moved = (
-            molecules_with(universe, one, fragments, "unwrap")
-            for one in (self.together, self.atomgroup)
+            molecules_with(universe, one, fragments, "unwrap") for one in (given, self.atomgroup)
         )
         members = np.intersect1d(of_complex, moved)
+        if self._complexes:
+            return np.concatenate([bonds, complexes_in(universe, members, fragments)])
         added, alone = nearest_contacts(universe, members, fragments[members])
         if tell and len(alone):
             warn(

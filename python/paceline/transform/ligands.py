@@ -1,0 +1,117 @@
+"""Find ligands by names and sizes of residues, and the complexes that they form with polymers."""
+
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from paceline.contract.atoms import System, attribute_of
+from paceline.errors import TransformError
+from paceline.transform.compounds import fragments_of, known_bonds
+from paceline.transform.links import nearest_contacts
+
+#: Keyword that stands for the atoms of `complex_atoms` instead of a selection.
+COMPLEXES = "complexes"
+#: Maximum distance between the nearest atoms of two molecules of a complex, Å.
+IN_CONTACT = 5.0
+#: Minimum number of heavy atoms of a ligand, and maximum number of residues of its name: residues
+#: of a solvent, a membrane or a buffer are more.
+LEAST_HEAVY, MOST_RESIDUES = 5, 20
+#: Names of lipids, cholesterol, detergents and additives of crystals, which are not ligands.
+NOT_LIGANDS = (
+    *("??PC", "??PE", "??PG", "??PS", "??PA", "??PI*", "CHL1", "CHOL", "CLR", "ERG"),
+    *("PC", "PE", "PS", "PGR", "PA", "OL", "LAL", "MY", "ST", "AR", "LAU", "OLA", "OLC", "PLM"),
+    *("SO4", "PO4", "GOL", "EDO", "PEG", "PGE", "PG4", "MPD", "ACT", "DMS", "LMT", "BOG", "LDA"),
+)
+#: Atoms that only amino acids or nucleotides of a chain have together.
+BACKBONES = ({"N", "CA", "C", "O"}, {"P", "O5'", "C5'", "C4'", "C3'", "O3'"})
+
+
+def ligand_names(universe: System) -> list[str]:
+    """Find the names of residues that are ligands, in the order of the topology.
+
+    A ligand has at least 5 heavy atoms, and is neither protein, nucleic acid, water, ion, lipid nor
+    additive by name, nor bonded to a chain. At most 20 residues have its name.
+    """
+    try:
+        known = universe.select_atoms("protein or nucleic or water")
+    except AttributeError:  # the topology has no residue names
+        return []
+    names = np.asarray(universe.residues.resnames).astype(str)
+    heavy = _is_heavy(universe)
+    if heavy is None or not len(known):
+        return []
+    n_heavy = np.bincount(universe.atoms.resindices[heavy], minlength=len(names))
+    is_other = np.ones(len(names), bool)
+    is_other[known.residues.ix] = False
+    found = []
+    for name in dict.fromkeys(names[is_other & (n_heavy >= LEAST_HEAVY)].tolist()):
+        of_name = np.flatnonzero(names == name)
+        if len(of_name) > MOST_RESIDUES or any(fnmatchcase(name, one) for one in NOT_LIGANDS):
+            continue
+        if is_other[of_name].all() and not _is_in_chain(universe, of_name):
+            found.append(name)
+    return found
+
+
+def _is_heavy(universe: System) -> np.ndarray | None:
+    """Mask of atoms that are not hydrogens by their names; None if the topology has no names."""
+    known = attribute_of(universe.atoms, "names")
+    if known is None:
+        return None
+    names = np.asarray(known).astype(str)
+    unique, numbers = np.unique(names, return_inverse=True)
+    heavy = [not name.lstrip("0123456789").upper().startswith(("H", "D")) for name in unique]
+    return np.array(heavy)[numbers.reshape(-1)]
+
+
+def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
+    """Check whether residues have atoms of a backbone, or bonds to other residues."""
+    names = set(universe.residues[residues[:1]].atoms.names)
+    if any(backbone <= names for backbone in BACKBONES):
+        return True
+    bonds, residue_of = known_bonds(universe), universe.atoms.resindices
+    ends = residue_of[bonds]
+    return bool((np.isin(ends, residues).any(axis=1) & (ends[:, 0] != ends[:, 1])).any())
+
+
+def complex_atoms(universe: System) -> np.ndarray:
+    """Find the atoms of proteins, nucleic acids and ligands: indices; empty without the former."""
+    try:
+        polymers = universe.select_atoms("protein or nucleic").indices
+    except AttributeError:  # the topology has no residue names
+        return np.empty(0, np.int64)
+    names = ligand_names(universe) if len(polymers) else []
+    ligands = np.isin(np.asarray(universe.residues.resnames).astype(str), names)
+    return np.union1d(polymers, np.flatnonzero(ligands[universe.atoms.resindices]))
+
+
+def complexes_in(universe: System, members: np.ndarray, fragments: np.ndarray) -> np.ndarray:
+    """Connect molecules of complexes by nearest pairs of atoms in the first frame: indices.
+
+    The shape is (n_pairs, 2), without pairs if the first frame cannot be read or has no cell.
+    """
+    if len(np.unique(fragments[members])) < 2:
+        return np.empty((0, 2), np.int64)
+    try:
+        return nearest_contacts(universe, members, fragments[members], IN_CONTACT)[0]
+    except (EOFError, OSError, TransformError, ValueError):
+        return np.empty((0, 2), np.int64)
+
+
+def describe_complexes(universe: System) -> str:
+    """Describe the molecules that `unwrap` keeps together; empty if there are none."""
+    bonds = known_bonds(universe)
+    members = complex_atoms(universe)
+    if not len(bonds) or not len(members):
+        return ""
+    fragments = fragments_of(universe, bonds)
+    members = np.flatnonzero(np.isin(fragments, fragments[members]))
+    pairs = complexes_in(universe, members, fragments)
+    if not len(pairs):
+        return ""
+    residues = universe.atoms.residues.resnames[universe.atoms.resindices]
+    molecules, ligands = np.unique(fragments[pairs]), ligand_names(universe)
+    small = [residues[first] for first in molecules if residues[first] in ligands]
+    n_chains = len(molecules) - len(small)
+    chains = [f"{n_chains} chains" if n_chains > 1 else "1 chain"] if n_chains else []
+    return ", ".join([*chains, *map(str, small)])
