@@ -330,6 +330,7 @@ NEEDED = {
         **{"select": "protein", "donors_sel": "name N", "hydrogens_sel": "name H"},
         "acceptors_sel": "name O",
     },
+    "buried-area": {"ag1": "resid 1-9", "ag2": "resid 10-20"},
     "coordination": {"ag1": "resid 1-9", "ag2": "name OW"},
     "rdf": {"g1": "name OW", "g2": "name HW1"},
     "rdf-sites": {"ags": [["resid 9 and name CA", "name OW"], ["resid 9", "resid 30"]]},
@@ -379,8 +380,9 @@ def test_further_tables_are_saved_and_drawn(universe, tmp_path):
     np.testing.assert_allclose(found["fraction of frames"], wanted["fraction of frames"])
     assert wanted["hydrogen bond"][0] in (tmp_path / "bonds-frequent.svg").read_text("utf-8")
     page = (tmp_path / "index.html").read_text("utf-8")
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert 'href="bonds-frequent.csv"' in page
+    assert 'href="bonds-timeline.csv"' in page
     written = {path.name for path in tmp_path.iterdir()}
     assert written <= {path.name for path in battery.outputs(tmp_path)}
 

@@ -8,9 +8,13 @@ import pytest
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
-from paceline.analysis.battery import Battery
+from paceline.analysis.battery import Battery, _of_ligand
+from paceline.analysis.buried_area import BuriedArea
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rms import RMSD
-from paceline.errors import PacelineWarning
+from paceline.analysis.sasa import SASA
+from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import unwrap
 from paceline.transform.ligands import complex_atoms, ligand_names
 
@@ -148,3 +152,112 @@ def test_batteries_keep_complexes_together(made):
     with pytest.warns(PacelineWarning, match="in different images"):
         apart.run(transforms=[unwrap()])
     assert apart.results.rmsd[:, 3].max() > 10
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_default_battery_analyses_ligands(made, tmp_path):
+    topology, path, _, _ = made(leaving=14.0)
+    battery = Battery.default(paceline.Universe(topology, path))
+    found = {name for name in battery.descriptions if name.startswith("ligand-")}
+    assert found == {"ligand-rmsd", "ligand-contacts", "ligand-buried", "ligand-hbonds"} - {
+        *battery.left_out
+    }
+    assert battery.descriptions["ligand-rmsd"]["groupselections"] == ["resname LIG"]
+    battery.run().save(tmp_path)
+    assert 'groupselections = ["resname LIG"]' in (tmp_path / "battery.toml").read_text("utf-8")
+    buried = battery.analyses["ligand-buried"].results.buried
+    assert buried[0] > 50
+    assert buried[-1] == pytest.approx(0, abs=1e-6)
+    without = Battery.default(paceline.Universe(*renamed(topology, path, "POPC")))
+    assert not [name for name in without.every if name.startswith("ligand-")]
+
+
+def renamed(topology, path, name):
+    universe = MDAnalysis.Universe(topology.copy(), path)
+    universe.select_atoms("resname LIG").residues.resnames = name
+    return universe._topology, path
+
+
+def test_several_ligands_are_one_selection():
+    entry = {"between": ["protein", "{ligand}"], "n": 3, "select": "protein or {ligand}"}
+    expected = {
+        "between": ["protein", "resname A B"],
+        "n": 3,
+        "select": "protein or resname A B",
+    }
+    assert _of_ligand(entry, "resname A B") == expected
+
+
+def test_buried_area_is_the_sum_of_areas_less_that_of_both(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    lid, rest = universe.select_atoms("resid 122-159"), universe.select_atoms("resid 1-60")
+    rest = rest[::-1]
+    one = BuriedArea(lid, rest, n_points=120).run(stop=4).results
+    alone = [SASA(group, n_points=120).run(stop=4).results.sasa for group in (lid, rest)]
+    together = SASA(lid | rest, n_points=120).run(stop=4).results.sasa
+    np.testing.assert_allclose(one.areas.T, [*alone, together], rtol=1e-12)
+    np.testing.assert_allclose(one.buried, sum(alone) - together, rtol=0, atol=1e-8)
+    assert one.buried.min() > 10
+    in_both = SASA(lid, surface=lid | rest, n_points=120, compound="residues").run(stop=4).results
+    free = SASA(lid, n_points=120, compound="residues").run(stop=4).results
+    found = one.buried_of_residues[:, : len(lid.residues)]
+    np.testing.assert_allclose(found, free.sasa - in_both.sasa, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(one.buried_of_residues.sum(axis=1), one.buried, atol=1e-8)
+    assert one.resindices.tolist() == [*lid.residues.ix, *rest.residues.ix]
+
+
+def test_groups_that_bury_no_area_are_refused(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    atoms = universe.select_atoms("resid 1-9")
+    with pytest.raises(SelectionError, match="share no atoms; 19 atoms are in both"):
+        BuriedArea(atoms, universe.select_atoms("resid 1"))
+    with pytest.raises(SelectionError, match="they are of two"):
+        BuriedArea(atoms, paceline.Universe(*adk_xtc).select_atoms("resid 20"))
+
+
+def test_timelines_are_the_frames_of_each_bond(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    bonds = HydrogenBondAnalysis(universe.select_atoms("protein")).run(stop=9)
+    tables = bonds.further_tables()
+    often, timeline = tables["frequent"].columns, tables["timeline"]
+    names = often["hydrogen bond"][:20].tolist()
+    assert list(timeline.columns) == ["frame", "time (ps)", *names]
+    hbonds = bonds.results.hbonds
+    for k, name in enumerate(names):
+        atoms = [often[kind][k] for kind in ("donor", "hydrogen", "acceptor")]
+        frames = hbonds[(hbonds[:, 1:4] == atoms).all(axis=1), 0]
+        assert np.flatnonzero(timeline.columns[name]).tolist() == sorted(frames)
+        assert timeline.columns[name].mean() == often["fraction of frames"][k]
+    assert timeline.states.numbers.shape == (9, 20)
+
+
+@pytest.mark.parametrize("other", [None, "resid 1-30"])
+def test_timelines_are_the_frames_of_each_pair_of_residues(other, adk_xtc, monkeypatch):
+    monkeypatch.setattr("paceline.analysis.neighbors.COUNTED", 100)
+    universe = paceline.Universe(*adk_xtc)
+    group = universe.select_atoms("resname ARG LYS and name NH* NZ or resname ASP and name OD*")
+    second = None if other is None else universe.select_atoms(other)
+    pairs = NeighborList(group, second, cutoff=5, exclude_same="residue").run(stop=9)
+    tables = pairs.further_tables()
+    often, timeline = tables["frequent"].columns, tables["timeline"].columns
+    rows = np.repeat(np.arange(9), np.diff(pairs.results.offsets))
+    ends = [universe.atoms.resindices[pairs.results.pairs[one]] for one in ("first", "second")]
+    for k, name in enumerate(often["residues"][:20]):
+        first, last = often["first"][k], often["second"][k]
+        is_pair = (ends[0] == first) & (ends[1] == last)
+        if other is None:
+            is_pair |= (ends[1] == first) & (ends[0] == last)
+        assert np.flatnonzero(timeline[name]).tolist() == np.unique(rows[is_pair]).tolist()
+        assert timeline[name].mean() == often["fraction of frames"][k]
+
+
+def test_timelines_are_written_and_drawn(adk_xtc, tmp_path, run):
+    files = [tmp_path / name for name in ("t.csv", "t.svg")]
+    for path in files:
+        assert run("hbonds", *adk_xtc, "--end", 5, "--timeline", path)[0] == 0
+    head, *_ = [one for one in files[0].read_text("utf-8").splitlines() if one[0] != "#"]
+    first = head.split(",")[2]
+    assert " … " in first
+    drawn = files[1].read_text("utf-8")
+    assert first in drawn
+    assert "present" in drawn

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from functools import partial
 from glob import glob
 from importlib.util import find_spec
@@ -150,6 +151,7 @@ def files(tmp_path_factory) -> Path:
         os.link(folder / f"md.part{number}.xtc", folder / f"part{number}.xtc")
         os.link(folder / "md.xtc", folder / f"run-{number}.xtc")
     write_hdf5(folder, adk)
+    write_complex(folder, adk)
     (folder / "pieces").mkdir()
     (folder / "package").mkdir()
     (folder / "package" / "module.py").write_text(SCRIPT, encoding="utf-8")
@@ -184,6 +186,22 @@ def write_protein(folder: Path) -> None:
             ts.frame, ts.time, ts.data["step"] = frame, 1000.0 * frame, 500_000 * frame
             system.trajectory.ts = ts
             writer.write(system.atoms)
+
+
+def write_complex(folder: Path, adk: paceline.Universe) -> None:
+    """Write adenylate kinase with a ligand, a copy of one of its residues."""
+    chain = adk.select_atoms("protein")
+    system = MDAnalysis.Merge(chain, adk.select_atoms("resid 40"))
+    system.add_TopologyAttr("elements", [name[0] for name in system.atoms.names])
+    system.residues[-1].resname, system.residues[-1].resid = "LIG", 900
+    frames = adk.trajectory.timeseries(order="fac", stop=12)
+    copied = frames[:, adk.select_atoms("resid 40").indices] + [0, 0, 4]
+    positions = np.concatenate([frames, copied], axis=1).astype(np.float32)
+    system.load_new(positions, dimensions=np.float32([[90, 90, 90, 90, 90, 90]] * 12))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a PDB file lacks charges
+        system.atoms.write(str(folder / "complex.pdb"), bonds="all")
+    system.atoms.write(str(folder / "complex.xtc"), frames="all")
 
 
 def write_hdf5(folder: Path, adk: paceline.Universe) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import paceline
 from helpers.toy_analysis import ToyExtent
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.buried_area import BuriedArea
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.dccm import CrossCorrelation
@@ -292,6 +293,12 @@ ANALYSES = {
     "ToyExtent": Case(
         lambda u: ToyExtent(u.select_atoms("name CA")[::-1], axis="x", least=30),
         lambda results: [results.extent],
+    ),
+    "BuriedArea": Case(
+        lambda u: BuriedArea(
+            u.select_atoms("resid 30-59")[::-1], u.select_atoms("resid 60-80"), n_points=60
+        ),
+        lambda results: [results.buried, results.areas, results.buried_of_residues],
     ),
     "SASA": Case(
         lambda u: SASA(

@@ -29,6 +29,7 @@ from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.transform.base import select_atoms
 from paceline.transform.bond_lists import lack_of_bonds
+from paceline.transform.ligands import ligand_names
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
@@ -54,7 +55,10 @@ SYSTEMS = {
     "nucleic acid": "nucleic and name P",
     "membrane": LIPIDS,
     "liquid": WATER_OXYGENS,
+    "ligand": "{ligand}",
 }
+#: Stands for the selection of a system's ligands in the parameters of an entry.
+LIGAND = SYSTEMS["ligand"]
 
 
 def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
@@ -220,8 +224,11 @@ class Battery:
             them for any analysis.
         """
         descriptions: dict[str, Description] = {}
+        ligand = _ligand_of(universe)
         for selection, found in DEFAULTS.items():
-            if _holds(universe, selection):
+            if selection == LIGAND:
+                descriptions |= _of_ligand(found, ligand) if ligand else {}
+            elif _holds(universe, selection):
                 descriptions |= found
         if not descriptions:
             raise UnsupportedError(
@@ -646,6 +653,22 @@ def _select(where: str, key: str, given: object, universe: System) -> object:
         lack = lack_of_bonds(universe, given)
         raise SelectionError(f"{where}: no atoms match {given!r}{lack}")
     return atoms
+
+
+def _ligand_of(universe: System) -> str:
+    """Select the ligands of a protein by their residue names; empty if there are none."""
+    if not _holds(universe, SYSTEMS["protein"]):
+        return ""
+    return " ".join(["resname", *names]) if (names := ligand_names(universe)) else ""
+
+
+def _of_ligand(value: Any, ligand: str) -> Any:
+    """Put the selection of ligands into parameters of entries."""
+    if isinstance(value, Mapping):
+        return {key: _of_ligand(one, ligand) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_ligand(one, ligand) for one in value]
+    return value.replace(LIGAND, ligand) if isinstance(value, str) else value
 
 
 def _holds(universe: System, selection: str) -> bool:

@@ -419,9 +419,13 @@ def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
 
 
 def number_parts(axis: Any, parts: np.ndarray) -> None:
-    """Label rows that are counted from 0 by numbers, which parts of several chains share."""
+    """Label rows that are counted from 0 by names, or by numbers that several chains share."""
     from matplotlib.ticker import MaxNLocator
 
+    if parts.dtype.kind == "U":
+        axis.set_ticks(np.arange(len(parts)), parts, fontsize="x-small")
+        axis.set_inverted(True)  # the first is the uppermost
+        return
     if len(parts) > 1 and np.all(np.diff(parts) == 1):
         ticks = MaxNLocator(6, integer=True).tick_values(parts[0], parts[-1])
         ticks = ticks[(ticks >= parts[0]) & (ticks <= parts[-1])]

@@ -1,12 +1,13 @@
 """Groups that change: atoms that are chosen anew in each frame, how long they stay, and return."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.sorting import sorted_unique
-from paceline.analysis.base import AnalysisBase, check_times, table_of_counts
+from paceline.analysis.base import AnalysisBase, check_times, table_in_time, table_of_counts
 from paceline.analysis.blocks import (
     BlockSums,
     block_starts,
@@ -15,7 +16,7 @@ from paceline.analysis.blocks import (
     time_with_interval,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import MOST_MARKED, States, Table
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
 from paceline.contract.atoms import UpdatingAtoms
@@ -34,6 +35,8 @@ FUNCTIONS = ("intermittent", "continuous")
 PAIRS_AS_TRANSFORM = 0.1
 #: Points that are transformed at a time.
 TRANSFORMED = 2**18
+#: Colour of the frames in which something is present.
+PRESENT = "#1f4e79"
 
 
 class SelectedAtoms(AnalysisBase):
@@ -377,6 +380,27 @@ def presence_table(
         notes |= found.findings
         titles[function] = f"{function}, {found.findings[f'{function} {name}']}"
     return Table(columns, analysis.lag_title, titles, f"correlation of {what}", notes=notes)
+
+
+def timeline_table(
+    analysis: AnalysisBase, kind: str, labels: Sequence[str], rows: np.ndarray, places: np.ndarray
+) -> Table:
+    """Tabulate in which frames the first things of a kind are, 1 or 0, drawn as a bar code.
+
+    `places` are places in `labels`, and those behind the end are left out; `rows` are those of the
+    run's frames.
+    """
+    names = [*dict.fromkeys(labels)][:MOST_MARKED]
+    place_of = np.array([names.index(one) if one in names else -1 for one in labels] + [-1])
+    places = place_of[np.minimum(places, len(labels))]
+    is_there = np.zeros((analysis.n_frames, len(names)))
+    is_there[rows[places >= 0], places[places >= 0]] = 1
+    numbers = np.where(is_there > 0, 0, -1)
+    is_there[analysis.left_out] = np.nan
+    columns = dict(zip(names, is_there.T, strict=True))
+    states = States(numbers, np.array(names, dtype=str), kind, [("present", PRESENT)])
+    titles = {name: name for name in names}
+    return table_in_time(analysis, columns, titles, kind, states=states, counts=names)
 
 
 def _integral(values: np.ndarray, tau: np.ndarray) -> float:

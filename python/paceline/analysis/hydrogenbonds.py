@@ -16,6 +16,7 @@ from paceline.analysis.groups import (
     mean_survival,
     presence_correlation,
     presence_table,
+    timeline_table,
 )
 from paceline.analysis.guess import (
     POLAR,
@@ -30,6 +31,7 @@ from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
 from paceline.analysis.table import (
     MOST_FREQUENT,
+    MOST_MARKED,
     Table,
     atom_labels,
     fractions_of_frames,
@@ -182,10 +184,18 @@ class HydrogenBondAnalysis(AnalysisBase):
         batteries=(
             Member("protein", {"select": "protein", **POLAR}, place=9),
             Member("nucleic acid", {"select": "nucleic", **POLAR}, name="hbonds-nucleic", place=4),
+            Member(
+                "ligand",
+                {"select": "protein or {ligand}", "between": ["protein", "{ligand}"], **POLAR},
+                name="ligand-hbonds",
+                place=3,
+            ),
         ),
         counterpart="hydrogenbonds.HydrogenBondAnalysis",
         further={
             "frequent": "write in which fraction of the frames each bond is",
+            "timeline": "write in which frames the 20 most frequent bonds are; as a figure, a "
+            "bar code",
             "correlation": CORRELATION.format("bonds"),
         },
         chooses=True,
@@ -695,13 +705,17 @@ class HydrogenBondAnalysis(AnalysisBase):
         unique = np.concatenate([rows, total[:, None]], axis=1)
         return unique[unique[:, 3].argsort()[::-1]]
 
-    FURTHER_TABLES = ("frequent",)
+    FURTHER_TABLES = ("frequent", "timeline")
     #: Largest lag of the further table of correlations in time, frames; None for no such table.
     correlation_lags: int | None = None
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the most frequent bonds, and correlations in time if `correlation_lags` asks."""
+        """Tabulate the most frequent bonds, and the frames in which the first of them are.
+
+        If `correlation_lags` asks, correlations in time, too.
+        """
         tables = {"frequent": self._most_frequent()}
+        tables["timeline"] = self._timeline(tables["frequent"])
         if (lags := self.correlation_lags) is not None:
             ends, offsets = self._ends(), self.results.offsets
             tables["correlation"] = presence_table(
@@ -719,6 +733,17 @@ class HydrogenBondAnalysis(AnalysisBase):
         labels = [f"{donor}–{hydrogen} … {acceptor}" for donor, hydrogen, acceptor in names]
         n_frames = self.n_frames - len(self.damaged)
         return fractions_of_frames("hydrogen bond", labels, columns, counts[order], n_frames)
+
+    def _timeline(self, frequent: Table) -> Table:
+        """Tabulate in which frames the most frequent bonds are."""
+        atoms = [frequent.columns[name][:MOST_MARKED] for name in ("donor", "hydrogen", "acceptor")]
+        bonds = self.results.hbonds[:, 1:4].astype(np.int64)
+        places = np.full(len(bonds), MOST_MARKED)
+        for place, three in enumerate(zip(*atoms, strict=True)):
+            places[(bonds == three).all(axis=1)] = place
+        rows = np.repeat(np.arange(self.n_frames), np.diff(self.results.offsets))
+        labels = frequent.columns["hydrogen bond"][:MOST_MARKED].tolist()
+        return timeline_table(self, "hydrogen bond", labels, rows, places)
 
     def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Find the different atoms in some columns, and the number of bonds of each."""

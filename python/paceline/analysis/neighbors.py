@@ -9,13 +9,20 @@ from paceline._util.arguments import length
 from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
+from paceline.analysis.groups import timeline_table
 from paceline.analysis.images import beyond_half_the_cell, least_width_of
 from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
-from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
+from paceline.analysis.table import (
+    MOST_FREQUENT,
+    MOST_MARKED,
+    Table,
+    fractions_of_frames,
+    residue_labels,
+)
 from paceline.block import Block, check_refused
 from paceline.contract.atoms import Atoms
-from paceline.contract.declaration import PBC, Declaration
+from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame, Ragged
 from paceline.transform.distances import PAIR
 
@@ -143,8 +150,20 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             "exclude_same",
             PBC,
         ),
-        further={"frequent": "write in which fraction of the frames two residues have a pair"},
+        further={
+            "frequent": "write in which fraction of the frames two residues have a pair",
+            "timeline": "write in which frames the 20 most frequent pairs of residues are; as a "
+            "figure, a bar code",
+        },
         groups=("the other atoms of the pairs",),
+        batteries=(
+            Member(
+                "ligand",
+                {"ag1": "{ligand}", "ag2": "protein"},
+                name="ligand-contacts",
+                place=2,
+            ),
+        ),
     )
 
     def prepare(self) -> Ragged:
@@ -212,17 +231,49 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         found = [(int(i), int(j), int(n)) for (i, j), n in zip(pairs, counts, strict=True)]
         return sorted(found, key=lambda one: (-one[2], one[:2]))
 
-    FURTHER_TABLES = ("frequent",)
+    FURTHER_TABLES = ("frequent", "timeline")
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the pairs of residues that are in most frames, at most 1,000, by their names."""
+        """Tabulate the pairs of residues that are in most frames, at most 1,000, by their names.
+
+        Also the frames in which the first of them are.
+        """
         found = np.array(self.count_by_residue()[:MOST_FREQUENT], dtype=np.int64).reshape(-1, 3)
         first, second, counts = found.T
         names = residue_labels(self.atomgroup.universe.residues, np.unique(found[:, :2]))
         labels = [f"{names[i]}–{names[j]}" for i, j, _ in found.tolist()]
         columns = {"first": first, "second": second}
         n_frames = self.n_frames - len(self.damaged)
-        return {"frequent": fractions_of_frames("residues", labels, columns, counts, n_frames)}
+        return {
+            "frequent": fractions_of_frames("residues", labels, columns, counts, n_frames),
+            "timeline": self._timeline(labels[:MOST_MARKED], found[:MOST_MARKED, :2]),
+        }
+
+    def _timeline(self, labels: list[str], residues: np.ndarray) -> Table:
+        """Tabulate in which frames pairs of residues, shape (n, 2), have a pair of atoms."""
+        numbers = self.atomgroup.universe.atoms.resindices
+        pairs, offsets = self.results.pairs, self.results.offsets
+        n = int(numbers.max()) + 1
+        wanted = residues[:, 0] * n + residues[:, 1]
+        order = np.argsort(wanted)
+        found: list[np.ndarray] = [np.empty(0, np.int64)]
+        for first in range(0, len(pairs) if len(wanted) else 0, COUNTED):
+            some = pairs[first : first + COUNTED]
+            ends = self._residues_of(some, numbers)
+            keys = ends[:, 0].astype(np.int64) * n + ends[:, 1]
+            near = np.minimum(np.searchsorted(wanted[order], keys), len(wanted) - 1)
+            is_wanted = np.flatnonzero(wanted[order][near] == keys)
+            rows = np.searchsorted(offsets, first + is_wanted, side="right") - 1
+            found.append(np.unique(rows * len(wanted) + order[near[is_wanted]]))
+        rows, places = np.divmod(np.concatenate(found), max(1, len(wanted)))
+        return timeline_table(self, "residues", labels, rows, places)
+
+    def _residues_of(self, pairs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Number the ends of pairs, in increasing order if there is one group: shape (n, 2)."""
+        ends = np.column_stack([numbers[pairs["first"]], numbers[pairs["second"]]])
+        if len(self._groups) == 1:
+            ends.sort(axis=1)
+        return ends
 
     def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
         """Count pairs of numbers of the atoms; each once a frame, with `per_frame`.
@@ -237,9 +288,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             end = int(np.searchsorted(offsets, offsets[begin] + COUNTED, side="right")) - 1
             end = max(begin + 1, end)
             some = pairs[offsets[begin] : offsets[end]]
-            ends = np.column_stack([numbers[some["first"]], numbers[some["second"]]])
-            if len(self._groups) == 1:
-                ends.sort(axis=1)
+            ends = self._residues_of(some, numbers)
             found = ends[:, 0].astype(np.int64) * n + ends[:, 1]
             if per_frame:
                 rows = np.repeat(np.arange(end - begin), np.diff(offsets[begin : end + 1]))

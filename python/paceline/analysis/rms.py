@@ -113,6 +113,12 @@ class RMSD(AnalysisBase):
         batteries=(
             Member("protein", {"select": "backbone"}, place=1),
             Member("nucleic acid", {"select": "nucleicbackbone"}, name="rmsd-nucleic", place=1),
+            Member(
+                "ligand",
+                {"select": "backbone", "groupselections": ["{ligand}"]},
+                name="ligand-rmsd",
+                place=1,
+            ),
         ),
         options=(
             REF,

@@ -165,7 +165,7 @@ class SASA(AnalysisBase):
             length("probe_radius", probe_radius, 0.5)
         self.probe_radius = float(probe_radius)
         self.compound, self.radii = compound, radii
-        self._radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
+        self.atom_radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
         if radii is None or isinstance(radii, str | Mapping):
             self.remark("beads", _coarse_grained(self.surface))
 
@@ -198,7 +198,7 @@ class SASA(AnalysisBase):
         places = np.searchsorted(self.surface.indices, atoms.indices)
         output = np.column_stack([places, parts]).astype(np.uint32)
         n_parts = int(parts.max()) + 1
-        return CoreRows("sasa", self._radii, self.probe_radius, self.n_points, output, n_parts)
+        return CoreRows("sasa", self.atom_radii, self.probe_radius, self.n_points, output, n_parts)
 
     def finish(self, value: np.ndarray) -> None:
         """Sum up the areas."""

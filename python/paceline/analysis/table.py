@@ -10,6 +10,8 @@ from paceline.contract.atoms import Atoms, Residues, attribute_of, has_attribute
 
 #: Rows of a table of what is there most often, at most.
 MOST_FREQUENT = 1000
+#: Rows of a bar code of what is there most often, at most.
+MOST_MARKED = 20
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
 
