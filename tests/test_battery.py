@@ -159,7 +159,7 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     assert {"N1", "N3"} <= set(donors.names)
     assert all(np.isfinite(rna.analyses["gyration-nucleic"].results.rg))
     membrane = Battery.default(paceline.Universe(GRO_MEMPROT, XTC_MEMPROT))
-    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets"}
+    assert set(membrane.analyses) == {*DEFAULTS["protein and name CA"], "leaflets", "bilayer"}
     assert "atoms of residues ZNM, POPE and POPG have none" in membrane.left_out["order"]
     leaflets = membrane.analyses["leaflets"].run(stop=1)
     assert leaflets.results.sizes.tolist() == [[141, 135]]
@@ -331,6 +331,7 @@ NEEDED = {
         "acceptors_sel": "name O",
     },
     "buried-area": {"ag1": "resid 1-9", "ag2": "resid 10-20"},
+    "bilayer": {"select": "resid 1-40 and name CA"},
     "coordination": {"ag1": "resid 1-9", "ag2": "name OW"},
     "rdf": {"g1": "name OW", "g2": "name HW1"},
     "rdf-sites": {"ags": [["resid 9 and name CA", "name OW"], ["resid 9", "resid 30"]]},

@@ -1,0 +1,267 @@
+"""Area per lipid and thickness of a flat bilayer, whose normal is along z."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.arguments import length
+from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.guess import LIPIDS
+from paceline.analysis.kernels import CoreHalf, columns_of
+from paceline.analysis.results import Results
+from paceline.block import Block, check_refused, vectors_of
+from paceline.contract.atoms import Atoms
+from paceline.contract.declaration import Declaration, Member
+from paceline.contract.kinds import PerFrame
+from paceline.contract.run_info import describe_atoms
+from paceline.performance.number_format import many
+from paceline.transform.base import check_not_empty
+from paceline.transform.compounds import fragments_of, known_bonds
+
+#: Maximum standard deviation of the heights of a leaflet's headgroups, as a part of the thickness.
+FLAT = 0.25
+#: Maximum number of atoms of a molecule that is a lipid.
+LARGEST_LIPID = 500
+#: Numbers of a frame: lipids and spread of both leaflets, the upper one first, area and thickness.
+COLUMNS = 6
+
+
+class Bilayer(AnalysisBase):
+    r"""Area per lipid and thickness of a bilayer in each frame.
+
+    $$a = \frac{A_{xy}}{n_\mathrm{lipids}}, \qquad
+      d = \langle z \rangle_\mathrm{upper} - \langle z \rangle_\mathrm{lower}$$
+
+    where $A_{xy}$ is the area of the cell in the plane of the membrane, $n_\mathrm{lipids}$ the
+    number of headgroups of a leaflet, and $\langle z \rangle$ the mean height of these: of
+    phosphorus atoms, $d$ is the distance $D_\mathrm{HH}$ (Nagle & Tristram-Nagle 2000, Biochim.
+    Biophys. Acta 1469, 159). Leaflets are the two largest components of headgroups within the
+    cutoff, as of `LeafletSeries`. The upper leaflet has its heads above its tails, so that a
+    bilayer may lie across the cell's border; of headgroups alone, it is the upper one of the
+    nearest images.
+
+    The area of a protein in the membrane is not subtracted: a warning says so.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        Atoms of the headgroups, one a lipid, such as "name P" or "name PO4".
+    cutoff : float
+        Largest distance at which headgroups of a leaflet are connected, Å.
+
+    Attributes
+    ----------
+    results.area_per_lipid : numpy.ndarray of float64, shape (n_frames, 2)
+        Area per lipid of the upper and of the lower leaflet, Å². NaN in frames that were left out,
+        that have no two leaflets, or in which these are not flat, and a warning says so.
+    results.thickness : numpy.ndarray of float64, shape (n_frames,)
+        Distance between the mean heights of the headgroups, Å; NaN as above.
+    results.n_lipids : numpy.ndarray of float64, shape (n_frames, 2)
+        Number of headgroups of the upper and of the lower leaflet; NaN as above.
+
+    Raises
+    ------
+    SelectionError
+        No atoms are selected.
+    UnsupportedError
+        The group updates itself.
+    ValueError
+        A cutoff that is not a length. In the run, as `AnalysisError`: a frame without a cell, or
+        whose cell does not have two vectors in the plane of x and y.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import Martini_membrane_gro
+    >>> from paceline.analysis.bilayer import Bilayer
+    >>> u = paceline.Universe(Martini_membrane_gro)
+    >>> bilayer = Bilayer(u.select_atoms("name PO4")).run()
+    >>> bilayer.results.area_per_lipid.round(1), bilayer.results.thickness.round(1)
+    (array([[72.2, 72.2]]), array([40.5]))
+    """
+
+    declaration = Declaration(
+        name="bilayer",
+        summary="area per lipid and thickness of a membrane",
+        description=(
+            "Area per lipid (Å²) of each leaflet and thickness (Å) of a flat membrane whose normal "
+            "is along z: area of the cell by the number of headgroups, and distance between the "
+            "mean heights of the headgroups of both leaflets."
+        ),
+        section="distributions.md#area-per-lipid-and-thickness",
+        needs=("a cell",),
+        select=LIPIDS,
+        examples=(
+            "md.tpr md.xtc -o bilayer.csv --plot area.png",
+            'martini.gro martini.xtc --select "name PO4" -o bilayer.csv',
+        ),
+        options=("cutoff",),
+        batteries=(Member("membrane", {"select": LIPIDS}, place=2),),
+    )
+
+    def __init__(self, atomgroup: Atoms, *, cutoff: float = 15.0, verbose: bool = False):
+        super().__init__(atomgroup, verbose=verbose)
+        check_not_empty(self.atomgroup, "Bilayer: the group")
+        self.cutoff = length("cutoff", cutoff, 2.0)
+        self._heads = self.atomgroup.indices
+        self._lipids, self._head_of = _lipids_of(self.atomgroup)
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Headgroups, and the other atoms of their lipids."""
+        return np.union1d(self._heads, self._lipids)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {"atoms": describe_atoms(self.atomgroup), "cutoff": self.cutoff}
+
+    def prepare(self) -> PerFrame:
+        """Find the headgroups among the atoms that are read."""
+        heads, lipids = (
+            np.searchsorted(self.indices, some) for some in (self._heads, self._lipids)
+        )
+        return _Heights(heads, lipids, self._head_of, self.cutoff)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Divide the area, and leave out frames without two flat leaflets."""
+        n_lipids, spread, area, thickness = value[:, :2], value[:, 2:4], value[:, 4], value[:, 5]
+        has_two = ~np.isnan(thickness)
+        flat = has_two & (spread.max(axis=1) <= FLAT * thickness)
+        n_read = int((~self.left_out).sum())
+        n_other, lack = n_read - int(flat.sum()), None
+        if n_other:
+            lack = self._lack(has_two)
+            if flat.any():
+                lack = (
+                    f"Bilayer: {many(n_other, 'frame')} of {n_read} without two flat leaflets "
+                    "normal to z: their areas and thicknesses are NaN"
+                )
+        self.remark("flat", lack)
+        numbers = np.where(flat[:, None], n_lipids, np.nan)
+        areas, thickness = area[:, None] / numbers, np.where(flat, thickness, np.nan)
+        self._note_protein()
+        titles = {f"area per lipid, {one} leaflet (Å²)": one for one in ("upper", "lower")}
+        columns = dict(zip(titles, areas.T, strict=True)) | {"thickness (Å)": thickness}
+        for k, one in enumerate(titles.values()):
+            columns[f"lipids, {one} leaflet"] = numbers[:, k]
+        self.results = Results(
+            table=table_in_time(self, columns, titles, "area per lipid (Å²)"),
+            provenance=self.record(),
+            area_per_lipid=areas,
+            thickness=thickness,
+            n_lipids=numbers,
+        )
+
+    def _lack(self, has_two: np.ndarray) -> str:
+        """Describe why no frame has a flat bilayer."""
+        if has_two.any():
+            return (
+                "Bilayer: the heights of a leaflet's headgroups differ too much from each other: "
+                "the membrane is curved or tilted, or its normal is not along z; all "
+                "numbers are NaN"
+            )
+        return (
+            "Bilayer: in no frame are there two leaflets with their heads on opposite sides: "
+            f"within {self.cutoff:g} Å headgroups are connected otherwise; choose another cutoff "
+            "(--cutoff), or other headgroups (--select); all numbers are NaN"
+        )
+
+    def _note_protein(self) -> None:
+        """Warn of a protein, whose area counts as that of lipids."""
+        try:
+            protein = self.atomgroup.universe.select_atoms("protein")
+        except AttributeError:  # the topology has no residue names
+            return
+        if len(protein):
+            self.remark(
+                "protein",
+                "Bilayer: the system holds a protein; where it is in the membrane, areas per lipid "
+                "include its area",
+            )
+
+
+def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
+    """Find the atoms of each head's lipid, and the place of the head of each.
+
+    Lipids are molecules by bonds, or else residues. Both arrays are empty if any has several heads
+    or no other atom.
+    """
+    universe, bonds = heads.universe, known_bonds(heads.universe)
+    molecules = universe.atoms.resindices
+    if len(bonds):
+        fragments = fragments_of(universe, bonds)
+        sizes = np.bincount(fragments, minlength=len(fragments))[fragments[heads.indices]]
+        if sizes.max() <= LARGEST_LIPID and sizes.min() > 1:
+            molecules = fragments
+    labels, places = np.unique(molecules[heads.indices], return_index=True)
+    atoms = np.flatnonzero(np.isin(molecules, labels))
+    if len(labels) < len(heads) or len(atoms) == len(heads):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return atoms, places[np.searchsorted(labels, molecules[atoms])]
+
+
+class _Heights(CoreHalf, PerFrame):
+    """Worker part: `COLUMNS` numbers of each frame, NaN without two leaflets."""
+
+    def __init__(self, heads: np.ndarray, lipids: np.ndarray, head_of: np.ndarray, cutoff: float):
+        self._heads, self._lipids, self._head_of = heads, lipids, head_of
+        self._cutoff = cutoff
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Compute the rows of a block: float64, shape (n_frames, 6)."""
+        columns = columns_of(block)
+        if self._bound is None:
+            heads = np.ascontiguousarray(columns[self._heads])
+            self._bound = _core.RowKernel.components(heads, len(heads), self._cutoff, True)
+        components = np.empty((len(block), self._bound.n_columns))
+        check_refused(block, self._bound.compute(block.raw[0], block.cells, components))
+        rows = np.full((len(block), COLUMNS), np.nan)
+        heights = block.raw[0][:, :, 2]
+        for row in np.flatnonzero(block.held):
+            vectors = vectors_of(block.cells[row : row + 1])[0]
+            if not (vectors[2, 2] > 0 and np.abs(vectors[:2, 2]).max() < 1e-3):
+                raise ValueError(
+                    f"frame {block.frames[row]}: expected a cell with two vectors in the plane of "
+                    "x and y, as the area of a membrane is that of the cell"
+                )
+            if np.isnan(components[row]).any():
+                continue
+            z = heights[row, columns].astype(np.float64)
+            rows[row] = self._of_frame(components[row].astype(np.int64), z, vectors)
+        return rows
+
+    def _of_frame(self, components: np.ndarray, z: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Compute the numbers of one frame, given heights of all atoms and vectors of the cell."""
+        height, found = vectors[2, 2], np.full(COLUMNS, np.nan)
+        sizes = np.bincount(components)
+        largest = np.argsort(-sizes, kind="stable")[:2]
+        if len(largest) < 2:
+            return found
+        heads, means, spreads, outward = z[self._heads], [], [], []
+        for number in largest:
+            members = components == number
+            steps = _nearest(heads[members] - heads[members][0], height)
+            means.append(heads[members][0] + steps.mean())
+            spreads.append(steps.std())
+            of_members = members[self._head_of]
+            tails = z[self._lipids][of_members] - heads[self._head_of][of_members]
+            outward.append(-_nearest(tails, height).mean() if len(self._lipids) else 0.0)
+        gap = means[0] - means[1]
+        if len(self._lipids):
+            if outward[0] * outward[1] >= 0:
+                return found
+            order = [0, 1] if outward[0] > 0 else [1, 0]
+            thickness = (means[order[0]] - means[order[1]]) % height
+        else:
+            gap = float(_nearest(np.array([gap]), height)[0])
+            order, thickness = ([0, 1] if gap > 0 else [1, 0]), abs(gap)
+        area = np.linalg.norm(np.cross(vectors[0], vectors[1]))
+        found[:2], found[2:4] = sizes[largest][order], np.array(spreads)[order]
+        found[4:] = area, thickness
+        return found
+
+
+def _nearest(steps: np.ndarray, height: float) -> np.ndarray:
+    """Take steps along z to nearest images."""
+    return steps - height * np.round(steps / height)
