@@ -268,6 +268,20 @@ def test_registered_runs_use_it(monkeypatch):
     assert list(theirs.results.x) == list(alone.results.x)
 
 
+def test_without_charges_there_are_densities_of_mass():
+    wet, universe = paceline.Universe(waterPSF, waterDCD), paceline.Universe(waterPSF, waterDCD)
+    universe.del_TopologyAttr("charges")
+    bare = LinearDensity(universe.atoms, binsize=5).run().results
+    full = LinearDensity(wet.atoms, binsize=5).run().results
+    for axis in "xyz":
+        assert bare[axis].mass_density.tobytes() == full[axis].mass_density.tobytes()
+        assert np.isnan(bare[axis].charge_density).all()
+        assert np.isnan(bare[axis].charge_density_stddev).all()
+    assert not [title for title in bare.table.columns if "charge" in title]
+    kept = [title for title in full.table.columns if "charge" not in title]
+    assert list(bare.table.columns) == kept
+
+
 def test_frames_that_have_no_density_are_named(tmp_path):
     universe = MDAnalysis.Universe.empty(3, trajectory=True)
     universe.add_TopologyAttr("masses", [1.0] * 3)
@@ -307,9 +321,6 @@ def test_what_has_no_density_is_refused(universe):
     with pytest.raises(UnsupportedError, match="needs masses, which the topology lacks"):
         LinearDensity(bare.atoms)
     bare.add_TopologyAttr("masses", [0.0] * 3)
-    with pytest.raises(UnsupportedError, match="needs charges"):
-        LinearDensity(bare.atoms)
-    bare.add_TopologyAttr("charges", [0.0] * 3)
     with pytest.raises(UnsupportedError, match="needs bonds"):
         LinearDensity(bare.atoms, "fragments")
     with pytest.raises(UnsupportedError, match="number 0 of the residues has no mass"):

@@ -15,6 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
+from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
@@ -64,7 +65,8 @@ class LinearDensity(AnalysisBase):
     Parameters
     ----------
     select : AtomGroup
-        The atoms. They need masses and charges. Of a group that updates itself workers find them
+        The atoms. They need masses. Without charges, charge densities are NaN, and tables have
+        those of mass alone. Of a group that updates itself workers find them
         in each frame; one without atoms counts with densities of 0.
     grouping : {"atoms", "residues", "segments", "fragments"}
         Count atoms where they are, or those of each residue, segment or fragment at their center
@@ -95,8 +97,8 @@ class LinearDensity(AnalysisBase):
     SelectionError
         The group holds no atoms.
     UnsupportedError
-        The group updates itself, and workers cannot evaluate it; or the topology lacks masses,
-        charges or what groups them, or the present frame has no cell.
+        The group updates itself, and workers cannot evaluate it; or the topology lacks masses
+        or what groups them, or the present frame has no cell.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell, or
         an impossible one, or positions that are not finite; or the atoms that a group which updates
@@ -166,7 +168,10 @@ class LinearDensity(AnalysisBase):
         self.grouping, self.binsize = grouping, binsize
         # A changing group also reads atoms that decide who is in it.
         self.needs_whole = grouping != "atoms" and self._finder is None
-        columns = [self._of_atoms(name) for name in ("masses", "charges")]
+        #: True if the topology has charges.
+        self.has_charges = has_attribute(self.atomgroup, "charges")
+        columns = [self._of_atoms("masses")]
+        columns.append(self._of_atoms("charges") if self.has_charges else 0 * columns[0])
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
         self._numbers = None
         if grouping != "atoms":
@@ -220,6 +225,8 @@ class LinearDensity(AnalysisBase):
         edges = np.histogram_bin_edges(np.empty(0, kind), self.nbins, (0.0, kind(end)))  # type: ignore[arg-type]
         columns = {"position (Å)": (edges[1:] + edges[:-1]) / 2}
         axes = {}
+        if not self.has_charges:
+            densities[:, 1] = deviations[:, 1] = np.nan
         for dim, axis in enumerate("xyz"):
             axes[axis] = AxisResults(
                 dim=dim,
@@ -233,9 +240,11 @@ class LinearDensity(AnalysisBase):
             columns |= {
                 f"{axis}: mass density (g cm⁻³)": densities[dim, 0],
                 f"{axis}: mass density, standard deviation (g cm⁻³)": deviations[dim, 0],
-                f"{axis}: charge density (e mol cm⁻³)": densities[dim, 1],
-                f"{axis}: charge density, standard deviation (e mol cm⁻³)": deviations[dim, 1],
             }
+            if self.has_charges:
+                title = f"{axis}: charge density"
+                columns[f"{title} (e mol cm⁻³)"] = densities[dim, 1]
+                columns[f"{title}, standard deviation (e mol cm⁻³)"] = deviations[dim, 1]
         drawn = {f"{axis}: mass density (g cm⁻³)": f"along {axis}" for axis in axes}
         table = Table(columns, "position (Å)", drawn, "mass density (g cm⁻³)")
         self.results = Results(table=table, provenance=self.record(), **axes)
