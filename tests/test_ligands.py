@@ -16,6 +16,7 @@ from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
 from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import unwrap
+from paceline.transform.compounds import known_bonds
 from paceline.transform.ligands import complex_atoms, ligand_names
 
 N_FRAMES = 20
@@ -114,8 +115,11 @@ def test_ligands_are_known_by_name_and_size():
     bound = system()
     bound.add_bonds([(20, 42)])
     assert ligand_names(bound) == []
-    assert len(complex_atoms(system(n_solvent=30))) == 48
-    assert len(complex_atoms(MDAnalysis.Universe.empty(3, trajectory=True))) == 0
+    wet, bare = system(n_solvent=30), MDAnalysis.Universe.empty(3, trajectory=True)
+    assert len(complex_atoms(wet, known_bonds(wet))) == 48
+    wet.residues[10].resname = "POPC"
+    assert len(complex_atoms(wet, known_bonds(wet))) == 40
+    assert len(complex_atoms(bare, known_bonds(bare))) == 0
 
 
 def test_the_command_line_keeps_complexes_together(made, tmp_path, run):

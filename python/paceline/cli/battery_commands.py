@@ -127,9 +127,9 @@ def add_battery(commands: Any) -> CommandParser:
     parser: CommandParser = commands.add_parser(
         "battery",
         help="the usual analyses of what the system holds, in one pass",
-        description="Run the usual analyses of protein, nucleic acid, lipids and water, whichever "
-        "the system holds, in one pass over the trajectory, and write a table and a figure of "
-        "each, and one page of all results.",
+        description="Run the usual analyses of protein, nucleic acid, ligands, lipids and water, "
+        "whichever the system holds, in one pass over the trajectory, and write a table and a "
+        "figure of each, and one page of all results.",
         epilog=BATTERY_EXAMPLES,
     )
     return _add_arguments(parser, run_battery, FileForm(topology="required", alone=True))

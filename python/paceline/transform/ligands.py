@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline.contract.atoms import System, attribute_of
 from paceline.errors import TransformError
-from paceline.transform.compounds import fragments_of, known_bonds
+from paceline.transform.compounds import fragments_of, known_bonds, made_once
 from paceline.transform.links import nearest_contacts
 
 #: Keyword that stands for the atoms of `complex_atoms` instead of a selection.
@@ -74,12 +74,21 @@ def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
     return bool((np.isin(ends, residues).any(axis=1) & (ends[:, 0] != ends[:, 1])).any())
 
 
-def complex_atoms(universe: System) -> np.ndarray:
-    """Find the atoms of proteins, nucleic acids and ligands: indices; empty without the former."""
-    try:
-        polymers = universe.select_atoms("protein or nucleic").indices
-    except AttributeError:  # the topology has no residue names
+def complex_atoms(universe: System, bonds: np.ndarray) -> np.ndarray:
+    """Find the atoms of proteins, nucleic acids and ligands: indices; empty without the former.
+
+    They are found once for the bonds and residue names of a topology.
+    """
+    names = attribute_of(universe.residues, "resnames")
+    if names is None:
         return np.empty(0, np.int64)
+    return made_once(
+        universe, bonds, "complexes", tuple(names), lambda: _find_complex_atoms(universe)
+    )
+
+
+def _find_complex_atoms(universe: System) -> np.ndarray:
+    polymers = universe.select_atoms("protein or nucleic").indices
     names = ligand_names(universe) if len(polymers) else []
     ligands = np.isin(np.asarray(universe.residues.resnames).astype(str), names)
     return np.union1d(polymers, np.flatnonzero(ligands[universe.atoms.resindices]))
@@ -101,7 +110,7 @@ def complexes_in(universe: System, members: np.ndarray, fragments: np.ndarray) -
 def describe_complexes(universe: System) -> str:
     """Describe the molecules that `unwrap` keeps together; empty if there are none."""
     bonds = known_bonds(universe)
-    members = complex_atoms(universe)
+    members = complex_atoms(universe, bonds)
     if not len(bonds) or not len(members):
         return ""
     fragments = fragments_of(universe, bonds)

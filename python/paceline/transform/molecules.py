@@ -131,7 +131,7 @@ class _Unwrap(Transform):
 
         With `tell`, warn of molecules that are not near another one.
         """
-        given = universe.atoms[complex_atoms(universe)] if self._complexes else self.together
+        given = universe.atoms[complex_atoms(universe, bonds)] if self._complexes else self.together
         of_complex, moved = (
             molecules_with(universe, one, fragments, "unwrap") for one in (given, self.atomgroup)
         )
