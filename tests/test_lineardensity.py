@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers import virtual_sites
 from MDAnalysis.analysis import lineardensity as theirs_module
-from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
+from MDAnalysisTests.datafiles import TPR, XTC, Martini_membrane_gro, waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.engine.worker import Worker
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 #: In cm³/mol of Å³, with MDAnalysis's number of Avogadro.
 VOLUME = 6.02214129e23 * 1e-24
@@ -280,6 +280,12 @@ def test_without_charges_there_are_densities_of_mass():
     assert not [title for title in bare.table.columns if "charge" in title]
     kept = [title for title in full.table.columns if "charge" not in title]
     assert list(bare.table.columns) == kept
+
+
+def test_unknown_masses_warn():
+    universe = paceline.Universe(Martini_membrane_gro)
+    with pytest.warns(PacelineWarning, match="LinearDensity needs masses, and those of .* 0"):
+        LinearDensity(universe.select_atoms("resname DPPC"), binsize=5)
 
 
 def test_frames_that_have_no_density_are_named(tmp_path):

@@ -20,7 +20,7 @@ from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError, with_script_advice
-from paceline.transform.base import check_not_empty
+from paceline.transform.base import check_not_empty, masses_of
 from paceline.transform.compounds import compound_of_atoms
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ class LinearDensity(AnalysisBase):
         #: True if the topology has charges.
         self.has_charges = has_attribute(self.atomgroup, "charges")
         columns = [self._of_atoms("masses")]
+        masses_of(self.atomgroup, self.name)  # warns of unknown ones
         columns.append(self._of_atoms("charges") if self.has_charges else 0 * columns[0])
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
         self._numbers = None
