@@ -367,7 +367,7 @@ class DiffusionMap:
         self.results = Results()
 
     def __getattr__(self, name: str) -> object:
-        if name in ("damaged", "timings"):
+        if name in ("atomgroup", "damaged", "timings"):
             return getattr(self._dist_matrix, name)
         if name in ("eigenvalues", "eigenvectors"):
             raise NotRunError(f"{type(self).__name__} has no {name} yet: call run() first")
