@@ -225,3 +225,17 @@ def test_the_right_axis_has_a_scale_of_its_own():
     assert (left.get_ylim()[1] < 2, beside.get_ylim()[1] > 300) == (True, True)
     assert beside.get_ylabel() == "coordination number"
     np.testing.assert_array_equal(beside.lines[0].get_ydata(), columns["N(r)"])
+
+
+@pytest.mark.parametrize("n", [3, 300])
+def test_labels_of_square_maps_are_within_the_figure(n):
+    edges = np.arange(n + 1.0)
+    values = np.random.default_rng(2).normal(size=(n, n))
+    image = Image(values, edges, edges, "residue", "residue", "cross-correlation", equal=True)
+    table = Table({"residue": edges[1:]}, "residue", {}, "cross-correlation", image=image)
+    axes = drawn(table)
+    figure = axes.get_figure()
+    for one in figure.axes:
+        box = one.yaxis.label.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width

@@ -390,6 +390,15 @@ def _draw_states(table: Table, ax: Any, options: FigureOptions) -> None:
     legend_above(ax, handles, names, columns=STATES_IN_A_ROW, columnspacing=1.0, handlelength=1.2)
 
 
+def _compress_layout(ax: Any) -> None:
+    """Leave labels of axes of a fixed shape their room; else constrained layout cuts them."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = ax.get_figure(root=True)
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.set_layout_engine("compressed")
+
+
 def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
     """Draw numbers as colours, beside a bar that explains them."""
     low, high = image.limits
@@ -411,6 +420,7 @@ def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
     ax.set_ylabel(y_label)
     if image.equal or image.parts is not None:
         ax.set_aspect("equal")
+        _compress_layout(ax)
     if image.parts is not None:
         for axis, parts in zip((ax.xaxis, ax.yaxis), image.parts, strict=True):
             number_parts(axis, parts)
