@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
-from paceline.analysis.figures import draw, in_time_unit
+from paceline.analysis.figures import draw, in_time_unit, new_figure
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError
+from paceline.performance.figure_style import FIGURE_STYLE, styled
 
 mpl.use("Agg")
 SELECTION = (
@@ -227,14 +228,18 @@ def test_the_right_axis_has_a_scale_of_its_own():
     np.testing.assert_array_equal(beside.lines[0].get_ydata(), columns["N(r)"])
 
 
-@pytest.mark.parametrize("n", [3, 300])
-def test_labels_of_square_maps_are_within_the_figure(n):
-    edges = np.arange(n + 1.0)
-    values = np.random.default_rng(2).normal(size=(n, n))
-    image = Image(values, edges, edges, "residue", "residue", "cross-correlation", equal=True)
+def test_labels_of_square_maps_are_within_the_figure():
+    edges, residues = np.arange(303.0), np.arange(302) + 38
+    residues[200:] += 47
+    values = np.random.default_rng(2).normal(size=(302, 302))
+    labels = ("residue", "residue", "cross-correlation")
+    limits = {"limits": (-1, 1), "equal": True}
+    image = Image(values, edges, edges, *labels, parts=(residues, residues), **limits)
     table = Table({"residue": edges[1:]}, "residue", {}, "cross-correlation", image=image)
-    axes = drawn(table)
-    figure = axes.get_figure()
+    with styled(FIGURE_STYLE, None):
+        figure = new_figure(Figure, FigureOptions())
+        draw(table, figure.subplots(), FigureOptions())
+        figure.draw_without_rendering()
     for one in figure.axes:
         box = one.yaxis.label.get_window_extent()
         assert box.x0 >= 0
