@@ -18,6 +18,8 @@ JOBS ?= 3
 OPEN_MPI := $(if $(filter Windows_NT,$(OS)),,$(VENV)/open-mpi/bin/mpirun)
 # Of `hunt`: another one each day.
 SEED ?= $(shell date +%Y%m%d)
+# Files of the page "How do I …?", without what the package needs to run.
+TRAJECTORIES := prolif>=2.0
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
 
 # Tests start hundreds of interpreters, each of which would compile the package anew.
@@ -273,11 +275,13 @@ $(BIN)/python:
 # The package, and what its checks, its tests and the demo need.
 $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
 	$(QUICK_INSTALL) --editable '.[check,test]' $(OR_SAY)
+	$(PIP) --no-deps '$(TRAJECTORIES)' $(OR_SAY)
 	@touch $@ $(VENV)/with-demo
 
 # The same compiled as for a release, with what benchmarks need; other installations undo it.
 $(VENV)/with-bench: $(BUILD_INPUTS) | cargo $(BIN)/python
 	$(PIP) --editable '.[bench,check,test]' $(OR_SAY)
+	$(PIP) --no-deps '$(TRAJECTORIES)' $(OR_SAY)
 	@touch $@ $(VENV)/built $(VENV)/with-demo
 
 # An older MDAnalysis, with the files of its tests, beside what is installed.

@@ -20,6 +20,7 @@ from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
+from paceline.analysis.table import along_residues
 from paceline.errors import PacelineWarning
 
 LOCATIONS = Path(datafiles.__file__).parent / "data" / "4E43.pdb"
@@ -199,3 +200,22 @@ def test_an_analysis_of_mdanalysis_has_its_own_residues_and_a_warning(inserted):
     with pytest.warns(PacelineWarning, match="11 residues, such as .* insertion codes repeat"):
         ours = Ramachandran.like(theirs)
     assert ours.ag1.indices.tolist() == theirs.ag1.indices.tolist()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3, 4]),
+        ([1, 2, 4, 5], [1, 2, 4, 5]),  # one residue without the atom
+        ([1, 2, 3, 60, 61], [1, 2, 3, np.nan, 60, 61]),
+        ([10, 20, 30], [10, 20, 30]),
+        ([5, 6, 1, 2], [5, 6, np.nan, 1, 2]),
+    ],
+)
+def test_profiles_end_where_residues_are_missing(numbers, shown):
+    universe = MDAnalysis.Universe.empty(
+        len(numbers), n_residues=len(numbers), atom_resindex=range(len(numbers))
+    )
+    universe.add_TopologyAttr("resids", numbers)
+    table = along_residues(universe.residues, {"x (Å)": np.ones(len(numbers))}, "x (Å)")
+    np.testing.assert_array_equal(table.columns["residue"], shown)

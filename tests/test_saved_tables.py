@@ -13,7 +13,7 @@ from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.analysis.saved_tables import read_saved
+from paceline.analysis.saved_tables import read_saved, title_like
 from paceline.errors import PacelineWarning, UnsupportedError
 
 mpl.use("Agg")
@@ -146,3 +146,12 @@ def test_files_that_are_no_tables(name, text, words, tmp_path, run):
     status, out, err = run("plot", tmp_path / name, "-o", tmp_path / "a.svg")
     assert (status, out, words in err, err.count("\n")) == (2, "", True, 1), err
     assert not (tmp_path / "a.svg").exists()
+
+
+def test_a_title_is_found_by_its_name_without_unit(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("time (ps),z: density (Å⁻³),z: density error (Å⁻³)\n0,1,2\n", "utf-8")
+    columns = read_saved(path).columns
+    assert title_like(columns, path, "z: density") == "z: density (Å⁻³)"
+    with pytest.raises(UnsupportedError, match="has 2 series 'z: '"):
+        title_like(columns, path, "z: ")

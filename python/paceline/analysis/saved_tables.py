@@ -241,9 +241,11 @@ def plain(text: str) -> str:
 
 
 def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:
-    """Find the one title that is, or begins with, a text."""
+    """Find the one title that is a text, with or without its unit, or else begins with it."""
     titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
-    found = [wanted] if wanted in columns else [one for one in titles if one.startswith(wanted)]
+    found = [wanted] if wanted in columns else []
+    found = found or [one for one in titles if name_and_unit(one)[0] == wanted]
+    found = found or [one for one in titles if one.startswith(wanted)]
     if len(found) != 1:
         known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)
         several = f"has {len(found)} series" if found else "has no series"
