@@ -69,6 +69,7 @@ class SlowSource:
         self._source, self._turn = source, turn
         self.n_wanted, self.fields = source.n_wanted, source.fields
         self.required, self.time_axis = source.required, source.time_axis
+        self.n_atoms = source.n_atoms
 
     def open(self) -> "SlowReader":
         return SlowReader(self._source.open(), self._turn)

@@ -156,10 +156,12 @@ def test_rmsf_writes_a_table(adk, universe, run):
 def test_rdf_writes_a_table(adk, universe, run):
     options = ("--select", "name CA", "--select-2", "name CB", "--range", 2, 9, "--nbins", 14)
     _, out, _ = run("rdf", *adk, *options, "--norm", "none", "--exclude-same", "residue")
-    assert out.splitlines()[0] == "r (Å)\tpairs per frame\tcount"
+    assert out.splitlines()[0] == "r (Å)\tpairs per frame\tcount\tN(r)"
     ca, cb = (universe.select_atoms(f"name {name}") for name in ("CA", "CB"))
-    wanted = InterRDF(ca, cb, 14, (2, 9), norm="none", exclude_same="residue").run().results
-    assert np.array_equal(table(out), np.column_stack([wanted.bins, wanted.rdf, wanted.count]))
+    rdf = InterRDF(ca, cb, 14, (2, 9), norm="none", exclude_same="residue").run()
+    wanted = rdf.results
+    columns = [wanted.bins, wanted.rdf, wanted.count, rdf.get_cdf()]
+    assert np.array_equal(table(out), np.column_stack(columns))
 
 
 def test_rdf_of_the_same_atoms_has_no_pairs_of_an_atom_with_itself(adk, universe, run):

@@ -262,7 +262,7 @@ def test_an_impossible_cell_is_an_error(tmp_path):
         ({"method": "own"}, ValueError, "callable"),
         ({"kwargs": {"radius": 3}}, TypeError, "takes no radius"),
         ({"method": "soft_cut", "kwargs": {"gamma": 3}}, TypeError, "takes no gamma"),
-        ({"select": (3, BASIC)}, TypeError, "string"),
+        ({"select": (3, BASIC)}, TypeError, "expected an AtomGroup or a Universe, found 3"),
     ],
 )
 def test_what_makes_no_contacts_is_refused(options, error, words, universe):

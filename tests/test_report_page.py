@@ -272,7 +272,7 @@ def test_every_part_has_one_colour():
 def test_a_report_is_saved_by_its_ending(adk_run, tmp_path):
     for name in ("run.html", "run.png", "run.SVG"):
         adk_run.report(tmp_path / name)
-        with pytest.raises(FileExistsError, match="overwriting"):
+        with pytest.raises(FileExistsError, match="it is replaced only with overwrite=True"):
             adk_run.report(tmp_path / name)
     adk_run.report(tmp_path / "run.html", overwrite=True)
     checked((tmp_path / "run.html").read_text(encoding="utf-8"))

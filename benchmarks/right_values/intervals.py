@@ -159,7 +159,7 @@ CASES = [
     RightValue(
         "interval of a series of one value",
         "",
-        "no interval",
+        "constant in all 100 values",
         "what it varies by is not known",
         lambda _: Found(str(mean_of_series(np.full(100, 2.5)))),
     ),

@@ -207,17 +207,17 @@ CASES = [
     ),
     RightValue(
         *("nm: a cutoff of hydrogen bonds of 0.35", ""),
-        *("would be d_a_cutoff=3.5", SAID),
+        *("did you mean d_a_cutoff=3.5", SAID),
         cutoff_in_nm,
     ),
     RightValue(
         *("nm: a range of g(r) up to 1.5", ""),
-        *("would be range=(0, 15)", SAID),
+        *("did you mean range=(0, 15)", SAID),
         range_in_nm,
     ),
     RightValue(
         *("nm: a selection around 0.35", ""),
-        *("would be 'around 3.5'", SAID),
+        *("did you mean 'around 3.5'", SAID),
         selection_in_nm,
     ),
 ]

@@ -170,8 +170,8 @@ CASES = [
     RightValue(
         "battery of a PDB file with one bond",
         "",
-        "left out: hbonds, pca; rmsd",
-        "hydrogens have no donors, and one frame has no components; all else needs no bonds",
+        "left out: pca; rmsd",
+        "bonds of standard residues are known, and one frame has no components",
         battery_of_few_bonds,
     ),
     RightValue(

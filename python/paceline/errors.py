@@ -253,7 +253,7 @@ class PacelineWarning(UserWarning):
 
 
 #: Packages whose lines a warning does not point at.
-_INTERNAL = ("paceline", "MDAnalysis")
+_INTERNAL = ("paceline", "MDAnalysis", "contextlib")
 
 
 #: List that gets warnings, too, where results are to be saved with them.

@@ -386,7 +386,8 @@ class Results(dict[str, Any]):
             [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
             for facts in (self.provenance, results)
         )
-        return [*about, *figure, *found]
+        # A record repeats some findings.
+        return [*about, *figure, *(line for line in found if line not in about)]
 
     def write_file(self, path: str, name: str) -> None:
         """Write a file with one of the endings `FILES`.

@@ -26,6 +26,9 @@ class Timestep(Protocol):
     has_velocities: bool
     has_forces: bool
 
+    def copy(self) -> "Timestep":
+        """Copy the frame with its values."""
+
 
 class Frames(Protocol):
     """Trajectory of a system: MDAnalysis's reader, which shows one frame at a time."""

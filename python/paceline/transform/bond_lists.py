@@ -116,9 +116,9 @@ def give_bonds(
 
 def give_bonds_to_select(group: Any, *texts: str) -> None:
     """Add bonds to the topology of atoms that lacks them, where selections are by bonds."""
-    universe = group.universe
-    if any(_BY_BONDS.search(text) for text in texts) and topology_of(universe) is not None:
-        give_bonds(universe)
+    by_bonds = any(_BY_BONDS.search(text) for text in texts)
+    if by_bonds and topology_of(group.universe) is not None:
+        give_bonds(group.universe)
 
 
 def lack_of_bonds(universe: Any, text: str) -> str:

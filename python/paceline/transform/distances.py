@@ -3,7 +3,7 @@
 import numpy as np
 
 from paceline import _core
-from paceline.block import cell_of, vectors_of
+from paceline.block import FIELDS, cell_of, vectors_of
 from paceline.contract.atoms import System
 
 #: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
@@ -15,13 +15,20 @@ REACH = 0.45
 def read_frame(
     universe: System, atoms: np.ndarray, number: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read positions of atoms in a frame, and the cell, shape (1, 19)."""
+    """Read positions of atoms in a frame, and the cell, shape (1, 19).
+
+    The present frame keeps its values, edited ones included.
+    """
     trajectory = universe.trajectory
-    current = trajectory.ts.frame
+    present = trajectory.ts.copy()
     try:
         return trajectory[number].positions[atoms], cell_of(trajectory)
     finally:
-        trajectory[current]
+        again = trajectory[present.frame]
+        for name in FIELDS:
+            if getattr(present, f"has_{name}"):
+                setattr(again, name, getattr(present, name))
+        again.dimensions = present.dimensions
 
 
 def distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.ndarray:

@@ -131,7 +131,12 @@ class _Unwrap(Transform):
 
         With `tell`, warn of molecules that are not near another one.
         """
-        given = universe.atoms[complex_atoms(universe, bonds)] if self._complexes else self.together
+        given = self.together
+        if self._complexes:
+            atoms = complex_atoms(universe, bonds)
+            if not len(atoms):
+                return bonds
+            given = universe.atoms[atoms]
         of_complex, moved = (
             molecules_with(universe, one, fragments, "unwrap") for one in (given, self.atomgroup)
         )
