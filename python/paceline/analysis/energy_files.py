@@ -12,7 +12,6 @@ import numpy as np
 
 from paceline.analysis.energy_lammps import LammpsLog
 from paceline.analysis.energy_parts import (
-    PICOSECONDS,
     Content,
     EnergyPart,
     TermColumns,
@@ -22,6 +21,7 @@ from paceline.analysis.energy_parts import (
     split_label,
     unlike,
 )
+from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import DamagedFileError, UnsupportedError
 
 #: Bytes by which a format is recognised, and those of an .edr file that are read at a time.
@@ -248,7 +248,7 @@ def _read_xvg(path: str, file: IO[bytes]) -> Content:
             else:
                 rows.extend(values)
     axis, time_unit = split_label(labels.get("xaxis", ""))
-    if axis.lower() != "time" or time_unit not in PICOSECONDS:
+    if axis.lower() != "time" or time_unit not in TIME_UNITS:
         label = labels.get("xaxis", "no label")
         raise UnsupportedError(f'{path}: expected "Time (ps)" along the abscissa, found {label!r}')
     table = np.array(rows).reshape(-1, max(width, 1))
@@ -263,7 +263,7 @@ def _read_xvg(path: str, file: IO[bytes]) -> Content:
     names = unlike(name for name, _ in named)
     terms = {name: table[:, k] for k, name in enumerate(names, start=1)}
     units = {name: unit for name, (_, unit) in zip(names, named, strict=True)}
-    content.parts.append(EnergyPart(path, terms, units, table[:, 0] * PICOSECONDS[time_unit]))
+    content.parts.append(EnergyPart(path, terms, units, table[:, 0] * TIME_UNITS[time_unit]))
     return content
 
 
@@ -295,8 +295,8 @@ def _csv_part(where: str, titles: list[str], columns: TermColumns) -> EnergyPart
     terms, units, times, steps = {}, {}, None, None
     for title, values in columns.arrays().items():
         name, unit = split_label(title)
-        if name.lower() == "time" and unit in PICOSECONDS:
-            times = values * PICOSECONDS[unit]
+        if name.lower() == "time" and unit in TIME_UNITS:
+            times = values * TIME_UNITS[unit]
         elif name.lower() == "step":
             steps = values
         elif name.lower() not in NOT_ENERGIES and not np.isnan(values).all():

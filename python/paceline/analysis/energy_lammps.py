@@ -6,7 +6,6 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from paceline.analysis.energy_parts import (
-    PICOSECONDS,
     Content,
     EnergyPart,
     TermColumns,
@@ -15,6 +14,7 @@ from paceline.analysis.energy_parts import (
     numbers_of,
     unlike,
 )
+from paceline.contract.time_units import TIME_UNITS
 
 
 class Style(NamedTuple):
@@ -215,7 +215,7 @@ class LammpsLog:
             self._origin = None if found is None else (float(steps[-1]), float(found[-1]))
         if found is None or style is None:
             return None
-        return found * PICOSECONDS.get(style.time, 1.0)
+        return found * TIME_UNITS.get(style.time, 1.0)
 
 
 def unit_of(name: str, style: Style) -> str:

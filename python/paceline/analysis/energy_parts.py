@@ -14,8 +14,6 @@ from paceline.performance.number_format import many
 
 #: Bytes of a line, at most.
 LONGEST = 2**20
-#: Picoseconds in units of time.
-PICOSECONDS = {"ps": 1.0, "fs": 1e-3, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9, "s": 1e12}
 
 
 @dataclass

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.table import name_and_unit
+from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
 
 #: Units of one quantity each, in multiples of the first one.
 UNITS: tuple[Mapping[str, float], ...] = (
-    {"ps": 1, "fs": 1e-3, "ns": 1e3, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e9},
+    {**TIME_UNITS, "μs": 1e6},  # the Greek letter, beside the micro sign
     {"Å": 1, "A": 1, "nm": 10, "pm": 0.01},
     {"Å²": 1, "A^2": 1, "Å^2": 1, "nm²": 100, "nm^2": 100},
     {"degrees": 1, "deg": 1, "°": 1, "rad": 180 / np.pi},
