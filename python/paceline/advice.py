@@ -38,8 +38,8 @@ from paceline.trajectory.chain import Chain
 
 __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 
-#: Seconds that one measurement takes, about; rounds of them, at the least; and seconds since
-#: measuring began, after which no round begins.
+#: Approximate duration of one measurement, s; minimum number of rounds of measurements; time since
+#: the first measurement, s, after which no round begins.
 _SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
 #: Rounds of what is read from the disk, at the most; and seconds for them, and for processes.
 _COLD_ROUNDS, _SOON = 3, 1.0

@@ -351,7 +351,7 @@ def _planned(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> T
     """Plan the run of analyses of one Universe, with a look at what would make them wrong."""
     _warn_of_placeholder(analyses[0].atomgroup.universe)
     look = look_at(analyses, transforms)
-    # The look comes first, as it is to warn before results are made.
+    # The check for broken molecules comes first: it warns before results are computed.
     every = analyses if look is None else [look, *analyses]
     return TrajectoryRun(every, transforms, trajectory_of(every, transforms))
 

@@ -96,7 +96,7 @@ impl Transform for Fit {
 }
 
 impl Freedom {
-    /// The part of the best motion that is taken away, and where the centre goes.
+    /// Choose the part of the best-fit motion that is removed, and the new place of the centre.
     fn of(self, best: &Motion, mut target: [f64; 3]) -> (Motion, [f64; 3]) {
         if let Some(axis) = self.normal {
             target[axis] = best.centre[axis];

@@ -71,9 +71,9 @@ impl Criterion {
 /// Donors and hydrogens, and how they are paired.
 #[derive(Debug, Clone)]
 pub struct Donors {
-    /// Columns of the donors.
+    /// Rows of the donor atoms in the positions of a frame.
     pub donors: Vec<u32>,
-    /// Columns of the hydrogens.
+    /// Rows of the hydrogens in the positions of a frame.
     pub hydrogens: Vec<u32>,
     /// `None` if donors and hydrogens are pairs; else the maximum distance of a pair, which is
     /// determined in each frame, Å.

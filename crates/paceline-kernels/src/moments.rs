@@ -148,7 +148,7 @@ mod tests {
         leaf
     }
 
-    /// Pairwise, as leaves are merged over a tree.
+    /// Merge the leaves in pairs, as the engine merges them over a tree.
     fn tree(leaves: &[Leaf]) -> Leaf {
         if let [leaf] = leaves {
             return leaf.clone();

@@ -266,7 +266,7 @@ fn upright(&[a, b, c]: &Matrix3) -> (Matrix3, Matrix3) {
 /// True if kernels take the vectors for no cell.
 fn is_flat(vectors: &Matrix3) -> bool {
     let (_, along) = upright(vectors);
-    // No number is not above it either.
+    // A NaN is not above the limit either.
     !(0..3).all(|k| along[k][k].abs() > FLAT * square(along[k]).sqrt())
 }
 

@@ -66,7 +66,7 @@ def _pairs(starts: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _lagged(first: np.ndarray, second: np.ndarray, longest: int) -> np.ndarray:
-    """Sum up products of the rows of one array and those of another, so many rows later."""
+    """Sum products of row i of one array and row i + lag of another, for each lag."""
     size = 1 << (len(first) + longest).bit_length()
     one, other = (np.fft.rfft(values, size, axis=0) for values in (first, second))
     return np.fft.irfft((one.conj() * other).sum(axis=1), size)[: longest + 1]

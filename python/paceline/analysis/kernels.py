@@ -394,7 +394,7 @@ class ChangingCenters:
     def of(
         self, block: Block, members: Sequence[Sequence[Sites]]
     ) -> Iterator[tuple[np.ndarray, list[Sites]]]:
-        """Compute the centers of each frame, Å, given the atoms of both groups in it."""
+        """Compute the centers of both groups in each frame from the positions of their atoms, Å."""
         whole = self._centers.positions(block)
         for row, of_groups in enumerate(members):
             parts, sites, first = [], [], 0

@@ -594,7 +594,7 @@ class _Particles(PerFrame):
 
 
 def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the columns of the atoms of each compound, their parts of its mass, and the firsts."""
+    """Find rows of atoms by compound, their fractions of its mass, and where compounds start."""
     one_of("compound", compound, "atoms", *COMPOUNDS)
     of_atoms = compound_of_atoms(atoms, compound, "EinsteinMSD")
     order = np.argsort(of_atoms, kind="stable")

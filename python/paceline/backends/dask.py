@@ -162,7 +162,7 @@ class DaskRun:
     def run(
         self, tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, bool]:
-        """Run every task; return whether workers hang at batches that other workers have done.
+        """Run every task; return whether workers still hang in batches that others have finished.
 
         Raises `WorkerError` if the jobs cannot be sent, workers die repeatedly at the same frames,
         or the client was closed.

@@ -130,7 +130,7 @@ def keep(n_workers: int, address_to: int) -> None:
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
         local_directory=scratch.path,
-        # A worker that replaces a dead one can open jobs as soon as it is registered.
+        # A worker that replaces a dead one gets jobs as soon as it registers.
         preload=["paceline.backends.dask"],
         silence_logs="CRITICAL",
     )

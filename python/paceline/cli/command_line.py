@@ -238,7 +238,7 @@ def _one_line(error: Exception, options: Mapping[str, str]) -> str:
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
-    """Name options of a command where a message names keywords, or begins with an argument.
+    """Replace names of arguments in a message by the options of the command.
 
     `options` are by the names under which argparse keeps them.
 

@@ -151,7 +151,7 @@ class FrameSource:
     files: Sequence[FileSpec]
     #: Atoms to be decoded, int64, increasing; None for all.
     atoms: np.ndarray | None
-    #: Number of these atoms.
+    #: Number of decoded atoms.
     n_wanted: int
     #: Fields to be decoded, out of `paceline.block.FIELDS`.
     fields: Sequence[str]

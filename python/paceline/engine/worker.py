@@ -374,7 +374,7 @@ class Worker:
         return rows if len(rows) == task.n_frames else rows[begin : begin + task.n_frames].copy()
 
     def _leaves_of(self, block: Block, task: Task) -> list[Block]:
-        """Cut a block into its leaves."""
+        """Divide a block into leaves, the frames whose partial results are merged over a tree."""
         cuts = self._job.leaves.cuts(task.first, len(block))
         return [block[begin:end] for begin, end in pairwise(cuts)]
 

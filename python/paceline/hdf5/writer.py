@@ -101,7 +101,7 @@ class _ErrorKeepingFile(io.FileIO):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size, if nothing has been refused so far."""
+        """Set the size of the file, unless the system has refused an earlier call."""
         try:
             if self._refusal is None:
                 super().truncate(size)

@@ -446,7 +446,7 @@ class _Search:
         return _Frame(positions, cell)
 
     def _new(self, bonds: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Take bonds, each once, that are not known."""
+        """Return bonds that are not among the known ones, without duplicates."""
         n_atoms = len(self._residues)
 
         def keys(pairs: np.ndarray) -> np.ndarray:

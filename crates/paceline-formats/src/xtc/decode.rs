@@ -415,7 +415,7 @@ impl<'a> Groups<'a> {
         let highest = bits & ((1 << (n - whole)) - 1);
         let number = stored & ((1 << whole) - 1) | highest << whole;
         let [_, y, z] = sizes.map(u64::from);
-        // Division of 64-bit numbers takes a fifth of the time.
+        // Division of 64-bit numbers takes a fifth of the time of division of 128-bit numbers.
         let (xy, z) = match u64::try_from(number) {
             Ok(number) => (number / z, number % z),
             Err(_) => divide_wide(number, z),

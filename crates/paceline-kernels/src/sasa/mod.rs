@@ -240,7 +240,7 @@ impl Points {
 pub(crate) struct Alive {
     group: u32,
     patches: u8,
-    /// A byte for each patch; that of a patch that is covered wholly does not count.
+    /// One byte for each patch of the sphere. The byte of a fully covered patch is ignored.
     points: u64,
 }
 

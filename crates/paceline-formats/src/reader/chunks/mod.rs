@@ -227,7 +227,7 @@ impl ChunkReader {
         batch.clamp(1, n.max(1))
     }
 
-    /// Decode some frames of the block into their rows, or visit them.
+    /// Decode some frames of the block into their rows, or pass each decoded frame to a visitor.
     fn read_batch(
         &mut self,
         request: &ReadRequest<'_>,
