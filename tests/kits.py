@@ -175,6 +175,9 @@ KITS: dict[str, tuple[Callable[[], Any], str]] = {
     "prolif_2": (prolif_2, "prolif"),
 }
 
+#: Further packages of kits whose files alone may be installed.
+NEEDED = {"prolif": "rdkit", "prolif_2": "rdkit"}
+
 
 def largest_difference(found: Any, expected: Any) -> float:
     """Largest difference of two results, by the largest number of each array of them."""
@@ -240,6 +243,7 @@ def main() -> int:
     for name in given.kits or KITS:
         try:
             version(KITS[name][1])
+            version(NEEDED.get(name, KITS[name][1]))
         except PackageNotFoundError:
             print(name, "", "not installed", sep="\t")
             continue
