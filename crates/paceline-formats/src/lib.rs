@@ -18,7 +18,7 @@
 //! - [`source`] reads ranges of bytes;
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
 //! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5
-//! datasets;
+//!   datasets;
 //! - [`writer`] encodes blocks, into memory or into a file;
 //! - [`format`](mod@format) defines the interface of a format, and [`registry`] lists all formats.
 //!
