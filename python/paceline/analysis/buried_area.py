@@ -70,7 +70,7 @@ class BuriedArea(AnalysisBase):
     >>> u = paceline.Universe(PSF, DCD)
     >>> lid, rest = u.select_atoms("resid 122-159"), u.select_atoms("not resid 122-159")
     >>> BuriedArea(lid, rest, n_points=100).run(stop=2).results.buried.round()
-    array([2200., 2229.])
+    array([1582., 1620.])
     """
 
     declaration = Declaration(

@@ -227,7 +227,7 @@ def plain(text: str) -> str:
 
     Examples
     --------
-    >>> plain(r"MSD (nm\\S2\\N)"), plain(r"\\xD\\f{}G (kJ mol\\S-1\\N)")
+    >>> plain(r"MSD (nm\S2\N)"), plain(r"\xD\f{}G (kJ mol\S-1\N)")
     ('MSD (nm²)', 'ΔG (kJ mol⁻¹)')
     """
     text = re.sub(
