@@ -124,7 +124,8 @@ def test_damaged_data_are_reported_in_one_line(adk, tmp_path, capsys):
     status, _, lines = run_cli(capsys, *argv, "--on-error", "skip")
     assert status == 0
     assert lines[0].startswith(f"paceline: left out frame 40: {path}: frame 40, byte")
-    assert f"paceline: read {path}: 98 frames, " in "\n".join(lines)
+    # Long paths are shortened.
+    assert any(re.match(r"paceline: read .*: 98 frames, 1 to 98 ps", line) for line in lines)
     table = np.genfromtxt(output, delimiter=",", skip_header=0, comments="#")[1:]
     assert len(table) == 98
     assert np.flatnonzero(np.isnan(table[:, 2])).tolist() == [40]

@@ -50,6 +50,8 @@ class Series:
     colours: np.ndarray | None = None
     pattern: str = "-"
     colour: str | None = None
+    #: True if the line ends where the abscissa, numbers of residues, has a gap.
+    ends_at_gaps: bool = False
 
 
 def draw(tables: Table | Sequence[Table], ax: Any, options: FigureOptions | None = None) -> Any:
@@ -243,6 +245,7 @@ def _series_of(
                 name = f"{name}, {means[title].short}"
             band = table.columns[table.bands[title]] if title in table.bands else None
             one = Series(x, table.columns[title], name, points, window, band)
+            one = replace(one, ends_at_gaps=table.abscissa == "residue" and not points)
             if several and len(table.y) > 1:
                 one = replace(one, colour=f"C{k % 10}", pattern=PATTERNS[j % len(PATTERNS)])
             if table.colour:
@@ -256,6 +259,8 @@ def _series_of(
 
 def _draw_one(one: Series, ax: Any) -> Any:
     """Draw a series; return what stands for it in the legend."""
+    if one.ends_at_gaps:
+        one = _with_gaps(one)
     x, values = one.x, one.values
     colour = {} if one.colour is None else {"color": one.colour}
     is_large = len(x) > LARGE
@@ -279,6 +284,16 @@ def _draw_one(one: Series, ax: Any) -> Any:
         low, high = values - one.band, values + one.band
         ax.fill_between(x, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
     return line
+
+
+def _with_gaps(one: Series) -> Series:
+    """Put NaN where residues are missing: more than one, at the usual distance of residues."""
+    steps = np.diff(one.x)
+    usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1.0
+    ends = np.flatnonzero(steps > 2 * usual) + 1
+    x, values = (np.insert(column, ends, np.nan) for column in (one.x, one.values))
+    band = None if one.band is None else np.insert(one.band, ends, np.nan)
+    return replace(one, x=x, values=values, band=band)
 
 
 def _some_points(n_points: int) -> Any:

@@ -217,15 +217,12 @@ def along_residues(
 ) -> Table | None:
     """Put values of residues, by title, along their numbers; None for a single residue.
 
-    A row of NaN is where numbers do not increase, as between chains, and where residues are
-    missing: lines end there.
+    A row of NaN is where numbers do not increase, as between chains: lines end there.
     """
     if not has_attribute(residues, "resids") or len(residues) < 2:
         return None
     numbers = residues.resids.astype(float)
-    steps = np.diff(numbers)
-    usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1
-    ends = np.flatnonzero((steps <= 0) | (steps > 2 * usual)) + 1
+    ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
     columns = {"residue": numbers, **values}
     columns = {title: np.insert(column, ends, np.nan) for title, column in columns.items()}
     return Table(columns, "residue", {title: title.partition(" (")[0] for title in values}, label)
