@@ -18,7 +18,7 @@ from paceline.contract.run_info import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
-from paceline.performance.results_page import Drawing, Overview, ResultSection, results_page
+from paceline.performance.results_page import Overview, ResultDrawing, ResultSection, results_page
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
@@ -269,7 +269,7 @@ def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
     ]
 
 
-def _drawing(results: Results, size: tuple[float, float], table: Table) -> Drawing:
+def _drawing(results: Results, size: tuple[float, float], table: Table) -> ResultDrawing:
     """Draw results for the page, and make charts of them."""
     from matplotlib.figure import Figure
 
@@ -277,4 +277,4 @@ def _drawing(results: Results, size: tuple[float, float], table: Table) -> Drawi
         figure = Figure(figsize=size, layout="constrained")
         results.plot(figure.subplots())
     drawn = table.drawn or table
-    return Drawing(figure, charts_of(table), drawn.states is None and drawn.image is None)
+    return ResultDrawing(figure, charts_of(table), drawn.states is None and drawn.image is None)

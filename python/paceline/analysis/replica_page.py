@@ -24,7 +24,7 @@ from paceline.analysis.uncertainty import ReplicaMean
 from paceline.contract.atoms import System, attribute_of
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
-from paceline.performance.results_page import Drawing, Overview, ResultSection, results_page
+from paceline.performance.results_page import Overview, ResultDrawing, ResultSection, results_page
 from paceline.timing import Timings
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _section(replicas: ShownReplicas, name: str, title: str) -> ResultSection:
     return ResultSection(
         title,
         f"Parameters: {'; '.join(given)}" if given else "",
-        [Drawing(figure, charts[ending]) for ending, figure in figures.items()],
+        [ResultDrawing(figure, charts[ending]) for ending, figure in figures.items()],
         answers,
         ("series", "mean or difference") if of_series else (),
         [*lines_of(replicas, name)],

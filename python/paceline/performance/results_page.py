@@ -28,7 +28,7 @@ HINT = "Drag over a part of a plot to zoom in; a double click shows all of it ag
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ResultDrawing:
     """A figure, and charts that a browser with JavaScript shows in its place, or below it."""
 
     figure: "Figure"
@@ -63,7 +63,7 @@ class ResultSection:
 
     title: str
     parameters: str
-    drawings: Sequence[Drawing]
+    drawings: Sequence[ResultDrawing]
     answers: Sequence[str] = ()
     titles: Sequence[str] = ()
     lines: Sequence[Sequence[str]] = ()
