@@ -155,3 +155,9 @@ def test_a_title_is_found_by_its_name_without_unit(tmp_path):
     assert title_like(columns, path, "z: density") == "z: density (Å⁻³)"
     with pytest.raises(UnsupportedError, match="has 2 series 'z: '"):
         title_like(columns, path, "z: ")
+
+
+def test_plot_says_where_the_figure_is(tmp_path, run_with_answer):
+    table, figure = tmp_path / "table.csv", tmp_path / "figure.png"
+    table.write_text("time (ps),Rg (Å)\n0,1\n1,2\n", "utf-8")
+    assert run_with_answer("plot", table, "-o", figure) == (0, "", f"paceline: wrote {figure}\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.cli.options import (
+    TABLE_ENDINGS,
     add_figure_arguments,
     add_output_arguments,
     figure_options,
@@ -51,7 +52,7 @@ def add_plot(commands: Any) -> CommandParser:
     )
     parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
     add = parser.section("files").add_argument
-    add("tables", nargs="+", type=Path, metavar="TABLE", help=".csv, .tsv, .npz or .xvg")
+    add("tables", nargs="+", type=Path, metavar="TABLE", help=TABLE_ENDINGS)
     add = parser.section("calculation").add_argument
     add(
         "--y",
@@ -73,6 +74,7 @@ def run_plot(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.results import check_figure_ending, save_figure
     from paceline.analysis.saved_tables import read_saved
+    from paceline.cli.answer import say
 
     for table in args.tables:
         check_distinct(table, args.plot)
@@ -84,6 +86,7 @@ def run_plot(args: argparse.Namespace) -> None:
         names = [*options.label, *(path.stem for path in args.tables[len(options.label) :])]
         options.label = tuple(names)
     save_figure(tables, args.plot, options, overwrite=args.overwrite)
+    say(f"wrote {args.plot}")
 
 
 def add_surface(commands: Any) -> CommandParser:
@@ -99,7 +102,7 @@ def add_surface(commands: Any) -> CommandParser:
     )
     parser.usage = "%(prog)s [options] TABLE [TABLE]"
     add = parser.section("files").add_argument
-    add("tables", nargs="+", type=Path, metavar="TABLE", help=".csv, .tsv or .npz, one or two")
+    add("tables", nargs="+", type=Path, metavar="TABLE", help=f"{TABLE_ENDINGS}, one or two")
     add = parser.section("calculation").add_argument
     for axis, which in (("x", "first"), ("y", "last")):
         add(
