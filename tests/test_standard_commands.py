@@ -600,6 +600,11 @@ def test_default_atoms_of_a_system_that_has_none_of_them(run, tmp_path):
     assert (status, "no atoms match 'protein and name CA'" in err) == (2, True)
 
 
+def test_default_atoms_that_are_not_there_say_what_to_give(adk_xtc, run):
+    status, _, err = run("bilayer", *adk_xtc)
+    assert (status, ", the default: give --select" in err) == (2, True)
+
+
 def test_fit_takes_the_default_atoms_of_the_system(run):
     rna = (RNA_PSF, RNA_PDB)
     status, _, err = run("gyration", *rna, "--select", "nucleic", "--fit")

@@ -102,7 +102,9 @@ def choose_defaults(args: argparse.Namespace, universe: "GroupUniverse") -> None
         default = getattr(args, name, None)
         if not isinstance(default, DefaultSelection):
             continue
-        found = next((text for text in default.alternatives if _finds(universe, text)), default)
+        found = next((text for text in default.alternatives if _finds(universe, text)), None)
+        if found is None:
+            continue  # `selected` says so
         if found != default:
             atoms = many(len(universe.select_atoms(found)), "atom")
             warn(
@@ -179,7 +181,8 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
             "--select, such as all, or another topology"
         ) from None
     if len(atoms) == 0 and not updating:
-        raise SelectionError(f"no atoms match {text!r}")
+        advice = ", the default: give --select" if isinstance(text, DefaultSelection) else ""
+        raise SelectionError(f"no atoms match {str(text)!r}{advice}")
     return atoms
 
 
