@@ -29,8 +29,7 @@ from paceline.errors import (
     UnsupportedError,
     UnwritableError,
 )
-from paceline.trajectory import frame_file as frame_files
-from paceline.trajectory import h5md_file
+from paceline.trajectory import h5md_file, write_frames
 from paceline.trajectory.open import open_file
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
@@ -233,10 +232,10 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
     expected = tmp_path / "expected.xtc"
     write(atoms, expected, backend="serial")
     encoded = expected.read_bytes()
-    monkeypatch.setattr(frame_files, "WAITING", 100_000)
+    monkeypatch.setattr(write_frames, "WAITING", 100_000)
     with (
         open(tmp_path / "out", "wb") as file,
-        frame_files.OrderedReceiver(
+        write_frames.OrderedReceiver(
             str(tmp_path / "out"), lambda block: file.write(block.data)
         ) as blocks,
     ):
@@ -245,7 +244,7 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
             data = encoded[starts[number] : starts[number] + 40_000]
             blocks.add(
                 number,
-                frame_files.EncodedBlock(number, data, *3 * [np.array([number])]),
+                write_frames.EncodedBlock(number, data, *3 * [np.array([number])]),
             )
         np.testing.assert_array_equal(blocks.time_axis()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
@@ -266,7 +265,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / f"expected{ending}")
     expected = (tmp_path / f"expected{ending}").read_bytes()
-    writer = h5md_file.EncodeInPlace if ending == ".h5md" else frame_files._EncodeInPlace
+    writer = h5md_file.EncodeInPlace if ending == ".h5md" else write_frames._EncodeInPlace
     compute = writer.compute_block
     released, left, times = threading.Event(), threading.Event(), []
 
@@ -296,11 +295,11 @@ def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch)
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / "expected.dcd")
     names = map(str, itertools.count())
-    monkeypatch.setattr(frame_files.socket, "gethostname", lambda: next(names))
+    monkeypatch.setattr(write_frames.socket, "gethostname", lambda: next(names))
     sent = []
-    add = frame_files.BlockReceiver.add
+    add = write_frames.BlockReceiver.add
     monkeypatch.setattr(
-        frame_files.BlockReceiver,
+        write_frames.BlockReceiver,
         "add",
         lambda *args: (sent.append(len(args[2].data)), add(*args)),
     )

@@ -937,11 +937,11 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 @pytest.mark.parametrize(
     ("command", "name", "worker"),
     [
-        ("convert", "out.xtc", ("paceline.trajectory.frame_file", "_Encode", "compute_block")),
+        ("convert", "out.xtc", ("paceline.trajectory.write_frames", "_Encode", "compute_block")),
         (
             "convert",
             "out.dcd",
-            ("paceline.trajectory.frame_file", "_EncodeInPlace", "compute_block"),
+            ("paceline.trajectory.write_frames", "_EncodeInPlace", "compute_block"),
         ),
         (
             "convert",

@@ -28,7 +28,7 @@ from paceline.contract.source import (
     TrajectoryFile,
     extents_in,
 )
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.engine.sample_run import Outline, SampleRun, disk_rates, open_samples
 from paceline.errors import PacelineError, UnsupportedError, WorkerError
 from paceline.performance.advice import Advice, is_resident

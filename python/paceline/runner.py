@@ -29,7 +29,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis, info_of, note_run
 from paceline.contract.atoms import Frames, System, attribute_of
 from paceline.contract.plan import choose_frames
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass, first_pass
 from paceline.engine.result_arrays import limited
@@ -40,7 +40,7 @@ from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
-from paceline.transform.base import TransformsOfEach, check_transforms, transforms_of
+from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.whole import look_at
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of

@@ -13,21 +13,21 @@ from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.rms import table_of_rmsf
-from paceline.analysis.structure_values import StructureValues
 from paceline.analysis.structures import write_structures
+from paceline.analysis.values_on_structure import StructureValues
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
-from paceline.transform.base import (
+from paceline.transform.apply_transforms import reference_positions
+from paceline.transform.atom_choice import (
     check_masses,
     check_positions,
     choose_atoms,
     pair_of_groups,
     pair_of_selections,
-    reference_positions,
     relative_weights,
 )
 from paceline.transform.matching import other_order

@@ -36,16 +36,16 @@ from paceline.contract.kinds import (
 )
 from paceline.contract.run_info import RUN_ATTRIBUTES, describe_atoms, describe_frames
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.runner import FurtherOptions, run
 from paceline.timing import Timings
-from paceline.transform.base import check_static
+from paceline.transform.atom_choice import check_static
 from paceline.transform.compounds import fragindices_of
 
 if TYPE_CHECKING:
-    from paceline.analysis.structure_values import StructureValues
+    from paceline.analysis.values_on_structure import StructureValues
 
 #: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
@@ -445,7 +445,7 @@ class AnalysisBase(Analysis):
         StructureValues or None
             For `Results.with_values`; None for atoms without a topology.
         """
-        from paceline.analysis.structure_values import of_first_frame
+        from paceline.analysis.values_on_structure import of_first_frame
 
         if topology_of(atoms.universe) is None:
             return None

@@ -27,7 +27,7 @@ from paceline.performance.number_format import joined, many
 from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
-from paceline.transform.base import select_atoms
+from paceline.transform.atom_choice import select_atoms
 from paceline.transform.bond_lists import lack_of_bonds
 from paceline.transform.ligands import ligand_names
 

@@ -16,7 +16,7 @@ from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.performance.number_format import many
-from paceline.transform.base import check_not_empty
+from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import fragments_of, known_bonds
 
 #: Maximum standard deviation of the heights of a leaflet's headgroups, as a part of the thickness.

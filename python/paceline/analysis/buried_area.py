@@ -16,7 +16,7 @@ from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError
-from paceline.transform.base import check_not_empty, check_static
+from paceline.transform.atom_choice import check_not_empty, check_static
 
 
 class BuriedArea(AnalysisBase):

@@ -22,7 +22,7 @@ from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import MASS, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
-from paceline.transform.base import choose_atoms, relative_weights
+from paceline.transform.atom_choice import choose_atoms, relative_weights
 
 #: Methods that need a cutoff, and the one that needs a number of clusters.
 BY_CUTOFF, BY_NUMBER = ("gromos", "leader"), ("k-medoids",)

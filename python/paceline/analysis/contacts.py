@@ -12,15 +12,15 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
 from paceline.analysis.results import Results
-from paceline.analysis.structure_values import of_residues
 from paceline.analysis.table import Image, Table, telling_columns
+from paceline.analysis.values_on_structure import of_residues
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
-from paceline.transform.base import check_not_empty, check_positions, check_static
+from paceline.transform.atom_choice import check_not_empty, check_positions, check_static
 from paceline.transform.matching import other_order
 
 if TYPE_CHECKING:

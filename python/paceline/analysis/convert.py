@@ -21,9 +21,9 @@ from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.run_info import describe_atoms, describe_frames
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
-from paceline.trajectory.frame_file import FrameFile, FramesToWrite, Target
 from paceline.trajectory.frames import Frame
 from paceline.trajectory.h5md_file import H5MDFile
+from paceline.trajectory.write_frames import FrameFile, FramesToWrite, Target
 
 
 class OutputFormat(NamedTuple):

@@ -22,7 +22,7 @@ from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 from paceline.engine.result_arrays import put_rows
 from paceline.errors import UnsupportedError, warn
-from paceline.transform.base import check_not_empty
+from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.jumps import unwrapped
 
 #: Times between frames that figures of velocities and currents have at least, if there are as many.

@@ -11,7 +11,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Reduction
-from paceline.transform.base import check_not_empty, check_static, first_positions
+from paceline.transform.apply_transforms import first_positions
+from paceline.transform.atom_choice import check_not_empty, check_static
 
 
 class CrossCorrelation(AnalysisBase):

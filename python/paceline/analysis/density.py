@@ -20,7 +20,7 @@ from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
-from paceline.transform.base import check_not_empty, check_positions
+from paceline.transform.atom_choice import check_not_empty, check_positions
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.density

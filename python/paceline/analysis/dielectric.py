@@ -26,7 +26,8 @@ from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
-from paceline.transform.base import CoreTransform, check_not_empty
+from paceline.transform.apply_transforms import CoreTransform
+from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
 
 if TYPE_CHECKING:

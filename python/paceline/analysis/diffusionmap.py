@@ -16,7 +16,7 @@ from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import MASS, NO_SUPERPOSITION, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
-from paceline.transform.base import choose_atoms, relative_weights
+from paceline.transform.atom_choice import choose_atoms, relative_weights
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.diffusionmap

@@ -18,7 +18,7 @@ from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
-from paceline.transform.base import check_not_empty, check_static
+from paceline.transform.atom_choice import check_not_empty, check_static
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dihedrals

@@ -15,7 +15,7 @@ from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import check_static
+from paceline.transform.atom_choice import check_static
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dssp

@@ -18,7 +18,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis.energy_files import read_file
-from paceline.analysis.energy_parts import Content, EnergyPart
+from paceline.analysis.energy_rows import Content, EnergyPart
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, rounding_of
 from paceline.analysis.uncertainty import mean_of_series, students_t, with_error

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from paceline.analysis.energy_lammps import LammpsLog
-from paceline.analysis.energy_parts import (
+from paceline.analysis.energy_rows import (
     Content,
     EnergyPart,
     TermColumns,

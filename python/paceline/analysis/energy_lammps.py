@@ -5,7 +5,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.energy_parts import (
+from paceline.analysis.energy_rows import (
     Content,
     EnergyPart,
     TermColumns,

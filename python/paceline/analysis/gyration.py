@@ -18,7 +18,7 @@ from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import check_not_empty, known_weights, masses_of
+from paceline.transform.atom_choice import check_not_empty, known_weights, masses_of
 from paceline.transform.compounds import compound_of_atoms
 
 #: Compounds that are measured each by itself.

@@ -44,7 +44,7 @@ from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import naming_lacks, updates_itself
+from paceline.transform.atom_choice import naming_lacks, updates_itself
 from paceline.transform.bond_lists import bond_list, give_bonds_to_select
 
 if TYPE_CHECKING:

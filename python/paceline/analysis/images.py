@@ -9,7 +9,7 @@ from paceline.analysis.kernels import least_width
 from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vectors, vectors_of
 from paceline.contract.atoms import Atoms, System
 from paceline.errors import UnsupportedError
-from paceline.transform.base import CoreTransform
+from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
 from paceline.transform.matching import described
 

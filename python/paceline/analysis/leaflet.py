@@ -15,7 +15,7 @@ from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import warn
-from paceline.transform.base import choose_atoms
+from paceline.transform.atom_choice import choose_atoms
 
 
 class LeafletSeries(AnalysisBase):

@@ -29,7 +29,8 @@ from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import choose_atoms, find_scan, masses_of
+from paceline.transform.apply_transforms import find_scan
+from paceline.transform.atom_choice import choose_atoms, masses_of
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed, warn_of_jumps
 

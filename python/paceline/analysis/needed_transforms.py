@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.errors import warn
-from paceline.transform.base import TransformsOfEach, check_transforms
+from paceline.transform.apply_transforms import TransformsOfEach, check_transforms
 from paceline.transform.molecules import unwrap_known
 
 

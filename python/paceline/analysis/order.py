@@ -16,7 +16,7 @@ from paceline.contract.declaration import PBC, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.base import check_static, choose_atoms
+from paceline.transform.atom_choice import check_static, choose_atoms
 from paceline.transform.compounds import bonds_of
 
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}

@@ -18,7 +18,8 @@ from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.performance.number_format import percent
-from paceline.transform.base import choose_atoms, first_positions
+from paceline.transform.apply_transforms import first_positions
+from paceline.transform.atom_choice import choose_atoms
 from paceline.transform.matching import warn_of_other_order
 
 if TYPE_CHECKING:

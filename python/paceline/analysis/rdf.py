@@ -33,7 +33,7 @@ from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import amount
-from paceline.transform.base import check_not_empty, check_static, updates_itself
+from paceline.transform.atom_choice import check_not_empty, check_static, updates_itself
 from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
 
 if TYPE_CHECKING:

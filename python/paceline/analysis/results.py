@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from xarray import Dataset
 
-    from paceline.analysis.structure_values import StructureValues
+    from paceline.analysis.values_on_structure import StructureValues
     from paceline.performance.page import Html
 
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.

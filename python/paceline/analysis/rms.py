@@ -17,12 +17,11 @@ from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError
-from paceline.transform.base import (
+from paceline.transform.apply_transforms import first_positions, reference_positions
+from paceline.transform.atom_choice import (
     check_masses,
     choose_atoms,
-    first_positions,
     pair_of_groups,
-    reference_positions,
     relative_weights,
 )
 from paceline.transform.matching import other_order

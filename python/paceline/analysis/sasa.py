@@ -11,14 +11,14 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.structure_values import StructureValues, of_residues
 from paceline.analysis.table import along_residues, residue_labels
+from paceline.analysis.values_on_structure import StructureValues, of_residues
 from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, warn
-from paceline.transform.base import check_not_empty, check_static
+from paceline.transform.atom_choice import check_not_empty, check_static
 
 #: Van der Waals radii of elements, Å.
 RADII: dict[str, dict[str, float]] = {

@@ -20,7 +20,7 @@ from paceline.contract.atoms import Atoms, attribute_of, topology_of
 from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.performance.number_format import amount, many
-from paceline.trajectory.frame_file import EncodedBlock, FramesToWrite, OrderedReceiver, Target
+from paceline.trajectory.write_frames import EncodedBlock, FramesToWrite, OrderedReceiver, Target
 
 #: Bytes of a file from which on its size is warned of.
 LARGE = 10**9

@@ -24,7 +24,7 @@ from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
-from paceline.transform.base import check_positions
+from paceline.transform.atom_choice import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.contract.atoms import Atoms
 from paceline.contract.time_units import TIME_UNITS, readable_unit
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 
 
 @dataclass(frozen=True)

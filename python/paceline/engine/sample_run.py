@@ -15,7 +15,7 @@ from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from
 from paceline.contract.analysis import Analysis
 from paceline.contract.plan import Borders, Leaves, Plan, make_plan
 from paceline.contract.source import IndexedFile, TrajectoryFile
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.engine.passes import first_pass
 from paceline.engine.tasks import BlockResult
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun
@@ -25,7 +25,7 @@ from paceline.timing import Timings
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
-from paceline.transform.base import find_scan
+from paceline.transform.apply_transforms import find_scan
 
 #: Maximum number of bytes that one reader reads, in all and in one call; and maximum time, s.
 _BYTES, _CALL, _SECONDS = 32 << 20, 4 << 20, 0.25

@@ -20,7 +20,7 @@ from paceline.errors import AnalysisError
 from paceline.performance.record import BlockTiming
 
 if TYPE_CHECKING:
-    from paceline.contract.transforms import WorkerTransform
+    from paceline.contract.transform_interface import WorkerTransform
     from paceline.engine.transform_states import Relay
 
 

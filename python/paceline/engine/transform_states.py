@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, STATES_BYTES, Plan
-from paceline.contract.transforms import WorkerScan
+from paceline.contract.transform_interface import WorkerScan
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.number_format import amount
 

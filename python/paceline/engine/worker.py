@@ -45,7 +45,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.performance.record import PARTS, BlockTiming
-from paceline.transform.base import find_scan
+from paceline.transform.apply_transforms import find_scan
 
 #: Values, times, damaged frames, long bonds, and the phases of the block's time and its traffic.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]

@@ -26,7 +26,7 @@ from paceline.hdf5.storage_layout import (
     split_at_chunks,
 )
 from paceline.hdf5.writer import H5MDFileWriter, NewFile, new_hdf5
-from paceline.trajectory.frame_file import (
+from paceline.trajectory.write_frames import (
     BlockReceiver,
     EncodedBlock,
     FramesToWrite,

@@ -5,7 +5,7 @@ MDAnalysis's objects: it names the atoms that it needs (`atoms`) and makes the w
 (`prepare`), which changes the positions of a block in place (`apply`).
 """
 
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.transform.molecules import unwrap
 from paceline.transform.periodic import center, nojump, wrap
 from paceline.transform.superpose import fit

@@ -8,17 +8,16 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
 from paceline.contract.atoms import Atoms, Selected, System
-from paceline.contract.transforms import Transform, WorkerTransform
+from paceline.contract.transform_interface import Transform, WorkerTransform
 from paceline.errors import SelectionError
-from paceline.transform.base import (
-    CoreTransform,
+from paceline.transform.apply_transforms import CoreTransform, read_frame
+from paceline.transform.atom_choice import (
     check_masses,
     check_positions,
     check_static,
     describe,
     known_weights,
     masses_of,
-    read_frame,
     relative_weights,
     select,
 )

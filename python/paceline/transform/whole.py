@@ -11,10 +11,10 @@ from paceline.block import Block, cell_of
 from paceline.contract.analysis import Analysis
 from paceline.contract.atoms import System, residue_name, topology_of
 from paceline.contract.kinds import Ragged
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
-from paceline.transform.base import find_scan, first_positions
+from paceline.transform.apply_transforms import find_scan, first_positions
 from paceline.transform.compounds import fragments_of, known_bonds
 from paceline.transform.links import (
     NEAR,

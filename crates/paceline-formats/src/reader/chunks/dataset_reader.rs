@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::io_context::{Flaw, SkippedFrames};
-use super::io_context::{IoContext, Run};
 use super::selection::Selection;
+use super::timed_source::{Flaw, SkippedFrames};
+use super::timed_source::{Run, TimedSource};
 use super::{Chunk, Element, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::Result;
@@ -25,7 +25,7 @@ impl DatasetReader {
     /// # Errors
     /// [`crate::error::Error::Unsupported`] if the dataset is impossible.
     pub fn new(
-        io: &IoContext,
+        io: &TimedSource,
         element: Element,
         atoms: &Atoms,
         per_atom: usize,
@@ -46,7 +46,7 @@ impl DatasetReader {
     /// Decode some frames of a block, one after another.
     pub fn fill<T: Value>(
         &mut self,
-        io: &mut IoContext,
+        io: &mut TimedSource,
         slice: Slice<'_>,
         frames: Range<usize>,
         whole: bool,
@@ -68,7 +68,7 @@ impl DatasetReader {
     }
 
     /// Return the byte ranges that a block needs, in the order of reading.
-    pub fn ranges(&mut self, io: &IoContext, slice: Slice<'_>) -> Vec<Range<u64>> {
+    pub fn ranges(&mut self, io: &TimedSource, slice: Slice<'_>) -> Vec<Range<u64>> {
         slice.wanted(0..slice.rows.len(), &mut self.rows);
         let selection = &self.selection;
         let mut ranges = Vec::new();
@@ -99,7 +99,7 @@ impl DatasetReader {
 /// Reads wanted rows into a block.
 pub(super) struct Plain<'a, 'f, T> {
     selection: &'a Selection,
-    io: &'a mut IoContext,
+    io: &'a mut TimedSource,
     skipped: &'a mut SkippedFrames<'f>,
     out: &'a mut [T],
     /// Parts of rows that wait to be read together.
@@ -111,7 +111,7 @@ pub(super) struct Plain<'a, 'f, T> {
 impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     pub fn new(
         selection: &'a Selection,
-        io: &'a mut IoContext,
+        io: &'a mut TimedSource,
         skipped: &'a mut SkippedFrames<'f>,
         out: &'a mut [T],
     ) -> Self {
@@ -286,7 +286,7 @@ struct Task<'a> {
 }
 
 impl<T: Value> Packed<'_, '_, T> {
-    pub fn fill(mut self, io: &mut IoContext, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
+    pub fn fill(mut self, io: &mut TimedSource, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
         let selection = self.selection;
         let mut run = Run::new();
         for rows in
@@ -333,7 +333,7 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 
     /// Decode a chunk and scatter its numbers.
-    fn take(&mut self, io: &mut IoContext, bytes: &[u8], task: Task<'_>) -> Result<()> {
+    fn take(&mut self, io: &mut TimedSource, bytes: &[u8], task: Task<'_>) -> Result<()> {
         match self.unpack_straight(io, bytes, &task) {
             None => {}
             Some(Ok(())) => return Ok(()),
@@ -393,7 +393,7 @@ impl<T: Value> Packed<'_, '_, T> {
     /// do nothing.
     fn unpack_straight(
         &mut self,
-        io: &mut IoContext,
+        io: &mut TimedSource,
         bytes: &[u8],
         task: &Task<'_>,
     ) -> Option<std::result::Result<(), (String, String)>> {
@@ -427,7 +427,7 @@ impl<T: Value> Packed<'_, '_, T> {
     /// Inflate the beginning of a chunk, reading more bytes if necessary.
     fn begin(
         &mut self,
-        io: &mut IoContext,
+        io: &mut TimedSource,
         bytes: &[u8],
         task: &Task<'_>,
         len: usize,
@@ -473,7 +473,7 @@ fn scatter<T: Value>(
     column: &Column,
     rows: &[Wanted],
     unpacked: &Unpacked,
-    io: &mut IoContext,
+    io: &mut TimedSource,
     out: &mut [T],
 ) {
     let number = selection.dataset.number;
@@ -577,7 +577,7 @@ impl Selection {
 
     fn check_packed(
         &self,
-        io: &IoContext,
+        io: &TimedSource,
         chunk_number: u64,
         column: usize,
         chunk: Chunk,

@@ -1,17 +1,17 @@
 //! Reader of blocks of frames from datasets of an HDF5 file; each chunk is read and decoded once.
 
 mod dataset_reader;
-mod io_context;
 mod selection;
+mod timed_source;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::dataset_reader::DatasetReader;
-use self::io_context::IoContext;
-use self::io_context::SkippedFrames;
 use self::selection::Ids;
+use self::timed_source::SkippedFrames;
+use self::timed_source::TimedSource;
 use super::{Ahead, BlockReport, ask_for};
 use super::{BlockOut, Numbers, row_of, row_of_mut};
 use crate::Fields;
@@ -33,7 +33,7 @@ const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
 /// Reader of datasets of a file for one worker.
 pub struct ChunkReader {
-    io: IoContext,
+    io: TimedSource,
     elements: [Option<DatasetReader>; 3],
     ids: Option<Ids>,
     n_wanted: usize,
@@ -54,7 +54,7 @@ impl ChunkReader {
         atoms: &Atoms,
         ids: Option<Identity>,
     ) -> Result<ChunkReader> {
-        let io = IoContext::new(source)?;
+        let io = TimedSource::new(source)?;
         let n_wanted = atoms.len();
         let ids = ids.map(|ids| Ids::new(&io, ids, atoms)).transpose()?;
         let slots = ids.as_ref().map(|ids| Atoms::all(ids.n_slots()));

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::dataset_reader::DatasetReader;
-use super::io_context::{Flaw, IoContext, SkippedFrames};
+use super::timed_source::{Flaw, SkippedFrames, TimedSource};
 use super::{Chunk, Element, Identity, NOWHERE, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ impl Selection {
     /// # Errors
     /// [`Error::Unsupported`] if such a dataset is impossible in the file.
     pub fn new(
-        io: &IoContext,
+        io: &TimedSource,
         element: Element,
         atoms: &Atoms,
         per_atom: usize,
@@ -116,7 +116,7 @@ impl Selection {
     /// Refuse a chunk that is not within the file, or has a wrong size.
     pub fn check_plain(
         &self,
-        io: &IoContext,
+        io: &TimedSource,
         chunk_number: u64,
         column: usize,
         chunk: Chunk,
@@ -140,7 +140,7 @@ impl Selection {
 
     pub fn check_inside(
         &self,
-        io: &IoContext,
+        io: &TimedSource,
         chunk_number: u64,
         column: usize,
         chunk: Chunk,
@@ -253,7 +253,7 @@ impl Ids {
     /// # Errors
     /// [`Error::Unsupported`] for numbers that are no integers, [`Error::Argument`] for an order
     /// of other atoms.
-    pub fn new(io: &IoContext, ids: Identity, atoms: &Atoms) -> Result<Ids> {
+    pub fn new(io: &TimedSource, ids: Identity, atoms: &Atoms) -> Result<Ids> {
         let Identity { element, order } = ids;
         if order.len() != atoms.n_total() || !order.is_sorted_by(|a, b| a < b) {
             return Err(Error::Argument(format!(
@@ -296,7 +296,7 @@ impl Ids {
     /// Read the atoms' numbers in some frames of a block.
     pub fn read(
         &mut self,
-        io: &mut IoContext,
+        io: &mut TimedSource,
         slice: Slice<'_>,
         frames: Range<usize>,
         whole: bool,
@@ -388,7 +388,7 @@ pub fn read_integers(
     dataset: Dataset,
     slice: Slice<'_>,
 ) -> Result<Vec<i64>> {
-    let mut io = IoContext::new(source)?;
+    let mut io = TimedSource::new(source)?;
     let width = dataset.number.width as u64;
     let columns = dataset.shape.get(1).copied().unwrap_or_default();
     let n = columns.saturating_mul(slice.rows.len() as u64);

@@ -20,10 +20,10 @@ from paceline.analysis.structures import (
     format_of,
     structure_file,
 )
-from paceline.contract.transforms import Transform
+from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.base import first_positions
+from paceline.transform.apply_transforms import first_positions
 
 #: Values that columns of B-factors hold, six characters wide with two decimals.
 LEAST, LARGEST = -99.99, 999.99

@@ -10,14 +10,14 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline.analysis import structure_values
+from paceline.analysis import values_on_structure
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.order import OrderParameter
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
-from paceline.analysis.structure_values import StructureValues
+from paceline.analysis.values_on_structure import StructureValues
 from paceline.errors import NotRunError, PacelineWarning, UnsupportedError
 
 
@@ -166,11 +166,11 @@ class View:
 
 
 def test_a_view_for_notebooks(rmsf, monkeypatch):
-    monkeypatch.setattr(structure_values, "find_spec", lambda name: None)
+    monkeypatch.setattr(values_on_structure, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match="needs py3Dmol or nglview: install one"):
         rmsf.results.view()
     monkeypatch.setitem(sys.modules, "py3Dmol", SimpleNamespace(view=View))
-    monkeypatch.setattr(structure_values, "find_spec", lambda name: name == "py3Dmol")
+    monkeypatch.setattr(values_on_structure, "find_spec", lambda name: name == "py3Dmol")
     calls = {name: arguments for name, *arguments in rmsf.results.view().calls}
     text, kind = calls["addModel"]
     assert kind == "pdb"

@@ -12,7 +12,7 @@ use crate::reader::{CHUNK, grow, within_reach};
 use crate::source::Source;
 
 /// Source, and the cost of reading from it.
-pub(super) struct IoContext {
+pub(super) struct TimedSource {
     pub source: Arc<dyn Source>,
     /// Size of the file when it was opened, bytes.
     pub file_size: u64,
@@ -24,11 +24,11 @@ pub(super) struct IoContext {
     pub woven: Vec<u8>,
 }
 
-impl IoContext {
+impl TimedSource {
     /// # Errors
     /// Errors of the source.
-    pub fn new(source: Arc<dyn Source>) -> Result<IoContext> {
-        Ok(IoContext {
+    pub fn new(source: Arc<dyn Source>) -> Result<TimedSource> {
+        Ok(TimedSource {
             file_size: source.size()?,
             source,
             reading: Duration::ZERO,
@@ -93,8 +93,8 @@ impl<K: Copy> Run<K> {
     /// Read all ranges, pass each to a function, and start again.
     pub fn read(
         &mut self,
-        io: &mut IoContext,
-        mut take: impl FnMut(&mut IoContext, &[u8], K) -> Result<()>,
+        io: &mut TimedSource,
+        mut take: impl FnMut(&mut TimedSource, &[u8], K) -> Result<()>,
     ) -> Result<()> {
         if self.is_empty() {
             return Ok(());

@@ -1,0 +1,224 @@
+"""Transformations applied in order: to the blocks of a run, and to single frames."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.sorting import sorted_unique
+from paceline.block import cell_of
+from paceline.contract.atoms import (
+    Atoms,
+    Frames,
+    System,
+)
+from paceline.contract.transform_interface import Follower, Transform, WorkerScan, WorkerTransform
+from paceline.errors import (
+    DamagedFileError,
+    MissingDataError,
+    TransformError,
+)
+from paceline.transform.atom_choice import check_positions
+
+if TYPE_CHECKING:
+    from paceline.contract.analysis import Analysis
+
+
+#: Function that transforms the positions of one frame in place: positions, cells.
+_Step = Callable[[np.ndarray, np.ndarray], list[tuple[int, str]]]
+
+
+def check_transforms(transforms: object) -> None:
+    """Raise `TypeError` for anything but a sequence of transformations."""
+    if isinstance(transforms, str) or not isinstance(transforms, Sequence):
+        raise TypeError("transforms must be a list of transformations, such as [unwrap()]")
+    for one in transforms:
+        if isinstance(one, Transform):
+            continue
+        name = getattr(one, "__qualname__", repr(one))
+        module = getattr(one, "__module__", "")
+        advice = ""
+        if module.startswith("paceline.transform"):
+            advice = f": call it, as {name}()"
+        elif module.startswith("MDAnalysis."):
+            advice = "; add those of MDAnalysis to the trajectory (add_transformations)"
+        raise TypeError(f"transforms must be those of paceline.transform, not {name}{advice}")
+
+
+class TransformsOfEach:
+    """Transformations of each analysis of a run, which may differ."""
+
+    def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
+        self._of_each = {id(analysis): list(own) for analysis, own in of_each}
+
+    def of(self, analysis: "Analysis") -> Sequence[Transform]:
+        """Return the transformations of an analysis."""
+        return self._of_each[id(analysis)]
+
+
+def transforms_of(
+    transforms: "Sequence[Transform] | TransformsOfEach", analysis: "Analysis"
+) -> Sequence[Transform]:
+    """Return an analysis's own transformations, or those of the run if it has none."""
+    return transforms.of(analysis) if isinstance(transforms, TransformsOfEach) else transforms
+
+
+def prepare_transforms(
+    transforms: Sequence[Transform], wanted: np.ndarray, universe: System
+) -> tuple[np.ndarray, list[WorkerTransform]]:
+    """Make the worker parts of transformations, applied in this order.
+
+    Returns the indices of all atoms that must be decoded to transform the atoms `wanted`, and the
+    worker parts. Both arrays of indices are increasing.
+    """
+    atoms = wanted
+    for transform in reversed(transforms):
+        atoms = transform.atoms(atoms, universe)
+    prepared: list[WorkerTransform] = []
+    for transform in transforms:
+        prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
+    return atoms, prepared
+
+
+def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
+    """Find the transformation that follows atoms from frame to frame; None without one."""
+    return next((k for k, one in enumerate(transforms) if one.scans), None)
+
+
+class CoreTransform(WorkerTransform):
+    """Picklable transformation of the compiled module, `_core.Transform.kind(*arguments)`."""
+
+    def __init__(self, kind: str, *arguments: object):
+        self._made_of = kind, *arguments
+        self._core: _core.Transform = getattr(_core.Transform, kind)(*arguments)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return CoreTransform, self._made_of
+
+    def apply(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> list[tuple[int, str]]:
+        """Change the positions of a block in place; rotate velocities and forces with them.
+
+        Parameters
+        ----------
+        positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Positions, Å. Frames that contain only NaN are unchanged.
+        cells : numpy.ndarray of float64, shape (n_frames, 19)
+            As in `paceline.block.FrameBuffer`.
+        vectors : sequence of numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Velocities and forces, Å/ps and kJ/(mol·Å).
+
+        Returns
+        -------
+        list of (int, str)
+            Rows that cannot be transformed, and the reasons; their positions are set to NaN.
+        """
+        return self.apply_noting(positions, cells, vectors)[0]
+
+    def apply_noting(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
+        """Change positions as `apply` does; also return the rows with bonds that are too long."""
+        return self._core.apply(positions, cells, list(vectors))
+
+
+def reference_positions(
+    atomgroup: Atoms,
+    frame: int,
+    transforms: Sequence[Transform] = (),
+    *,
+    skip_damaged: bool = False,
+) -> np.ndarray:
+    """Read positions of a group in one frame, after transformations; the trajectory does not move.
+
+    Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`. Raises `IndexError`
+    for a frame that does not exist, and `TransformError` for a frame that cannot be transformed.
+    """
+    universe, indices = atomgroup.universe, atomgroup.indices
+    n_frames = universe.trajectory.n_frames
+    if not -n_frames <= frame < n_frames:
+        raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
+    frame %= n_frames
+    atoms, prepared = prepare_transforms(transforms, sorted_unique(indices), universe)
+    positions = read_frame(universe, frame, atoms, prepared, skip_damaged=skip_damaged)
+    return positions[np.searchsorted(atoms, indices)]
+
+
+def read_frame(
+    universe: System,
+    frame: int,
+    atoms: np.ndarray,
+    before: Sequence[WorkerTransform],
+    *,
+    skip_damaged: bool = False,
+) -> np.ndarray:
+    """Read positions in one frame, after transformations that are prepared for these atoms.
+
+    The present frame of the trajectory is unchanged. If a transformation follows atoms from frame
+    to frame, all earlier frames are read too. With `skip_damaged`, unreadable frames among them are
+    skipped, as in a run. Returns float32, shape (n_atoms, 3), Å. Raises `TransformError` if the
+    frame cannot be transformed.
+    """
+    trajectory = universe.trajectory
+    current = trajectory.ts.frame
+    place = find_scan(before)
+    steps: list[_Step] = [one.apply for one in before]
+    try:
+        if place is not None:
+            steps[place] = _moving_on(cast(WorkerScan, before[place]).follower(skip_damaged))
+            for number in range(frame):
+                try:
+                    _transformed(trajectory, number, atoms, steps[: place + 1], frame)
+                except (DamagedFileError, MissingDataError, TransformError):
+                    if not skip_damaged:
+                        raise
+        return _transformed(trajectory, frame, atoms, steps, frame)
+    finally:
+        trajectory[current]
+
+
+def _moving_on(follower: Follower) -> _Step:
+    """Make the function that transforms the readable frames in order."""
+    turns = itertools.count()
+
+    def move_on(positions: np.ndarray, cells: np.ndarray) -> list[tuple[int, str]]:
+        return follower.move_on(next(turns), positions, cells) or []
+
+    return move_on
+
+
+def _transformed(
+    trajectory: Frames, number: int, atoms: np.ndarray, steps: Sequence[_Step], reference: int
+) -> np.ndarray:
+    """Read positions in one frame on the way to the reference frame, and transform them."""
+    ts = trajectory[number]
+    check_positions(trajectory, f"{'a' if number == reference else 'the way to a'} reference")
+    positions = ts.positions[np.newaxis, atoms]
+    cells = cell_of(trajectory)
+    for step in steps:
+        for _, reason in step(positions, cells):
+            where = "" if number == reference else f"on the way to it, in frame {number}, "
+            raise TransformError(
+                f"frame {reference} cannot be the reference: {where}{reason}; give another "
+                "reference"
+            )
+    return positions[0]
+
+
+def first_positions(
+    atomgroup: Atoms, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
+) -> np.ndarray:
+    """Read positions in the first of some frames, float64, Å, after transformations.
+
+    With `skip_damaged`, frames that cannot be read or transformed are skipped.
+    """
+    read = partial(reference_positions, atomgroup, transforms=transforms, skip_damaged=skip_damaged)
+    for frame in frames[:-1].tolist() if skip_damaged else []:
+        with suppress(DamagedFileError, TransformError):
+            return read(frame).astype(np.float64)
+    return read(int(frames[-1 if skip_damaged else 0])).astype(np.float64)
