@@ -132,6 +132,8 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     # What is imported here, MDAnalysis above all, stays to the end: collecting garbage among it
     # would take a tenth of the imports' time now, and a third of it when Python exits.
     gc.disable()
+    # This process may be one that another registered script has started.
+    os.environ.pop("PACELINE_SCRIPT", None)
     from paceline.mdanalysis.registration import register
 
     gc.freeze()

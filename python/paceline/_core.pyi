@@ -50,6 +50,7 @@ __all__ = [
     "cells_of_dimensions",
     "cells_of_vectors",
     "cells_without_noise",
+    "centered",
     "centers",
     "check_snapshot",
     "count_indices",
@@ -1204,6 +1205,11 @@ def cells_of_vectors(
 
 def cells_without_noise(cells: NDArray[float64]) -> NDArray[float64]:
     """Cells of which upright ones have the vectors of their lengths and angles, without noise."""
+
+def centered(positions: NDArray[float64]) -> NDArray[float64]:
+    """Positions relative to their mean, which is summed up in order, as NumPy does along the first
+    axis.
+    """
 
 def centers(
     positions: NDArray[float32],

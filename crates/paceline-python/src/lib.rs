@@ -59,7 +59,7 @@ mod _core {
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
     use super::sum_kernels::{
-        ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, count_indices,
+        ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,
         merge_covariance, merge_moments,
     };
     #[pymodule_export]

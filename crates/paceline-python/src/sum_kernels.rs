@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use super::arrays::{Array1, Array2, Array3, ArrayMut1, ArrayMut2, Indices, NewArray, indices};
-use super::errors::Result;
+use super::errors::{Failure, Result};
 use super::kernels::kernels;
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{contacts, covariance, density, moments, projection, rdf, site_pairs};
@@ -258,4 +258,25 @@ kernels! {
             Ok(count)
         }
     }
+}
+
+/// Positions relative to their mean, which is summed up in order, as NumPy does along the first
+/// axis.
+#[pyfunction]
+pub(super) fn centered(positions: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
+    let (rows, rest) = positions.as_chunks::<3>();
+    if positions.shape()[1] != 3 || !rest.is_empty() {
+        return Err(Failure::argument("positions must be of shape (n, 3)"));
+    }
+    let mut sum = [0.0; 3];
+    for row in rows {
+        for (sum, value) in sum.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+    let mean = sum.map(|sum| sum / rows.len() as f64);
+    let centered = rows
+        .iter()
+        .flat_map(|row| [0, 1, 2].map(|k| row[k] - mean[k]));
+    Ok(NewArray::new(centered.collect(), [rows.len(), 3]))
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: Purposes of temporary folders, which are named paceline-KIND-…
-KINDS = ("attempts", "dask", "advice", "selftest")
+KINDS = ("attempts", "dask", "advice", "selftest", "script")
 #: File in each of these folders that its process has locked.
 _LOCK = ".lock"
 #: Folder of Linux's named semaphores, and the prefixes of those of loky and multiprocessing.

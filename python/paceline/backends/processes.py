@@ -50,6 +50,9 @@ BATCH_SECONDS = 0.1
 #: Time between checks of a pool while no result comes, seconds.
 LOOK = 1.0
 
+#: Environment of the workers, which are none of a registered script's own.
+_NO_SCRIPT = {"PACELINE_SCRIPT": ""}
+
 BatchFuture = Future[BlockResult | None]
 
 
@@ -87,7 +90,11 @@ class Processes(ForMDAnalysis):
             # workers.
             with interrupts_blocked():
                 executor = get_reusable_executor(
-                    self.n_workers, timeout=60, initializer=_attach, initargs=(os.getpid(),)
+                    self.n_workers,
+                    timeout=60,
+                    initializer=_attach,
+                    initargs=(os.getpid(),),
+                    env=_NO_SCRIPT,
                 )
             kill_at_exit(executor)
             try:

@@ -1,18 +1,23 @@
 """Make plain MDAnalysis use paceline: the reader in Universes, the workers in analyses.
 
-All changes to MDAnalysis are in this file: five functions, which `register` replaces and
+All changes to MDAnalysis are in this file: six functions, which `register` replaces and
 `unregister` restores.
 """
 
 import functools
 import inspect
+import os
+import sys
 import threading
 from abc import ABCMeta
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import MDAnalysis
+import numpy as np
+from MDAnalysis.analysis import rms as mdanalysis_rms
 from MDAnalysis.analysis.base import AnalysisBase
 from MDAnalysis.coordinates.base import ProtoReader
 from MDAnalysis.coordinates.chain import ChainReader
@@ -24,11 +29,22 @@ from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core import universe as mdanalysis_universe
+from MDAnalysis.lib import qcprot
 
+from paceline import _core
+from paceline._core import __version__
 from paceline.errors import ExternalFileError, UnsupportedError, warn
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.analyses import run_on_workers
 from paceline.mdanalysis.reader import Reader, is_ours
+from paceline.mdanalysis.script_processes import (
+    ProcessRecord,
+    ScriptOptions,
+    ScriptProcesses,
+    read_records,
+    record,
+)
+from paceline.performance.number_format import many
 
 #: Formats of the files that MDAnalysis's readers read, by paceline's names.
 _FORMATS: dict[type, frozenset[str]] = {
@@ -67,13 +83,51 @@ class Registration:
         Runs of analyses: name of the class, and method of computation.
     """
 
-    def __init__(self, native: bool, n_workers: int | None, strict: bool):
-        self.native = native
+    def __init__(self, options: ScriptOptions, n_workers: int | None):
+        self.native = options.native
+        self.strict = options.strict
         self.n_workers = n_workers
-        self.strict = strict
         self.opened: list[str] = []
         self.left: list[str] = []
         self.runs: list[tuple[str, str]] = []
+        self._own = ScriptProcesses(options) if options.pid == os.getpid() else None
+        self._options = self._own.options if self._own else options
+        self._records: list[ProcessRecord] = []
+
+    @property
+    def in_script_process(self) -> bool:
+        """True in a process that a registered script has started."""
+        return self._options.pid != os.getpid()
+
+    @property
+    def processes(self) -> list[ProcessRecord]:
+        """Processes that the script started by itself, and what paceline did in them."""
+        return self._records if self._own is None else read_records(self._options.folder)
+
+    def add_opened(self, trajectory: str) -> None:
+        """Note that paceline's reader has opened a trajectory."""
+        if self.in_script_process:
+            record(self._options.folder, "opened", trajectory)
+        self.opened.append(trajectory)
+
+    def add_left(self, reason: str) -> None:
+        """Note that a trajectory was left to MDAnalysis's reader."""
+        if self.in_script_process:
+            record(self._options.folder, "left", reason)
+        self.left.append(reason)
+
+    def add_run(self, name: str, how: str) -> None:
+        """Note that an analysis has run."""
+        if self.in_script_process:
+            record(self._options.folder, "runs", f"{name} {how}")
+        self.runs.append((name, how))
+
+    def close(self) -> None:
+        """Restore the environment for processes that start from now on."""
+        if self._own is not None and not self.in_script_process:
+            self._records = self.processes
+            self._own.close()
+            self._own = None
 
     def summary(self) -> str:
         """Describe in a few lines how trajectories were read and analyses were run.
@@ -83,14 +137,24 @@ class Registration:
         str
             Text for human readers.
         """
-        n_files = len(set(self.opened))
-        lines = [f"paceline: its reader opened {n_files} trajector{'y' if n_files == 1 else 'ies'}"]
-        lines += [f"paceline: left to MDAnalysis's reader: {reason}" for reason in self.left]
+        processes = self.processes
+        lines = [f"its reader opened {_trajectories(self.opened)}"]
+        if processes:
+            opened = [name for process in processes for name in process.opened]
+            lines.append(
+                f"its reader opened {_trajectories(opened)} in {many(len(processes), 'worker')} of "
+                "the script's own"
+            )
+        reasons = self.left + [reason for process in processes for reason in process.left]
+        lines += [f"left to MDAnalysis's reader: {reason}" for reason in dict.fromkeys(reasons)]
         runs = Counter(f"{name} {how}" for name, how in self.runs)
-        lines += [
-            f"paceline: {run}" + (f" ({n} times)" if n > 1 else "") for run, n in runs.items()
-        ]
-        return "\n".join(lines)
+        runs += Counter(
+            f"{run}, in a worker of the script's own"
+            for process in processes
+            for run in process.runs
+        )
+        lines += [f"{run}" + (f" ({n} times)" if n > 1 else "") for run, n in runs.items()]
+        return "\n".join(f"paceline: {line}" for line in lines)
 
     def __enter__(self) -> Self:
         """Return this registration, which is already in force."""
@@ -98,6 +162,11 @@ class Registration:
 
     def __exit__(self, *error: object) -> None:
         _remove(self)
+
+
+def _trajectories(names: list[str]) -> str:
+    n = len(set(names))
+    return f"{n} trajector{'y' if n == 1 else 'ies'}"
 
 
 def register(
@@ -111,8 +180,10 @@ def register(
     script of ``python -m paceline`` under ``mpirun``; an analysis that cannot be split computes in
     this process, while the reader decodes ahead.
 
-    The registration concerns the whole process, until `unregister` has been called as many times as
-    `register`, or, in a ``with`` statement, until its end.
+    The registration concerns the whole process, and Python processes that it starts: pools of
+    `multiprocessing`, `concurrent.futures` and joblib, and Dask's workers, those on other machines
+    included. In these, an analysis uses one worker. It ends when `unregister` has been called as
+    many times as `register`, or, in a ``with`` statement, at its end.
 
     Parameters
     ----------
@@ -146,12 +217,49 @@ def register(
     >>> registration.runs
     [('RMSD', 'native')]
     """
-    registration = Registration(native, n_workers, strict)
+    inherited = ScriptOptions.from_environment()
+    if inherited is not None and inherited.pid != os.getpid():
+        # A process of a registered script, which imports the script again.
+        options = replace(inherited, native=native, strict=strict)
+        n_workers = n_workers or 1
+    else:
+        _warn_of_earlier_processes()
+        options = ScriptOptions(native, strict, __version__, folder="", pid=os.getpid())
+    return _add(options, n_workers)
+
+
+def register_worker(options: ScriptOptions) -> bool:
+    """Register paceline in a process of a script, unless it is; true if it was not."""
     with _lock:
+        if _active:
+            return False
+        _add(options, n_workers=1)
+    return True
+
+
+def _add(options: ScriptOptions, n_workers: int | None) -> Registration:
+    with _lock:
+        registration = Registration(options, n_workers)
         if not _active:
             _install()
         _active.append(registration)
     return registration
+
+
+def _warn_of_earlier_processes() -> None:
+    """Warn if the script has started processes before it was registered."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    children = [] if multiprocessing is None else multiprocessing.active_children()
+    # Dask's workers get a plug-in; paceline's own come from the package loky.
+    running = sum(
+        not child.name.startswith("Dask") and not type(child).__module__.startswith("loky.")
+        for child in children
+    )
+    if running:
+        warn(
+            f"{many(running, 'worker')} of this script started before paceline.register(), and "
+            "read with MDAnalysis's readers: call register() first"
+        )
 
 
 def unregister() -> None:
@@ -172,6 +280,7 @@ def _remove(registration: Registration) -> None:
     with _lock:
         if registration in _active:
             _active.remove(registration)
+            registration.close()
             if not _active:
                 _uninstall()
 
@@ -185,6 +294,7 @@ def _install() -> None:
         (AnalysisBase, "run", _wrapped_run),
         (mdanalysis_universe, "_topology_from_file_like", _wrapped_parse),
         (MDAnalysis.Universe, "guess_TopologyAttrs", _wrapped_guess),
+        (mdanalysis_rms, "rmsd", _wrapped_rmsd),
     ):
         ours = wrapped(getattr(owner, name))
         _replaced.append((owner, name, ours))
@@ -212,7 +322,7 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> Any:
         elif cls is ChainReader:
             reader = _open_chain(registration, args, kwargs)
         if reader is not None:
-            registration.opened.append(", ".join(reader.filenames))
+            registration.add_opened(", ".join(reader.filenames))
             return reader
     return ABCMeta.__call__(cls, *args, **kwargs)
 
@@ -277,7 +387,7 @@ def _leave(registration: Registration, reason: UnsupportedError) -> None:
     """Leave a trajectory to MDAnalysis's reader, with a warning; with `strict`, raise the error."""
     if registration.strict:
         raise reason
-    registration.left.append(str(reason))
+    registration.add_left(str(reason))
     warn(f"{reason}; MDAnalysis's own reader opens it, and strict=True would raise")
 
 
@@ -306,10 +416,10 @@ def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
             args,
             kwargs,
             native=registration.native,
-            n_workers=registration.n_workers,
+            n_workers=1 if registration.in_script_process else registration.n_workers,
         )
         if how is not None:
-            registration.runs.append((type(analysis).__name__, how))
+            registration.add_run(type(analysis).__name__, how)
         return analysis
 
     return run
@@ -335,3 +445,23 @@ def _wrapped_guess(original: Callable[..., object]) -> Callable[..., object]:
         return topology_cache.guess(original, universe, *args, **kwargs)
 
     return guess_TopologyAttrs
+
+
+def _wrapped_rmsd(original: Callable[..., float]) -> Callable[..., float]:
+    """Make the replacement of `rms.rmsd`, with the same bits: NumPy's mean takes half its time."""
+
+    @functools.wraps(original)
+    def rmsd(
+        a: Any, b: Any, weights: Any = None, center: bool = False, superposition: bool = False
+    ) -> float:
+        if weights is None and superposition:
+            first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+            fits = first.ndim == 2 and first.shape[1:] == (3,) and first.shape == second.shape
+            if fits and all(
+                one.flags.c_contiguous and one.flags.aligned for one in (first, second)
+            ):
+                first, second = _core.centered(first), _core.centered(second)
+                return qcprot.CalcRMSDRotationalMatrix(first, second, len(first), None, None)
+        return original(a, b, weights=weights, center=center, superposition=superposition)
+
+    return rmsd

@@ -1,0 +1,37 @@
+"""Plug-in that registers paceline in workers of Dask; clients load this module when they start."""
+
+from dataclasses import asdict
+from typing import Any
+
+from distributed import Client, Worker, WorkerPlugin
+
+from paceline.errors import warn
+from paceline.mdanalysis.script_processes import ScriptOptions, register_here
+
+
+class RegisterPaceline(WorkerPlugin):
+    """Registers paceline in a worker process, which may run on another machine."""
+
+    name = "paceline"
+    idempotent = True
+
+    def __init__(self, options: dict[str, Any]):
+        self._options = options
+
+    def setup(self, worker: Worker) -> None:
+        """Register paceline before the worker's next task."""
+        register_here(self._options)
+
+
+async def dask_setup(client: Client) -> None:
+    """Send the plug-in to a client's workers, those that join later included."""
+    options = ScriptOptions.from_environment()
+    if options is None:
+        return
+    try:
+        await client.register_plugin(RegisterPaceline(asdict(options)))
+    except Exception as error:  # workers raise errors of any kind, such as of imports
+        warn(
+            "paceline could not be registered with Dask's workers, which use MDAnalysis's readers: "
+            f"{error}"
+        )

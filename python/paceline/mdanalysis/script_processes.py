@@ -1,0 +1,151 @@
+"""Registration in the processes that a script starts by itself: pools, joblib, Dask's workers.
+
+`register` sets environment variables, which these processes inherit: the registration's options,
+and a folder of ``PYTHONPATH`` with a start-up hook (`start_up/sitecustomize.py`). Each process
+appends what it did to a file of its own in the registration's folder. Workers of Dask that run
+already, on any machine, get a plug-in when a client connects to them.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from paceline._core import __version__
+from paceline._util.leftovers import ScratchFolder
+from paceline.errors import warn
+
+#: Environment variable with the options of a registration, as JSON.
+VARIABLE = "PACELINE_SCRIPT"
+#: Folder of the start-up hook.
+HOOK = Path(__file__).parent / "start_up"
+#: Module that Dask's clients load, and the setting in which they find its name.
+_PRELOAD, _DASK_SETTING = "paceline.mdanalysis.dask_clients", "distributed.client.preload"
+_DASK_VARIABLE = "DASK_DISTRIBUTED__CLIENT__PRELOAD"
+
+
+@dataclass(frozen=True)
+class ScriptOptions:
+    """Options of a registration, for the processes that its script starts."""
+
+    native: bool
+    strict: bool
+    version: str
+    #: Folder of the files of events, on the machine of the script, and process of the script.
+    folder: str
+    pid: int
+
+    @classmethod
+    def from_environment(cls) -> Self | None:
+        """Return the options that this process inherited; None without any."""
+        try:
+            return cls(**json.loads(os.environ[VARIABLE]))
+        except (KeyError, ValueError, TypeError):
+            return None
+
+
+@dataclass
+class ProcessRecord:
+    """Trajectories and runs in a process that a script started by itself.
+
+    Attributes
+    ----------
+    pid : int
+        Number of the process.
+    opened, left : list of str
+        Trajectories, as in `Registration`.
+    runs : list of str
+        Runs of analyses: name of the class and method of computation.
+    """
+
+    pid: int
+    opened: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+
+
+class ScriptProcesses:
+    """Environment for a script's own processes, and the record of what they did."""
+
+    def __init__(self, options: ScriptOptions):
+        self._folder = ScratchFolder("script")
+        self.options = replace(options, folder=self._folder.path)
+        path = os.pathsep.join(filter(None, [str(HOOK), os.environ.get("PYTHONPATH", "")]))
+        preload = os.environ.get(_DASK_VARIABLE)
+        changed = {VARIABLE: json.dumps(asdict(self.options)), "PYTHONPATH": path}
+        if preload is None:
+            changed[_DASK_VARIABLE] = json.dumps([_PRELOAD])
+        self._before = {name: os.environ.get(name) for name in changed}
+        os.environ.update(changed)
+        _set_in_dask(add=True)
+
+    def close(self) -> None:
+        """Restore the environment, and remove the folder."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        _set_in_dask(add=False)
+        self._folder.remove()
+
+
+def _set_in_dask(*, add: bool) -> None:
+    """Name the module to Dask's clients, or take it back, if Dask has read the environment."""
+    if "dask" not in sys.modules:
+        return
+    import dask
+
+    names = [name for name in dask.config.get(_DASK_SETTING, None) or [] if name != _PRELOAD]
+    dask.config.set({_DASK_SETTING: names + [_PRELOAD] * add})
+
+
+def record(folder: str, kind: str, text: str) -> None:
+    """Append an event to this process's file."""
+    file = Path(folder) / str(os.getpid())
+    # The script may run on another machine, or have ended.
+    with suppress(OSError), open(file, "a", encoding="utf-8") as events:
+        events.write(json.dumps([kind, text]) + "\n")
+
+
+def read_records(folder: str) -> list[ProcessRecord]:
+    """Read what the script's processes did, in the order of their numbers."""
+    records = []
+    for path in sorted(Path(folder).glob("[0-9]*"), key=_pid_of):
+        found = ProcessRecord(_pid_of(path))
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):  # the process was killed while it wrote
+                kind, text = json.loads(line)
+                getattr(found, kind).append(text)
+        records.append(found)
+    return records
+
+
+def _pid_of(path: Path) -> int:
+    return int(path.name)
+
+
+def register_here(options: Mapping[str, Any] | None = None) -> bool:
+    """Register paceline in this process with a script's options; true if it was registered.
+
+    Without options, they come from the environment. A process with another version of paceline is
+    left to MDAnalysis, with a warning.
+    """
+    given = ScriptOptions.from_environment() if options is None else ScriptOptions(**options)
+    if given is None:
+        return False
+    if given.version != __version__:
+        reason = (
+            f"process {os.getpid()} has paceline {__version__}, the script "
+            f"{given.version}: MDAnalysis's own readers open its trajectories"
+        )
+        record(given.folder, "left", reason)
+        warn(reason)
+        return False
+    from paceline.mdanalysis.registration import register_worker
+
+    return register_worker(given)
