@@ -1,12 +1,10 @@
 """Plug-in that registers paceline in workers of Dask; clients load this module when they start."""
 
-from dataclasses import asdict
-from typing import Any
-
 from distributed import Client, Worker, WorkerPlugin
 
 from paceline.errors import warn
-from paceline.mdanalysis.script_processes import ScriptOptions, register_here
+from paceline.mdanalysis.registration import register_here
+from paceline.mdanalysis.script_processes import ScriptOptions
 
 
 class RegisterPaceline(WorkerPlugin):
@@ -15,7 +13,7 @@ class RegisterPaceline(WorkerPlugin):
     name = "paceline"
     idempotent = True
 
-    def __init__(self, options: dict[str, Any]):
+    def __init__(self, options: ScriptOptions):
         self._options = options
 
     def setup(self, worker: Worker) -> None:
@@ -29,7 +27,7 @@ async def dask_setup(client: Client) -> None:
     if options is None:
         return
     try:
-        await client.register_plugin(RegisterPaceline(asdict(options)))
+        await client.register_plugin(RegisterPaceline(options))
     except Exception as error:  # workers raise errors of any kind, such as of imports
         warn(
             "paceline could not be registered with Dask's workers, which use MDAnalysis's readers: "

@@ -228,12 +228,27 @@ def register(
     return _add(options, n_workers)
 
 
-def register_worker(options: ScriptOptions) -> bool:
-    """Register paceline in a process of a script, unless it is; true if it was not."""
+def register_here(options: ScriptOptions | None = None) -> bool:
+    """Register paceline in this process, with a script's options; true if it was not registered.
+
+    Without options, they come from the environment. A process with another version of paceline is
+    left to MDAnalysis, with a warning.
+    """
+    given = options or ScriptOptions.from_environment()
+    if given is None:
+        return False
+    if given.version != __version__:
+        reason = (
+            f"process {os.getpid()} has paceline {__version__}, the script {given.version}: "
+            "MDAnalysis's own readers open its trajectories"
+        )
+        record(given.folder, "left", reason)
+        warn(reason)
+        return False
     with _lock:
         if _active:
             return False
-        _add(options, n_workers=1)
+        _add(given, n_workers=1)
     return True
 
 

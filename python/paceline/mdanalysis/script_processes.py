@@ -9,15 +9,12 @@ already, on any machine, get a plug-in when a client connects to them.
 import json
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from paceline._core import __version__
 from paceline._util.leftovers import ScratchFolder
-from paceline.errors import warn
 
 #: Environment variable with the options of a registration, as JSON.
 VARIABLE = "PACELINE_SCRIPT"
@@ -127,25 +124,3 @@ def read_records(folder: str) -> list[ProcessRecord]:
 
 def _pid_of(path: Path) -> int:
     return int(path.name)
-
-
-def register_here(options: Mapping[str, Any] | None = None) -> bool:
-    """Register paceline in this process with a script's options; true if it was registered.
-
-    Without options, they come from the environment. A process with another version of paceline is
-    left to MDAnalysis, with a warning.
-    """
-    given = ScriptOptions.from_environment() if options is None else ScriptOptions(**options)
-    if given is None:
-        return False
-    if given.version != __version__:
-        reason = (
-            f"process {os.getpid()} has paceline {__version__}, the script "
-            f"{given.version}: MDAnalysis's own readers open its trajectories"
-        )
-        record(given.folder, "left", reason)
-        warn(reason)
-        return False
-    from paceline.mdanalysis.registration import register_worker
-
-    return register_worker(given)

@@ -43,7 +43,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def _register() -> None:
     try:
-        from paceline.mdanalysis.script_processes import register_here
+        from paceline.mdanalysis.registration import register_here
     except ImportError:
         return  # this Python has no paceline, or one without the hook
     register_here()
