@@ -1,19 +1,23 @@
 """Ligands and their complexes: names, images, and what a battery computes of them."""
 
 import re
+from dataclasses import replace
 
 import MDAnalysis
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
 from paceline.analysis.battery import Battery, _of_ligand
 from paceline.analysis.buried_area import BuriedArea
+from paceline.analysis.figures import draw
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
+from paceline.analysis.saved_tables import read_saved
 from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import unwrap
 from paceline.transform.compounds import known_bonds
@@ -265,3 +269,92 @@ def test_timelines_are_written_and_drawn(adk_xtc, tmp_path, run):
     drawn = files[1].read_text("utf-8")
     assert first in drawn
     assert "present" in drawn
+
+
+@pytest.mark.parametrize("other", [None, "resid 1-30", "resid 60-100"])
+def test_maps_are_the_pairs_of_each_residue(other, adk_xtc, monkeypatch):
+    monkeypatch.setattr("paceline.analysis.neighbors.COUNTED", 100)
+    universe = paceline.Universe(*adk_xtc)
+    group = universe.select_atoms("resname ARG LYS and name NH* NZ or resname ASP and name OD*")
+    second = group if other is None else universe.select_atoms(other)
+    analysis = NeighborList(group, None if other is None else second, cutoff=5).run(stop=9)
+    tables = analysis.further_tables()
+    counts, closest = (tables[name].columns for name in ("residues", "closest"))
+    found = 0
+    for residue in second.residues:
+        label = f"{residue.resname} {residue.resid}"
+        atoms = (residue.atoms & second).indices
+        pairs = analysis.results.pairs
+        of_residue = np.isin(pairs["second"], atoms)
+        if other is None:
+            of_residue |= np.isin(pairs["first"], atoms)
+        rows = np.repeat(np.arange(9), analysis.results.counts)[of_residue]
+        if not len(rows):
+            assert label not in counts
+            continue
+        found += 1
+        wanted = np.bincount(rows, minlength=9)
+        assert counts[label].tolist() == wanted.tolist()
+        distances = pairs["distance"][of_residue]
+        least = [min(distances[rows == row], default=np.nan) for row in range(9)]
+        np.testing.assert_array_equal(closest[f"{label} (Å)"], least)
+    assert found == len(counts) - 2 == len(closest) - 2 > 5
+
+
+def test_maps_hold_the_residues_with_most_pairs(adk_xtc, monkeypatch):
+    universe = paceline.Universe(*adk_xtc)
+    groups = universe.select_atoms("resid 1-60"), universe.select_atoms("resid 61-214")
+    every = NeighborList(*groups).run(stop=4).further_tables()["residues"]
+    monkeypatch.setattr("paceline.analysis.neighbors.MOST_MAPPED", 7)
+    table = NeighborList(*groups).run(stop=4).further_tables()["residues"]
+    pairs = {
+        name: (np.count_nonzero(every.columns[name]), every.columns[name].sum()) for name in every.y
+    }
+    most = sorted(pairs, key=pairs.get, reverse=True)[:7]
+    assert [*table.y] == [name for name in every.y if name in most]  # along the chain
+    assert table.states.label == f"residue, 7 of {len(every.y)} with pairs"
+    assert table.states.parts.tolist() == [*table.y]
+
+
+def test_maps_are_drawn_and_drawn_again(adk_xtc, tmp_path, run):
+    words = [
+        "neighbors",
+        *adk_xtc,
+        "--end",
+        5,
+        "--select",
+        "resid 30",
+        "--select-2",
+        "not resid 30",
+    ]
+    maps = "--residues", "--closest"
+    for name in maps:
+        figure, table, again = (tmp_path / f"{name}{end}" for end in (".svg", ".csv", "-2.svg"))
+        given = ["--figsize", "9x9cm", "--time-unit", "fs"]
+        assert run(*words, name, figure, *given)[0] == 0
+        assert run(*words, name, table)[0] == 0
+        assert run("plot", table, "-o", again, *given, "--title", "Near 30")[0] == 0
+        drawn = figure.read_text("utf-8")
+        assert "(fs)" in drawn
+        label = read_saved(table).table().states.parts[0]
+        for text in (label, "within 4.5 Å"):
+            assert text in drawn
+            assert text in again.read_text("utf-8")
+        assert "Near 30" in again.read_text("utf-8")
+
+
+def test_maps_of_frames_that_are_left_out_or_have_no_pairs(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    group = universe.select_atoms("resid 30"), universe.select_atoms("resid 200")
+    far = NeighborList(*group).run(stop=3)
+    for table in (far.further_tables()[name] for name in ("residues", "closest")):
+        assert [*table.columns] == ["frame", "time (ps)"]
+        draw(table, Figure().subplots())
+    near = NeighborList(group[0], universe.select_atoms("resid 31")).run(stop=3)
+    near._run_info = replace(near._run_info, damaged=[(1, "test")])
+    counts = near.further_tables()["residues"]
+    [title] = counts.y
+    assert np.isnan(counts.columns[title]).tolist() == [False, True, False]
+    ax = draw(counts, Figure().subplots())
+    assert ax.collections[0].get_array().mask.tolist() == [[False, True, False]]
+    assert ax.collections[0].get_clim()[0] == 0

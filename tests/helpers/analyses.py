@@ -35,6 +35,7 @@ from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.analysis.rotamers import Rotamers
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 
@@ -251,6 +252,13 @@ ANALYSES = {
         lambda results: [
             *(results.p_components, results.variance),
             *(results.cumulated_variance, results.projection),
+        ],
+    ),
+    "Rotamers": Case(
+        lambda u: Rotamers(u.residues[90:10:-7], max_chi=3),
+        lambda results: [
+            *(results.angles, results.populations, results.intervals),
+            *(results.transitions, results.histogram),
         ],
     ),
     "RMSD": Case(

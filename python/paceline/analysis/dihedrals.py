@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.angle_states import states_of
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.residues import Chains
@@ -149,6 +150,10 @@ class Dihedral(_Dihedrals):
             ),
         ),
         counterpart="dihedrals.Dihedral",
+        further={
+            "populations": "write the populations of gauche+, trans and gauche- with their "
+            "intervals, and the transitions per ns; as a figure, histograms"
+        },
         groups=(
             "the second atoms",
             "the third atoms",
@@ -190,6 +195,18 @@ class Dihedral(_Dihedrals):
             titles = [f"dihedral {k} (°)" for k in range(len(titles))]
         table = self._tabulate(titles, value)
         self.results = Results(table=table, provenance=self.record(), angles=value)
+
+    FURTHER_TABLES = ("populations",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tabulate the populations of gauche+, trans and gauche- of each angle."""
+        angles = self.results.angles
+        found = states_of(self, angles, np.zeros(angles.shape[1], bool))
+        names = [title.removesuffix(" (°)") for title in self.results.table.y]
+        numbers = np.arange(1, len(names) + 1)
+        drawn = found.figure(names, [""] * len(names), numbers, "dihedral angle")
+        of_rows = {"angle": numbers, "name": np.array(names, dtype=str)}
+        return {"populations": found.table(of_rows, drawn, ("angle",))}
 
 
 class Ramachandran(_Dihedrals):
@@ -343,7 +360,7 @@ class Ramachandran(_Dihedrals):
         strangers = np.flatnonzero((apart > 1).any(axis=0))
         if not len(strangers):
             return None
-        first = _label_residues(self.ag2.residues, here[strangers[:1]])[0]
+        first = label_residues(self.ag2.residues, here[strangers[:1]])[0]
         return (
             f"{self.name}: {len(strangers)} residues, such as {first}, have angles to atoms of "
             "residues that are not next to them, which MDAnalysis finds by numbers, and insertion "
@@ -356,7 +373,7 @@ class Ramachandran(_Dihedrals):
 
     def finish(self, value: np.ndarray) -> None:
         """Name each angle by its residue; figures show one angle against the other."""
-        labels = _label_residues(self.ag2.residues, self.ag2.resindices)
+        labels = label_residues(self.ag2.residues, self.ag2.resindices)
         titles = [f"{name} {label} (°)" for label in labels for name in self.ANGLES]
         table = self._tabulate(titles, value.reshape(len(value), -1))
         x, y = (f"{name} (°)" for name in self.ANGLES)
@@ -528,11 +545,11 @@ class ChiAngles(_Dihedrals):
     def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
         try:
-            found = _find_chi(self.atomgroup.residues)
+            found = _find_chi(self.atomgroup.residues, self.name)
         except AttributeError as error:
-            raise _nameless("ChiAngles", error) from None
+            raise _nameless(self.name, error) from None
         if not found:
-            raise SelectionError("ChiAngles: no residue has the atoms of a side chain's angle")
+            raise SelectionError(f"{self.name}: no residue has the atoms of a side chain's angle")
         chi, atoms = zip(*found, strict=True)
         self.chi = np.array(chi)
         everything = self.atomgroup.universe.atoms
@@ -543,7 +560,7 @@ class ChiAngles(_Dihedrals):
     def finish(self, value: np.ndarray) -> None:
         """Name each angle by its residue."""
         resindices = self.ag1.resindices
-        labels = _label_residues(self.ag1.residues, resindices)
+        labels = label_residues(self.ag1.residues, resindices)
         titles = [f"chi{n} {label} (°)" for n, label in zip(self.chi, labels, strict=True)]
         table = self._tabulate(titles, value)
         arrays = {"angles": value, "chi": self.chi, "resindices": resindices}
@@ -558,7 +575,7 @@ def _nameless(name: str, error: AttributeError) -> SelectionError:
     )
 
 
-def _find_chi(residues: Residues) -> list[tuple[int, list[int]]]:
+def _find_chi(residues: Residues, name: str) -> list[tuple[int, list[int]]]:
     """Find the side chains' angles of residues: number, and indices of four atoms."""
     atoms = residues.atoms
     # Residue by residue, whatever the order of atoms.
@@ -574,17 +591,17 @@ def _find_chi(residues: Residues) -> list[tuple[int, list[int]]]:
             chosen = next((four for four in of_residue if there.keys() >= set(four)), None)
             if chosen is None:
                 continue
-            for name in chosen:
-                if np.count_nonzero(names[first:end] == name) > 1:
+            for atom in chosen:
+                if np.count_nonzero(names[first:end] == atom) > 1:
                     raise SelectionError(
-                        f"ChiAngles: {atoms[first].residue} has several atoms {name}: "
+                        f"{name}: {atoms[first].residue} has several atoms {atom}: "
                         "remove alternative locations from the topology"
                     )
-            found.append((number, [there[name] for name in chosen]))
+            found.append((number, [there[atom] for atom in chosen]))
     return found
 
 
-def _label_residues(residues: Residues, resindices: np.ndarray) -> list[str]:
+def label_residues(residues: Residues, resindices: np.ndarray) -> list[str]:
     """Label the residue of each of `resindices` by name and number, and segment if needed."""
     names = attribute_of(residues, "resnames")
     labels = [f"{number}" for number in numbers_of(residues)]

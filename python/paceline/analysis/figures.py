@@ -1,5 +1,7 @@
 """Figures of tables: series, points, bars, states and images, with options."""
 
+import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +27,8 @@ NAMED = 4
 MANY_TICKS = 16
 #: Bars of a figure, at most, and the part of its width that their names may take.
 MOST_BARS, NAMES = 20, 0.4
+#: Height of a row of a map that has a name, and of what is around its rows, inches.
+NAME_HEIGHT, AROUND_NAMES = 0.095, 0.7
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
 #: Angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: where their turn begins.
@@ -89,12 +93,8 @@ def _draw_panels(panels: Sequence[Table], ax: Any, options: FigureOptions) -> An
     """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
     if len(panels) == 1:
         return draw(panels[0], ax, options)
-    from matplotlib.figure import Figure
-
     figure, box = ax.figure, ax.get_position()
-    alone = isinstance(figure, Figure) and len(figure.axes) == 1
-    if alone and options.figsize is None:  # with room for all
-        figure.set_figheight(figure.get_figheight() * (1 + len(panels)) / 2.5)
+    _heighten(ax, options, figure.get_figheight() * (1 + len(panels)) / 2.5)
     place = ax.get_subplotspec()
     if place is None:
         sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
@@ -103,14 +103,29 @@ def _draw_panels(panels: Sequence[Table], ax: Any, options: FigureOptions) -> An
         places = place.subgridspec(len(panels), 1)
     ax.remove()
     all_axes = places.subplots(sharex=True)
-    for one, axes in zip(panels, all_axes, strict=True):
-        draw(one, axes, options)
+    below = copy.copy(options)
+    below.title = ""
+    for k, (one, axes) in enumerate(zip(panels, all_axes, strict=True)):
+        draw(one, axes, below if k else options)
     for axes in all_axes[:-1]:
         axes.set_xlabel("")
-    for axes in all_axes[1:]:
-        axes.set_title("")
+    seen = []
+    for legend in filter(None, (axes.get_legend() for axes in all_axes)):
+        names = [text.get_text() for text in legend.get_texts()]
+        if names in seen:
+            legend.remove()
+        seen.append(names)
     figure.align_ylabels(all_axes)
     return all_axes[-1]
+
+
+def _heighten(ax: Any, options: FigureOptions, height: float) -> None:
+    """Make a figure of these axes alone so high (inches), unless its size is given."""
+    from matplotlib.figure import Figure
+
+    figure = ax.figure
+    if isinstance(figure, Figure) and len(figure.axes) == 1 and options.figsize is None:
+        figure.set_figheight(max(height, figure.get_figheight()))
 
 
 def new_figure(make: Callable[[], Any], options: FigureOptions) -> Any:
@@ -133,7 +148,8 @@ def _saved_resolution(figure: Any) -> float:
 def check_same_kind(tables: Sequence[Table]) -> None:
     """Raise `UnsupportedError` where tables cannot be drawn into one figure."""
     for table in tables:
-        if table.states is not None or table.image is not None or table.bars or table.ticks:
+        is_map = table.states is not None or table.image is not None or not table.y
+        if is_map or table.bars or table.ticks:
             raise UnsupportedError("maps and bars are drawn alone: give one table of them")
     labels = [(name_and_unit(table.abscissa)[0], table.y_label) for table in tables]
     if len(set(labels)) > 1:
@@ -180,8 +196,7 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
     few = f", {MOST_POINTS:,} of {n_points:,} points" if points and n_points > MOST_POINTS else ""
     ax.set_ylabel(f"{first.y_label}{few}")
     ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
-    # Times of many digits have room side by side.
-    ax.locator_params(axis="x", nbins=6)
+    _tick_abscissa(x_label, ax)
     if first.ticks:
         ax.margins(x=0.03)
         size = "x-small" if len(first.ticks) > MANY_TICKS else None
@@ -217,6 +232,14 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
             title=f"running mean of {few} frames" if windows else None,
             markerscale=5 if points and len(series[0].x) > FEW_POINTS else None,
         )
+
+
+def _tick_abscissa(label: str, ax: Any) -> None:
+    """Put ticks along the abscissa: few, since times have many digits; of a turn at 60°."""
+    if name_and_unit(label)[1] == "°":
+        ax.locator_params(axis="x", nbins=7, steps=[1, 3, 6, 10])
+    else:
+        ax.locator_params(axis="x", nbins=6)
 
 
 def _series_of(
@@ -371,9 +394,6 @@ def _draw_bars(table: Table, ax: Any) -> None:
 
 def _draw_states(table: Table, ax: Any, options: FigureOptions) -> None:
     """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
-    from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.patches import Patch
-
     assert table.states is not None
     states: States = table.states
     x_label, (x,) = in_time_unit(table.abscissa, [table.columns[table.abscissa]], options.time_unit)
@@ -382,27 +402,54 @@ def _draw_states(table: Table, ax: Any, options: FigureOptions) -> None:
     # Frames that were left out have no time, and stay white.
     x = np.interp(rows, rows[known], x[known]) if known.any() else rows.astype(float)
     order = np.argsort(x, kind="stable")[:: -(-len(x) // MANY_POINTS)]
-    x, numbers = x[order], np.ma.masked_less(states.numbers[order], 0)
+    x, numbers = x[order], states.numbers[order]
     middles = (x[1:] + x[:-1]) / 2
     first, last = (middles[0], middles[-1]) if len(middles) else (x[0] - 0.5, x[0] + 0.5)
     ends = (2 * x[0] - first, 2 * x[-1] - last) if len(middles) else (first, last)
     edges = np.concatenate([[ends[0]], middles, [ends[1]]])
-    names, colours = zip(*states.names, strict=True)
-    n_parts = len(states.parts)
-    ax.pcolormesh(
-        edges,
-        np.arange(n_parts + 1) - 0.5,
-        numbers.T,
-        cmap=ListedColormap(colours),
-        norm=BoundaryNorm(np.arange(len(names) + 1) - 0.5, len(names)),
-        rasterized=True,
-    )
+    grid = edges, np.arange(len(states.parts) + 1) - 0.5
+    if states.parts.dtype.kind == "U":
+        _heighten(ax, options, NAME_HEIGHT * len(states.parts) + AROUND_NAMES)
     ax.set_xlabel(x_label)
     ax.set_ylabel(states.label)
-    ax.locator_params(axis="x", nbins=6)
+    _tick_abscissa(x_label, ax)
     number_parts(ax.yaxis, states.parts)
-    handles = [Patch(color=colour, label=name) for name, colour in states.names]
+    if states.names:
+        _paint_states(states.names, grid, numbers.T, ax)
+    else:
+        _paint_values(grid, numbers.T, ax, states.bar, cmap=states.colours, vmin=states.low)
+
+
+def _paint_states(
+    states: Sequence[tuple[str, str]], grid: tuple[np.ndarray, ...], numbers: np.ndarray, ax: Any
+) -> None:
+    """Paint the cells of a grid in the colours of their states, below a legend."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Patch
+
+    names, colours = zip(*states, strict=True)
+    norm = BoundaryNorm(np.arange(len(names) + 1) - 0.5, len(names))
+    shown = np.ma.masked_less(numbers, 0)
+    ax.pcolormesh(*grid, shown, cmap=ListedColormap(colours), norm=norm, rasterized=True)
+    handles = [Patch(color=colour, label=name) for name, colour in states]
     legend_above(ax, handles, names, columns=STATES_IN_A_ROW, columnspacing=1.0, handlelength=1.2)
+
+
+def _paint_values(
+    grid: tuple[np.ndarray, ...], values: np.ndarray, ax: Any, label: str, **options: Any
+) -> None:
+    """Paint the cells of a grid in the colours of a scale, which is beside it."""
+    shown = np.ma.masked_invalid(values)
+    if options.get("vmax") is None and shown.count():
+        low = shown.min() if options.get("vmin") is None else options["vmin"]
+        if shown.max() == low:  # else the bar begins below the only number
+            options |= {"vmin": low, "vmax": low + 1}
+    mesh = ax.pcolormesh(*grid, shown, rasterized=True, **options)
+    bar = ax.figure.colorbar(mesh, ax=ax, label=label)
+    bar.outline.set_linewidth(0.5)
+    if shown.count() and not (shown % 1).any():
+        bar.locator.set_params(integer=True)
+        bar.update_ticks()
 
 
 def _compress_layout(ax: Any) -> None:
@@ -417,20 +464,10 @@ def _compress_layout(ax: Any) -> None:
 def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
     """Draw numbers as colours, beside a bar that explains them."""
     low, high = image.limits
-    values = np.ma.masked_invalid(image.values.T)
-    if image.limits == (None, None) and values.count() and values.min() == values.max():
-        low, high = values.min(), values.min() + 1  # else the bar begins below the only number
     x_label, (x_edges,) = in_time_unit(image.x_label, [image.x_edges], options.time_unit)
     y_label, (y_edges,) = in_time_unit(image.y_label, [image.y_edges], options.time_unit)
-    mesh = ax.pcolormesh(
-        *(x_edges, y_edges, values),
-        cmap=image.colours,
-        vmin=low,
-        vmax=high,
-        rasterized=True,
-    )
-    bar = ax.figure.colorbar(mesh, ax=ax, label=image.label)
-    bar.outline.set_linewidth(0.5)
+    scale = {"cmap": image.colours, "vmin": low, "vmax": high}
+    _paint_values((x_edges, y_edges), image.values.T, ax, image.label, **scale)
     ax.set_xlabel(x_label)
     ax.set_ylabel(y_label)
     if image.equal or image.parts is not None:
@@ -444,11 +481,16 @@ def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
 
 
 def number_parts(axis: Any, parts: np.ndarray) -> None:
-    """Label rows that are counted from 0 by names, or by numbers that several chains share."""
+    """Label rows that are counted from 0 by names, or by numbers that several chains share.
+
+    Of names that have no room, some at equal distances are shown.
+    """
     from matplotlib.ticker import MaxNLocator
 
     if parts.dtype.kind == "U":
-        axis.set_ticks(np.arange(len(parts)), parts, fontsize="x-small")
+        height = axis.axes.get_position(original=True).height * axis.get_figure().get_figheight()
+        some = slice(None, None, max(1, math.ceil(len(parts) * NAME_HEIGHT / height / 1.2)))
+        axis.set_ticks(np.arange(len(parts))[some], parts[some], fontsize="x-small")
         axis.set_inverted(True)  # the first is the uppermost
         return
     if len(parts) > 1 and np.all(np.diff(parts) == 1):

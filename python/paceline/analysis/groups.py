@@ -16,10 +16,18 @@ from paceline.analysis.blocks import (
     time_with_interval,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.table import MOST_MARKED, States, Table
+from paceline.analysis.table import (
+    MOST_MARKED,
+    States,
+    Table,
+    name_and_unit,
+    part_labels,
+    residue_labels,
+    with_gaps,
+)
 from paceline.analysis.updating import GroupFinder, describe_group, follow
 from paceline.block import Block
-from paceline.contract.atoms import UpdatingAtoms
+from paceline.contract.atoms import Residues, UpdatingAtoms, attribute_of
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_frames
@@ -401,6 +409,35 @@ def timeline_table(
     states = States(numbers, np.array(names, dtype=str), kind, [("present", PRESENT)])
     titles = {name: name for name in names}
     return table_in_time(analysis, columns, titles, kind, states=states, counts=names)
+
+
+def map_table(
+    analysis: AnalysisBase,
+    residues: Residues,
+    values: np.ndarray,
+    title: str,
+    label: str = "residue",
+    colours: str = "viridis",
+) -> Table:
+    """Tabulate values of residues in each frame, shape (n_frames, n_residues), drawn as a map.
+
+    Values are of the quantity and unit in `title`; `label` is that of the residues.
+    """
+    places = residues.resindices
+    names = [*residue_labels(residues.universe.residues, places).values()]
+    are_counts = values.dtype.kind == "i"
+    values = with_gaps(values, analysis.left_out[:, None])
+    unit = name_and_unit(title)[1]
+    titles = {f"{name} ({unit})" if unit else name: name for name in names}
+    columns = dict(zip(titles, values.T, strict=True))
+    numbers = attribute_of(residues, "resids")
+    parts = part_labels(names, places if numbers is None else numbers)
+    low = 0 if are_counts else None
+    states = States(values, parts, label, bar=title, colours=colours, low=low)
+    counts = [*titles] if are_counts else []
+    return table_in_time(
+        analysis, columns, titles, title, states=states, counts=counts, no_mean=True
+    )
 
 
 def _integral(values: np.ndarray, tau: np.ndarray) -> float:

@@ -1,5 +1,6 @@
 """Neighbours of atoms within a cutoff: lists of pairs, and coordination numbers."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -9,12 +10,13 @@ from paceline._util.arguments import length
 from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
 from paceline.analysis.distances import GroupsAnalysis
-from paceline.analysis.groups import timeline_table
+from paceline.analysis.groups import map_table, timeline_table
 from paceline.analysis.images import beyond_half_the_cell, least_width_of
 from paceline.analysis.kernels import CoreHalf
 from paceline.analysis.results import Results
 from paceline.analysis.table import (
     MOST_FREQUENT,
+    MOST_MAPPED,
     MOST_MARKED,
     Table,
     fractions_of_frames,
@@ -154,6 +156,10 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             "frequent": "write in which fraction of the frames two residues have a pair",
             "timeline": "write in which frames the 20 most frequent pairs of residues are; as a "
             "figure, a bar code",
+            "residues": "write the number of pairs of each residue of --select-2 in each frame; as "
+            "a figure, a map of residues and time",
+            "closest": "write the distance of the nearest pair of each residue of --select-2 in "
+            "each frame; as a figure, a map",
         },
         groups=("the other atoms of the pairs",),
         batteries=(
@@ -231,12 +237,13 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         found = [(int(i), int(j), int(n)) for (i, j), n in zip(pairs, counts, strict=True)]
         return sorted(found, key=lambda one: (-one[2], one[:2]))
 
-    FURTHER_TABLES = ("frequent", "timeline")
+    FURTHER_TABLES = ("frequent", "timeline", "residues", "closest")
 
     def further_tables(self) -> dict[str, Table]:
         """Tabulate the pairs of residues that are in most frames, at most 1,000, by their names.
 
-        Also the frames in which the first of them are.
+        Also the frames in which the first of them are; and of each residue of the second group,
+        or the only one, the number of pairs and the distance of the nearest, frame by frame.
         """
         found = np.array(self.count_by_residue()[:MOST_FREQUENT], dtype=np.int64).reshape(-1, 3)
         first, second, counts = found.T
@@ -247,7 +254,69 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return {
             "frequent": fractions_of_frames("residues", labels, columns, counts, n_frames),
             "timeline": self._timeline(labels[:MOST_MARKED], found[:MOST_MARKED, :2]),
+            **self._of_residues(),
         }
+
+    def _of_residues(self) -> dict[str, Table]:
+        """Map the pairs of residues of the second group, or the only one, frame by frame.
+
+        Those that have pairs in most frames, at most 200, in their order.
+        """
+        residues = self.atomgroup.universe.residues
+        in_frames, total = np.zeros((2, len(residues)), np.int64)
+        for begin, end in self._some_frames():
+            rows, of_ends, _ = self._ends_by_residue(begin, end)
+            keys = np.unique(rows * len(residues) + of_ends)
+            in_frames += np.bincount(keys % len(residues), minlength=len(residues))
+            total += np.bincount(of_ends, minlength=len(residues))
+        order = np.lexsort((-total, -in_frames))[:MOST_MAPPED]
+        chosen = np.sort(order[in_frames[order] > 0])
+        place_of = np.full(len(residues), -1)
+        place_of[chosen] = np.arange(len(chosen))
+        shape = self.n_frames, len(chosen)
+        counts, nearest = np.zeros(shape, np.int64), np.full(shape, np.nan)
+        for begin, end in self._some_frames():
+            rows, of_ends, distances = self._ends_by_residue(begin, end)
+            places = place_of[of_ends]
+            cells = begin + rows[places >= 0], places[places >= 0]
+            np.add.at(counts, cells, 1)
+            np.fmin.at(nearest, cells, distances[places >= 0])
+        n_near = np.count_nonzero(in_frames)
+        few = f", {len(chosen)} of {n_near} with pairs" if n_near > len(chosen) else ""
+        label, within = f"residue{few}", f"within {self.cutoff:g} Å"
+        given = self, residues[chosen]
+        return {
+            "residues": map_table(*given, counts, f"pairs {within}", label, "Blues"),
+            "closest": map_table(*given, nearest, f"closest atom {within} (Å)", label),
+        }
+
+    def _ends_by_residue(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Row, residue and distance of the ends of pairs in some frames that are mapped.
+
+        Of one group these are both ends, or one within a residue.
+        """
+        offsets, numbers = self.results.offsets, self.atomgroup.universe.atoms.resindices
+        pairs = self.results.pairs[offsets[begin] : offsets[end]]
+        rows = np.repeat(np.arange(end - begin), np.diff(offsets[begin : end + 1]))
+        residues, distances = numbers[pairs["second"]], pairs["distance"]
+        if len(self._groups) == 2:
+            return rows, residues, distances
+        first = numbers[pairs["first"]]
+        apart = first != residues
+        return (
+            np.concatenate([rows, rows[apart]]),
+            np.concatenate([residues, first[apart]]),
+            np.concatenate([distances, distances[apart]]),
+        )
+
+    def _some_frames(self) -> Iterator[tuple[int, int]]:
+        """Split the frames of the run into parts that have few pairs, or are single frames."""
+        offsets, begin = self.results.offsets, 0
+        while begin < len(offsets) - 1:
+            end = int(np.searchsorted(offsets, offsets[begin] + COUNTED, side="right")) - 1
+            end = max(begin + 1, end)
+            yield begin, end
+            begin = end
 
     def _timeline(self, labels: list[str], residues: np.ndarray) -> Table:
         """Tabulate in which frames pairs of residues, shape (n, 2), have a pair of atoms."""
@@ -283,10 +352,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         pairs, offsets = self.results.pairs, self.results.offsets
         n = int(numbers.max()) + 1
         keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
-        begin = 0
-        while begin < len(offsets) - 1:
-            end = int(np.searchsorted(offsets, offsets[begin] + COUNTED, side="right")) - 1
-            end = max(begin + 1, end)
+        for begin, end in self._some_frames():
             some = pairs[offsets[begin] : offsets[end]]
             ends = self._residues_of(some, numbers)
             found = ends[:, 0].astype(np.int64) * n + ends[:, 1]
@@ -299,7 +365,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             keys, places = np.unique(np.concatenate([keys, found]), return_inverse=True)
             total = np.zeros(len(keys), np.int64)
             np.add.at(total, places.reshape(-1), np.concatenate([counts, times]))
-            counts, begin = total, end
+            counts = total
         return np.column_stack(np.divmod(keys, n)), counts
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ FIELDS = (
 )
 #: Fields of an image, but for its values and edges.
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
+#: Fields of values of parts, but for these and the parts.
+VALUE_FIELDS = ("label", "bar", "colours", "low")
 #: Letters of Grace's font of symbols.
 SYMBOLS = dict(zip("abgdemlnpqrstwfycxzhkDGLSWFPYQ", "αβγδεμλνπθρστωφψχξζηκΔΓΛΣΩΦΠΨΘ", strict=True))
 #: Superscripts that have letters of their own.
@@ -74,7 +76,7 @@ class SavedTable:
     def table(self, chosen: Sequence[str] = ()) -> Table:
         """The table as it was drawn, or with other columns along the ordinate."""
         described = self._described
-        if "x" in described and not chosen:
+        if {"x", "panels"} & described.keys() and not chosen:
             try:
                 return table_of(described, self.arrays)
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -256,6 +258,9 @@ def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:
 def describe(table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     """Describe the figure of a table by arrays of the file; None where it has others, too many."""
     drawn = table.drawn or table
+    if drawn.panels and not drawn.y:
+        panels = [describe(one, arrays) for one in drawn.panels]
+        return {"panels": panels} if all(one and "x" in one for one in panels) else {"map": False}
     x = drawn.x if drawn.x in arrays or drawn.x == drawn.abscissa else drawn.abscissa
     found: dict[str, Any] = {"x": x, "y": dict(drawn.y), "y_label": drawn.y_label}
     usual = Table({}, "", {}, "")
@@ -273,7 +278,8 @@ def describe(table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     titles = [x, *drawn.y, *drawn.right, *drawn.bands.values()]
     titles += ["frame"] if {"frame", "time (ps)"} <= set(drawn.columns) and x != "frame" else []
     titles += [drawn.colour] if drawn.colour else []
-    if not drawn.y or any(title not in drawn.columns for title in titles):
+    has_lines = drawn.y or drawn.states is not None
+    if not has_lines or any(title not in drawn.columns for title in titles):
         return None  # such as a summary, which has no figure
     columns = {}
     room = MOST_NUMBERS
@@ -313,6 +319,14 @@ def _reference(title: str, values: np.ndarray, arrays: Mapping[str, Any]) -> Any
                 if _same(there[..., k].ravel(), values):
                     return [name, k]
     return None
+
+
+def _referred(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
+    """Get the column that a reference names."""
+    if isinstance(reference, str):
+        return np.asarray(arrays[reference])
+    name, k = reference
+    return np.asarray(arrays[name])[..., k].ravel()
 
 
 def _same(first: np.ndarray, second: np.ndarray) -> bool:
@@ -364,10 +378,12 @@ def _describe_image(image: Image, table: Table, arrays: Mapping[str, Any]) -> di
 
 
 def _describe_states(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describe states, if an array has a letter for each, or a text for each row."""
+    """Describe states, if an array has a letter for each, or a text for each row; or values."""
     numbers = states.numbers
     if len(states.parts) > MOST_NUMBERS:
         return None
+    if not states.names:
+        return _describe_values(states, arrays)
     for name, values in arrays.items():
         letters = _letters(np.asarray(values), numbers.shape[1])
         if letters is None or letters.shape != numbers.shape:
@@ -382,6 +398,39 @@ def _describe_states(states: States, arrays: Mapping[str, Any]) -> dict[str, Any
                 **facts,
             }
     return None
+
+
+def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Describe values of parts, if an array has all of them, or columns those of each."""
+    found = {name: getattr(states, name) for name in VALUE_FIELDS}
+    found["parts"] = np.asarray(states.parts).tolist()
+    for name, values in arrays.items():
+        if np.ndim(values) == 2 and _same(values, states.numbers):
+            return {**found, "values": name}
+    columns = [_reference("", column, arrays) for column in states.numbers.T]
+    return None if None in columns else {**found, "values": columns}
+
+
+def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> States:
+    """Make states, or values, from their description."""
+    parts = given["parts"]
+    if "values" in given:
+        values = given["values"]
+        if isinstance(values, str):
+            numbers = arrays[values]
+        else:
+            n_rows = len(next(iter(arrays.values())))
+            columns = [_referred(one, arrays) for one in values]
+            numbers = np.column_stack(columns) if columns else np.empty((n_rows, 0))
+        return States(numbers, np.asarray(parts), **{name: given[name] for name in VALUE_FIELDS})
+    letters = _letters(np.asarray(arrays[given["letters"]]), len(parts))
+    if letters is None:
+        raise ValueError("the letters of states")
+    numbers = np.full(letters.shape, -1)
+    for letter, code in given["codes"].items():
+        numbers[letters == letter] = code
+    names = [(name, colour) for name, colour in given["names"]]
+    return States(numbers, np.asarray(parts), given["label"], names)
 
 
 def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
@@ -430,13 +479,14 @@ def _grid(
 
 def table_of(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Table:
     """Make the table of a figure from its description and the arrays of a file."""
+    if "panels" in described:
+        panels = [table_of(one, arrays) for one in described["panels"]]
+        return replace(panels[0], states=None, panels=panels)
     fields = {name: described[name] for name in FIELDS if name in described}
     columns = {name: np.asarray(values) for name, values in arrays.items() if np.ndim(values) == 1}
     for title, reference in described.get("columns", {}).items():
-        if isinstance(reference, str):
-            columns[title] = arrays[reference]
-        elif isinstance(reference, list):
-            columns[title] = arrays[reference[0]][..., reference[1]].ravel()
+        if isinstance(reference, str | list):
+            columns[title] = _referred(reference, arrays)
         elif "stack" in reference:
             columns[title] = np.concatenate([arrays[one] for one in reference["stack"]])
         else:
@@ -457,16 +507,7 @@ def table_of(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
         )
     states = None
     if "states" in described:
-        given = described["states"]
-        parts = given["parts"]
-        letters = _letters(np.asarray(arrays[given["letters"]]), len(parts))
-        if letters is None:
-            raise ValueError("the letters of states")
-        numbers = np.full(letters.shape, -1)
-        for letter, code in given["codes"].items():
-            numbers[letters == letter] = code
-        names = [(name, colour) for name, colour in given["names"]]
-        states = States(numbers, np.asarray(parts), given["label"], names)
+        states = _states_of(described["states"], arrays)
     elif image is None:
         for title in (described["x"], *described["y"]):
             _ = columns[title]

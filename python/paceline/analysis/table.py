@@ -12,22 +12,31 @@ from paceline.contract.atoms import Atoms, Residues, attribute_of, has_attribute
 MOST_FREQUENT = 1000
 #: Rows of a bar code of what is there most often, at most.
 MOST_MARKED = 20
+#: Parts of a map, at most.
+MOST_MAPPED = 200
+#: Parts of a map, at most, that have their names beside them; others are numbered.
+MOST_NAMED = 60
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class States:
-    """States of residues, or of other parts, in each row of a table, to be drawn as colours.
+    """States or values of residues, or of other parts, in each row of a table, drawn as colours.
 
     `numbers`, shape (n_rows, n_parts), are indices in `names`, pairs of a name and its colour, or
-    -1 for none. `parts` are the numbers of the parts, and `label` is that of the ordinate.
+    -1 for none. `parts` are the numbers of the parts, or their names, and `label` is that of the
+    ordinate. Without `names`, `numbers` are values, or NaN for none, in the `colours` of a scale,
+    and `bar` is the label of that, which begins at `low`, or at the lowest value.
     """
 
     numbers: np.ndarray
     parts: np.ndarray
     label: str
-    names: Sequence[tuple[str, str]]
+    names: Sequence[tuple[str, str]] = ()
+    bar: str = ""
+    colours: str = "viridis"
+    low: float | None = None
 
 
 @dataclass(frozen=True)
@@ -311,6 +320,11 @@ def residue_labels(residues: Residues, indices: np.ndarray) -> dict[int, str]:
         )
     by_index = dict(zip(rivals.tolist(), names.tolist(), strict=True))
     return {index: by_index[index] for index in indices.tolist()}
+
+
+def part_labels(names: Sequence[str], numbers: np.ndarray) -> np.ndarray:
+    """Labels of the parts of a map: names of a few, else numbers."""
+    return np.array(names, dtype=str) if len(names) <= MOST_NAMED else np.asarray(numbers)
 
 
 def names_of(atoms: Atoms) -> np.ndarray:

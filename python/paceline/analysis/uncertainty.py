@@ -86,7 +86,7 @@ class SeriesMean:
         return f"mean {with_error(self.mean, self.interval)} (95 %)"
 
 
-def mean_of_series(values: np.ndarray) -> SeriesMean:
+def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     r"""Estimate the mean of a series in time, and its error.
 
     The statistical inefficiency is (Chodera, Swope, Pitera, Seok & Dill 2007, J. Chem. Theory
@@ -101,6 +101,8 @@ def mean_of_series(values: np.ndarray) -> SeriesMean:
     ----------
     values : numpy.ndarray, shape (n_values,)
         At equal intervals. Values that are NaN are left out, as if the others were neighbours.
+    blocks : bool
+        Estimate the error by blocks, too, which takes most of the time; else it is NaN.
 
     Returns
     -------
@@ -133,7 +135,8 @@ def mean_of_series(values: np.ndarray) -> SeriesMean:
     variance /= 1 - min(inefficiency / n, 0.5)
     error = float(np.sqrt(variance * inefficiency / n))
     interval = float(students_t(n / inefficiency - 1)) * error
-    return SeriesMean(mean, n, inefficiency, error, interval, _block_error(deviations))
+    block_error = _block_error(deviations) if blocks else np.nan
+    return SeriesMean(mean, n, inefficiency, error, interval, block_error)
 
 
 @dataclass(frozen=True)
