@@ -5,6 +5,7 @@ import warnings
 import MDAnalysis
 import mdtraj
 import numpy as np
+import pandas as pd
 import pytest
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests import datafiles
@@ -193,3 +194,17 @@ def test_beads_with_radii_of_atoms_warn(kind, tmp_path):
     told = [one for one in caught if "seem to be coarse-grained" in str(one.message)]
     assert len(told) == (kind in ("lipids", "CA"))
     assert ("beads" in found.remarks) == bool(told)
+
+
+def test_areas_of_residues_are_mapped(adk, tmp_path, run):
+    words = ["sasa", *adk, "--select", "resid 20-40", "--n-points", 20, "--end", 4]
+    table, figure = tmp_path / "map.csv", tmp_path / "map.svg"
+    given = [*words, "--compound", "residues", "-o", tmp_path / "sasa.npz"]
+    assert run(*given, "--residues", table)[0] == 0
+    assert run(*given, "--residues", figure, "--overwrite")[0] == 0
+    rows = pd.read_csv(table, comment="#", float_precision="round_trip")
+    np.testing.assert_array_equal(rows.iloc[:, 2:], np.load(tmp_path / "sasa.npz")["sasa"])
+    assert rows.columns[2] == "ILE 20 (Å²)"
+    assert "SASA (Å²)" in figure.read_text("utf-8")
+    status, _, err = run(*words, "--residues", tmp_path / "b.csv")
+    assert (status, "give --compound residues" in err) == (2, True)

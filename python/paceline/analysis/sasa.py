@@ -8,10 +8,11 @@ import numpy as np
 from paceline._util.arguments import length, one_of, whole_number
 from paceline._util.choices import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.groups import map_table
 from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import along_residues, residue_labels
+from paceline.analysis.table import Table, along_residues, residue_labels
 from paceline.analysis.values_on_structure import StructureValues, of_residues
 from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration, Member
@@ -125,6 +126,10 @@ class SASA(AnalysisBase):
             "probe_radius",
             "compound",
         ),
+        further={
+            "residues": "write the area of each residue in each frame, with --compound residues; "
+            "as a figure, a map of residues and time"
+        },
         on_structure="SASA of each residue or atom, mean over frames",
         batteries=(
             Member(
@@ -215,6 +220,16 @@ class SASA(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
         if not is_group:
             self.results.with_values(self._on_structure(value))
+
+    #: True to tabulate residues frame by frame, too; parameter `compound` is "residues".
+    maps_residues = False
+
+    def further_tables(self) -> dict[str, Table]:
+        """Map the areas of residues against time, if `maps_residues` asks."""
+        if not self.maps_residues:
+            return {}
+        residues = self.atomgroup.unique.residues
+        return {"residues": map_table(self, residues, self.results.sasa, "SASA (Å²)")}
 
     def _on_structure(self, value: np.ndarray) -> StructureValues | None:
         """Put means over frames on the atoms, all of a residue alike."""

@@ -190,7 +190,11 @@ def _sasa(universe: Any, args: argparse.Namespace, groups: list[Any], options: A
         raise UnsupportedError(
             f"{args.output} is of residues or atoms: give --compound residues, or atoms"
         )
-    return SASA(groups[0], **options)
+    analysis = SASA(groups[0], **options)
+    analysis.maps_residues = args.residues is not None
+    if analysis.maps_residues and options["compound"] != "residues":
+        raise UnsupportedError("--residues is the area of each residue: give --compound residues")
+    return analysis
 
 
 def _pca(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
