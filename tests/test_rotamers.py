@@ -73,8 +73,10 @@ def test_populations_are_those_of_mdtraj_s_angles(adk):
 
 def test_intervals_are_those_of_series(universe):
     found = Rotamers(universe.select_atoms("protein")).run().results
-    moving = np.flatnonzero(np.nansum(found.populations > 0, axis=1) == 2)
+    n_states = np.sum(found.populations > 0, axis=1)
+    moving = np.flatnonzero(n_states > 1)
     assert len(moving) > 20
+    assert n_states.max() == 3
     for k in moving:
         least = np.inf
         for state in np.flatnonzero(found.populations[k] > 0):
