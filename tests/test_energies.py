@@ -232,8 +232,12 @@ def test_xvg_of_gromacs(written):
     )
     found = read_energies(written(three + "&\n", "three.xvg"))
     assert set(found.units.values()) == {""}  # two units of three columns: whose, is not known
-    with pytest.raises(UnsupportedError, match="line 11: expected one set of data only"):
+    with pytest.raises(UnsupportedError, match="its sets of data do not share the first column"):
         read_energies(written(text + "&\n0 1 2\n", "two.xvg"))
+    more = '@ s2 legend "LJ (SR)"\n&\n 0 1\n 0.001 2\n'
+    found = read_energies(written(text.replace(", (K)", "") + more, "sets.xvg"))
+    assert found.results["LJ (SR)"].tolist() == [1, 2]
+    assert found.units["LJ (SR)"] == "kJ/mol"
     with pytest.raises(
         UnsupportedError, match=r'expected "Time .ps." along the abscissa, found .r'
     ):
@@ -241,7 +245,7 @@ def test_xvg_of_gromacs(written):
     assert len(read_energies(written('@ xaxis label "Time (ps)"\n' + "0 1\n1 2\n", "no.xvg")).units)
     with pytest.raises(UnsupportedError, match="found 'no label'"):
         read_energies(written("0 1  # remark\n1 2\n", "bare.xvg"))
-    with pytest.raises(UnsupportedError, match="line 12: expected one set of data only"):
+    with pytest.raises(UnsupportedError, match="its sets of data do not share the first column"):
         read_energies(AUX_XVG)
 
 

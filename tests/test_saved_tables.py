@@ -109,6 +109,28 @@ def test_a_file_of_gromacs(tmp_path, run):
     )  # fmt: skip
 
 
+def test_what_each_column_of_a_file_of_gromacs_is(tmp_path):
+    path = tmp_path / "energy.xvg"
+    axes = '@ xaxis label "Time (ps)"\n@ yaxis label "(kJ/mol), (K)"\n'
+    legends = '@ s0 legend "LJ (SR)"\n@ s1 legend "T (K)"\n'
+    path.write_text(axes + legends + "0 1 ****  # far\n1 2 nan\n 2 -1e2 3\n")
+    found = read_saved(path).columns
+    assert list(found) == ["time (ps)", "LJ (SR) (kJ/mol)", "T (K)"]
+    np.testing.assert_array_equal(found["T (K)"], [np.nan, np.nan, 3])
+    # The label has units of two columns, and there are three.
+    path.write_text(axes + legends + "0 1 2 3\n1 2 3 4\n")
+    assert list(read_saved(path).columns) == ["time (ps)", "LJ (SR)", "T (K)", "column 4"]
+    path.write_text('@ yaxis label "g(r)"\n@ s0 legend "O"\n@ s1 legend "O"\n0 1 2\n')
+    assert list(read_saved(path).columns) == ["x", "O", "O 2"]
+
+
+def test_a_last_line_that_may_be_cut_is_left_out(tmp_path):
+    path = tmp_path / "rmsd.xvg"
+    path.write_text(GROMACS + "  30000.00     0.13")
+    with pytest.warns(PacelineWarning, match="last line has no end, may be cut, and was left out"):
+        assert read_saved(path).columns["time (ps)"].tolist() == [0, 1000, 20000]
+
+
 def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
     for name, atoms in (("all", universe.atoms), ("part", universe.select_atoms("resid 1-50"))):
         Gyration(atoms).run(stop=9).results.save(tmp_path / f"{name}.csv")
@@ -136,8 +158,9 @@ def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
         ("a.csv", '# figure: {"x": 3}\na,b\n1,2\n', "does not describe the columns"),
         ("a.csv", '# figure: {"x\na,b\n1,2\n', "is no JSON"),
         ("a.npz", "PK", "expected arrays as .npz"),
-        ("a.xvg", "1 2\n3\n", "expected rows of numbers of one length"),
-        ("a.xvg", "1 x\n", "line 1 is no row of numbers: '1 x'"),
+        ("a.xvg", "1 2\n3\n", "expected rows of numbers of one length, found others in line 2"),
+        ("a.xvg", "1 x\n", "expected rows of numbers of one length, found others in line 1"),
+        ("a.xvg", "# no rows\n@ title\n", "expected rows of numbers of one length"),
         ("a.gro", "", "expected .csv, .tsv, .npz or .xvg, not '.gro'"),
     ],
 )

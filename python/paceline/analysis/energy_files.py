@@ -21,6 +21,7 @@ from paceline.analysis.energy_rows import (
     split_label,
     unlike,
 )
+from paceline.analysis.xvg import read_xvg
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import DamagedFileError, UnsupportedError
 
@@ -229,41 +230,17 @@ def _edr_frames(pyedr: Any) -> Any:
 
 def _read_xvg(path: str, file: IO[bytes]) -> Content:
     """Read a table for Grace, as GROMACS and paceline write it."""
-    content, rows = Content(path), array("d")
-    labels: dict[str, str] = {}
-    width = ended = 0
-    for number, line in lines_of(content, file):
-        text = line.strip()
-        if found := re.match(r"@\s*([xy]axis\s+label|s\d+\s+legend)\s+\"(.*)\"", text):
-            labels[found[1].split()[0]] = found[2]
-        elif text.startswith("&"):
-            ended = number
-        elif text and text[0] not in "#@":
-            values = numbers_of(text.partition("#")[0].split()) or []
-            width = width or len(values)
-            if ended:
-                raise UnsupportedError(f"{path}: line {number}: expected one set of data only")
-            if len(values) != width or width < 2:
-                content.skip(number)
-            else:
-                rows.extend(values)
-    axis, time_unit = split_label(labels.get("xaxis", ""))
+    content = Content(path)
+    table = read_xvg(content, file)
+    label = table.labels.get("x", "no label")
+    axis, time_unit = split_label(label)
     if axis.lower() != "time" or time_unit not in TIME_UNITS:
-        label = labels.get("xaxis", "no label")
         raise UnsupportedError(f'{path}: expected "Time (ps)" along the abscissa, found {label!r}')
-    table = np.array(rows).reshape(-1, max(width, 1))
-    y_label = labels.get("yaxis", "")
-    named = [split_label(labels.get(f"s{k}", f"column {k + 2}")) for k in range(width - 1)]
-    known = re.findall(r"\(([^()]*)\)", y_label)
-    if len(named) == 1 and "s0" not in labels:
-        named = [split_label(y_label)]
-    elif len(known) in (1, len(named)):
-        several = known if len(known) > 1 else known * len(named)
-        named = [(name, own or unit) for (name, own), unit in zip(named, several, strict=True)]
-    names = unlike(name for name, _ in named)
-    terms = {name: table[:, k] for k, name in enumerate(names, start=1)}
-    units = {name: unit for name, (_, unit) in zip(names, named, strict=True)}
-    content.parts.append(EnergyPart(path, terms, units, table[:, 0] * TIME_UNITS[time_unit]))
+    if table.columns:
+        units = dict(table.names_and_units())
+        times, *columns = table.columns
+        terms = dict(zip(units, columns, strict=True))
+        content.parts.append(EnergyPart(path, terms, units, times * TIME_UNITS[time_unit]))
     return content
 
 

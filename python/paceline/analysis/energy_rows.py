@@ -98,15 +98,18 @@ def unlike(names: Iterable[str]) -> list[str]:
 
     Examples
     --------
-    >>> unlike(["Temp", "Press", "Temp"])
-    ['Temp', 'Press', 'Temp 2']
+    >>> unlike(["Temp", "Press", "Temp", "Temp 2"])
+    ['Temp', 'Press', 'Temp 2', 'Temp 2 2']
     """
     counts: Counter[str] = Counter()
-    found = []
+    found: dict[str, None] = {}
     for name in names:
-        counts[name] += 1
-        found.append(name if counts[name] == 1 else f"{name} {counts[name]}")
-    return found
+        one = name
+        while one in found or not counts[name]:
+            counts[name] += 1
+            one = name if counts[name] == 1 else f"{name} {counts[name]}"
+        found[one] = None
+    return [*found]
 
 
 def number_of(text: str) -> float | None:
@@ -136,16 +139,18 @@ def numbers_of(texts: Iterable[str]) -> list[float] | None:
     return found
 
 
-def lines_of(content: Content, file: IO[bytes]) -> Iterator[tuple[int, str]]:
+def lines_of(
+    content: Content, file: IO[bytes], longest: int = LONGEST
+) -> Iterator[tuple[int, str]]:
     """Read whole lines with their numbers; the last one is left out if it has no end."""
     number = 0
-    while line := file.readline(LONGEST):
+    while line := file.readline(longest):
         number += 1
         if line.endswith(b"\n"):
             yield number, line.decode("utf-8", "replace").rstrip("\r\n")
-        elif len(line) == LONGEST:
+        elif len(line) == longest:
             raise DamagedFileError.in_object(
-                content.path, f"line {number}", "a line of text", f"{LONGEST} bytes or more"
+                content.path, f"line {number}", "a line of text", f"{longest} bytes or more"
             )
         elif line.strip():
             content.remark("the last line has no end, may be cut, and was left out")

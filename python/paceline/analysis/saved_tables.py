@@ -4,16 +4,17 @@ import csv
 import json
 import math
 import os
-import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from paceline.analysis.energy_rows import Content, unlike
 from paceline.analysis.table import Image, States, Table, name_and_unit
+from paceline.analysis.xvg import read_xvg
 from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.
@@ -33,10 +34,6 @@ FIELDS = (
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
 #: Fields of values of parts, but for these and the parts.
 VALUE_FIELDS = ("label", "bar", "colours", "low")
-#: Letters of Grace's font of symbols.
-SYMBOLS = dict(zip("abgdemlnpqrstwfycxzhkDGLSWFPYQ", "αβγδεμλνπθρστωφψχξζηκΔΓΛΣΩΦΠΨΘ", strict=True))
-#: Superscripts that have letters of their own.
-RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 
 
 @dataclass(frozen=True)
@@ -169,77 +166,30 @@ def _column(cells: Sequence[str]) -> np.ndarray:
         return np.array(cells, dtype=str)
 
 
-def _facts(lines: Any) -> dict[str, str]:
+def _facts(lines: Iterable[str]) -> dict[str, str]:
     """Split lines of facts at their first colon."""
     pairs = (line.strip().partition(": ") for line in lines)
     return {key: value for key, colon, value in pairs if colon}
 
 
 def _read_xvg(path: Path) -> SavedTable:
-    """Read sets of a file for Grace; those behind "&" share the first column."""
-    facts: dict[str, str] = {}
-    legends: dict[int, str] = {}
-    sets: list[list[list[float]]] = [[]]
-    for number, line in enumerate(_lines(path), start=1):
-        if line.startswith("#"):
-            facts |= _facts([line[2:]])
-        elif line.startswith("@"):
-            found = re.match(r'@\s*(?:(xaxis|yaxis)\s+label|s(\d+)\s+legend)\s+"(.*)"', line)
-            if found and found[1]:
-                facts[f"{found[1][0]}_label"] = plain(found[3])
-            elif found:
-                legends[int(found[2])] = plain(found[3])
-        elif line.startswith("&"):
-            sets.append([])
-        elif line.strip():
-            try:
-                sets[-1].append([float(cell) for cell in line.split()])
-            except ValueError:
-                raise UnsupportedError(
-                    f"{path}: line {number} is no row of numbers: {line.strip()[:40]!r}"
-                ) from None
-    rows = [np.array(one) for one in sets if one and len({*map(len, one)}) == 1]
-    if not rows or len(rows) < len([one for one in sets if one]):
-        raise UnsupportedError(f"{path}: expected rows of numbers of one length")
-    if any(not np.array_equal(one[:, 0], rows[0][:, 0], equal_nan=True) for one in rows):
-        raise UnsupportedError(f"{path}: its sets of data do not share the first column")
-    columns = [rows[0][:, 0], *(column for one in rows for column in one[:, 1:].T)]
+    """Read a table for Grace."""
+    content = Content(os.fspath(path))
+    with open(path, "rb") as file:
+        found = read_xvg(content, file)
+    for remark in content.remarks:
+        warn(remark)
+    if content.n_unread or not found.columns:
+        where = f", found others in line {content.first_unread}" if content.n_unread else ""
+        raise UnsupportedError(f"{path}: expected rows of numbers of one length{where}")
+    facts = _facts(found.comments) | {f"{axis}_label": text for axis, text in found.labels.items()}
     titles = SavedTable(path, {}, facts)._described.get("titles", ())
-    if len(titles) != len(columns):
-        x, label = facts.get("x_label", "x"), facts.get("y_label", "")
+    if len(titles) != len(found.columns):
+        x = found.labels.get("x", "x")
         x = x[0].lower() + x[1:] if x.startswith("Time") else x
-        unit = f" ({name_and_unit(label)[1]})" if name_and_unit(label)[1] else ""
-        names = [legends.get(k, "") for k in range(len(columns) - 1)]
-        titles = [x]
-        for k, name in enumerate(names, start=1):
-            title = (
-                f"{name}{unit}" if name else label if len(names) == 1 and label else f"column {k}"
-            )
-            titles.append(title if title not in titles else f"{title}, {k}")
-    return SavedTable(path, dict(zip(titles, columns, strict=True)), facts)
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        yield from file
-
-
-def plain(text: str) -> str:
-    r"""Take Grace's commands out of a text.
-
-    Examples
-    --------
-    >>> plain(r"MSD (nm\S2\N)"), plain(r"\xD\f{}G (kJ mol\S-1\N)")
-    ('MSD (nm²)', 'ΔG (kJ mol⁻¹)')
-    """
-    text = re.sub(
-        r"\\(?:x|f\{Symbol\})(.*?)\\(?:f\{\d*\}|4|0)",
-        lambda found: "".join(SYMBOLS.get(letter, letter) for letter in found[1]),
-        text,
-    )
-    text = re.sub(r"\\S(.*?)\\N", lambda found: found[1].translate(RAISED), text)
-    text = re.sub(r"\\s(.*?)\\N", r"\1", text)
-    return re.sub(r"\\(?:[a-zA-Z]\{[^}]*\}|[A-Za-z0-9+\-])", "", text)
+        named = found.names_and_units()
+        titles = unlike([x, *(f"{name} ({unit})" if unit else name for name, unit in named)])
+    return SavedTable(path, dict(zip(titles, found.columns, strict=True)), facts)
 
 
 def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:

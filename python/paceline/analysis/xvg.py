@@ -1,0 +1,114 @@
+"""Tables for Grace, .xvg, as GROMACS and paceline write them."""
+
+import re
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from paceline.analysis.energy_rows import Content, lines_of, numbers_of, unlike
+from paceline.analysis.table import name_and_unit
+from paceline.errors import UnsupportedError
+
+#: Bytes of a line, at most: a row may have a million numbers.
+LONGEST = 2**26
+#: Letters of Grace's font of symbols.
+SYMBOLS = dict(zip("abgdemlnpqrstwfycxzhkDGLSWFPYQ", "αβγδεμλνπθρστωφψχξζηκΔΓΛΣΩΦΠΨΘ", strict=True))
+#: Superscripts that have letters of their own.
+RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+
+_LABEL = re.compile(r'@\s*(?:([xy])axis\s+label|s(\d+)\s+legend)\s+"(.*)"')
+
+
+@dataclass(frozen=True)
+class XvgTable:
+    """Columns of a table, of which the first is the abscissa, and its texts without commands.
+
+    `labels` are those of the axes "x" and "y", `legends` those of the other columns, from 0.
+    """
+
+    columns: list[np.ndarray]
+    comments: list[str]
+    labels: Mapping[str, str]
+    legends: Mapping[int, str]
+
+    def names_and_units(self) -> list[tuple[str, str]]:
+        """Distinct names of the columns along the ordinate, and units, empty where unknown.
+
+        The label of the ordinate has one unit for all columns, or one for each. Where it has none,
+        legends may end with theirs.
+        """
+        n, label = len(self.columns) - 1, self.labels.get("y", "")
+        if n == 1 and label and not self.legends.get(0):
+            return [name_and_unit(label)]
+        known = re.findall(r"(?:^|[\s,])\(([^()]*)\)", label)  # but not that of "g(r)"
+        units = known * n if len(known) == 1 else known if len(known) == n else [""] * n
+        legends = [self.legends.get(k) or f"column {k + 2}" for k in range(n)]
+        if known:
+            named = [
+                (text.removesuffix(f" ({unit})"), unit)
+                for text, unit in zip(legends, units, strict=True)
+            ]
+        else:
+            named = [name_and_unit(text) for text in legends]
+        names = unlike(name for name, _ in named)
+        return [(name, unit) for name, (_, unit) in zip(names, named, strict=True)]
+
+
+def read_xvg(content: Content, file: IO[bytes]) -> XvgTable:
+    """Read a table; rows that cannot be read are counted in `content`.
+
+    Sets of data, which "&" ends, share the first column.
+    """
+    comments: list[str] = []
+    labels: dict[str, str] = {}
+    legends: dict[int, str] = {}
+    sets, widths = [array("d")], [0]
+    for number, line in lines_of(content, file, LONGEST):
+        text = line.strip()
+        if text.startswith("#"):
+            comments.append(text[1:].strip())
+        elif text.startswith("@"):
+            found = _LABEL.match(text)
+            if found and found[1]:
+                labels[found[1]] = plain(found[3])
+            elif found:
+                legends[int(found[2])] = plain(found[3])
+        elif text.startswith("&"):
+            sets.append(array("d"))
+            widths.append(0)
+        elif text:
+            values = numbers_of(text.partition("#")[0].split()) or []
+            widths[-1] = widths[-1] or len(values)
+            if values and len(values) == widths[-1]:
+                sets[-1].extend(values)
+            else:
+                content.skip(number)
+    tables = [
+        np.array(one).reshape(-1, width) for one, width in zip(sets, widths, strict=True) if one
+    ]
+    if any(not np.array_equal(one[:, 0], tables[0][:, 0], equal_nan=True) for one in tables):
+        raise UnsupportedError(f"{content.path}: its sets of data do not share the first column")
+    columns = [one[:, 0] for one in tables[:1]]
+    columns += [column for one in tables for column in one[:, 1:].T]
+    return XvgTable(columns, comments, labels, legends)
+
+
+def plain(text: str) -> str:
+    r"""Take Grace's commands out of a text.
+
+    Examples
+    --------
+    >>> plain(r"MSD (nm\S2\N)"), plain(r"\xD\f{}G (kJ mol\S-1\N)")
+    ('MSD (nm²)', 'ΔG (kJ mol⁻¹)')
+    """
+    text = re.sub(
+        r"\\(?:x|f\{Symbol\})(.*?)\\(?:f\{\d*\}|4|0)",
+        lambda found: "".join(SYMBOLS.get(letter, letter) for letter in found[1]),
+        text,
+    )
+    text = re.sub(r"\\S(.*?)\\N", lambda found: found[1].translate(RAISED), text)
+    text = re.sub(r"\\s(.*?)\\N", r"\1", text)
+    return re.sub(r"\\(?:[a-zA-Z]\{[^}]*\}|[A-Za-z0-9+\-])", "", text)
