@@ -107,11 +107,11 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def load_ipython_extension(ipython: Any) -> None:
+def load_ipython_extension(ipython: object) -> None:
     """Register with MDAnalysis, for ``%load_ext paceline`` in a notebook."""
     __getattr__("register")()
 
 
-def unload_ipython_extension(ipython: Any) -> None:
+def unload_ipython_extension(ipython: object) -> None:
     """End that registration."""
     __getattr__("unregister")()

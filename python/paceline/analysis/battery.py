@@ -662,7 +662,7 @@ def _ligand_of(universe: System) -> str:
     return " ".join(["resname", *names]) if (names := ligand_names(universe)) else ""
 
 
-def _of_ligand(value: Any, ligand: str) -> Any:
+def _of_ligand(value: object, ligand: str) -> Any:
     """Put the selection of ligands into parameters of entries."""
     if isinstance(value, Mapping):
         return {key: _of_ligand(one, ligand) for key, one in value.items()}

@@ -89,7 +89,7 @@ class Energies:
         steps: np.ndarray | None = None,
         n_atoms: int | None = None,
         drawn: Sequence[str] | None = None,
-        provenance: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, object] | None = None,
     ):
         self._terms, self._units = dict(terms), {name: units.get(name, "") for name in terms}
         self._axis, self._axis_title = axis, axis_title

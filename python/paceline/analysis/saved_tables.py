@@ -192,7 +192,7 @@ def _read_xvg(path: Path) -> SavedTable:
     return SavedTable(path, dict(zip(titles, found.columns, strict=True)), facts)
 
 
-def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:
+def title_like(columns: Mapping[str, object], path: Path, wanted: str) -> str:
     """Find the one title that is a text, with or without its unit, or else begins with it."""
     titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     found = [wanted] if wanted in columns else []
@@ -205,7 +205,7 @@ def title_like(columns: Mapping[str, Any], path: Path, wanted: str) -> str:
     return found[0]
 
 
-def describe(table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+def describe(table: Table, arrays: Mapping[str, object]) -> dict[str, Any] | None:
     """Describe the figure of a table by arrays of the file; None where it has others, too many."""
     drawn = table.drawn or table
     if drawn.panels and not drawn.y:
@@ -254,7 +254,7 @@ def describe(table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     return found
 
 
-def _reference(title: str, values: np.ndarray, arrays: Mapping[str, Any]) -> Any:
+def _reference(title: str, values: np.ndarray, arrays: Mapping[str, object]) -> Any:
     """Find a column among arrays, by its title first: a name, or a name and a number."""
     for name in [title, *arrays]:
         there = np.asarray(arrays.get(name, ()))
@@ -296,7 +296,7 @@ def _numbers(values: np.ndarray) -> list[Any]:
     return [None if one != one else one for one in values.tolist()]
 
 
-def _array(values: Sequence[Any]) -> np.ndarray:
+def _array(values: Sequence[object]) -> np.ndarray:
     """Numbers, or texts, of JSON."""
     if any(isinstance(one, str) for one in values):
         return np.array(values, dtype=str)
@@ -327,7 +327,7 @@ def _describe_image(image: Image, table: Table, arrays: Mapping[str, Any]) -> di
     return None
 
 
-def _describe_states(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+def _describe_states(states: States, arrays: Mapping[str, object]) -> dict[str, Any] | None:
     """Describe states, if an array has a letter for each, or a text for each row; or values."""
     numbers = states.numbers
     if len(states.parts) > MOST_NUMBERS:

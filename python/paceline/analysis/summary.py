@@ -1,7 +1,5 @@
 """Sentences on results: the answer of an analysis in a line or a few."""
 
-from typing import Any
-
 import numpy as np
 
 from paceline.analysis.table import Table, name_and_unit
@@ -73,7 +71,7 @@ def _place(table: Table, row: int) -> str:
     return "at " + ", ".join(cells)
 
 
-def _number(value: Any, unit: str = "") -> str:
+def _number(value: object, unit: str = "") -> str:
     """Write a number with four digits and its unit."""
     text = f"{value:.4g}" if isinstance(value, float | np.floating) else f"{value}"
     return f"{text}{'' if unit == '°' else ' '}{unit}".rstrip()

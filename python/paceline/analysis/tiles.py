@@ -63,7 +63,7 @@ class PairRmsds:
 class PairMetrics:
     """Worker part: the distances of the frames of two parts by a user's function."""
 
-    def __init__(self, metric: Metric, weights: Any, cutoff: float, dtype: np.dtype):
+    def __init__(self, metric: Metric, weights: object, cutoff: float, dtype: np.dtype):
         self._metric, self._weights = metric, weights
         self._cutoff, self._dtype = cutoff, dtype
 

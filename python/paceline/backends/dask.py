@@ -351,7 +351,7 @@ class DaskRun:
         method: Callable[..., Any],
         *args: Any,
         meanwhile: Callable[[], None] = lambda: None,
-        **options: Any,
+        **options: object,
     ) -> Any:
         """Call a method of the client, which never returns if the client is closed meanwhile.
 

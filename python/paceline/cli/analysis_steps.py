@@ -79,7 +79,7 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
         check_output(args.plot, overwrite=args.overwrite)
 
 
-def system_of(args: argparse.Namespace, **options: Any) -> "GroupUniverse":
+def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     """Open topology and trajectory, with the groups of the index file; `options` are of it."""
     from paceline.cli.atom_groups import GroupUniverse  # not where a trajectory is converted alone
 

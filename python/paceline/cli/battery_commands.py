@@ -135,7 +135,7 @@ def add_battery(commands: Any) -> CommandParser:
     return _add_arguments(parser, run_battery, FileForm(topology="required", alone=True))
 
 
-def _add_arguments(parser: CommandParser, run: Any, form: FileForm) -> CommandParser:
+def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> CommandParser:
     add_file_arguments(parser, form, formats="trajectory")
     add = parser.section("files").add_argument
     add(

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from paceline._core import __version__
 from paceline._util.files import check_local
@@ -298,7 +297,7 @@ class _Warnings:
         self._said: set[str] = set()
 
     def show(
-        self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
+        self, message: Warning | str, category: type[Warning], *place: object, **more: object
     ) -> None:
         if issubclass(category, PacelineWarning) and str(message) not in self._said:
             self._said.add(str(message))

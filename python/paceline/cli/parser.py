@@ -225,7 +225,7 @@ class CommandParser(argparse.ArgumentParser):
                 action, f"expected {expected}{unit}, found {arg_string!r}"
             ) from None
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         """Refuse a value that is none of the choices, and name the nearest one."""
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
         if choices is None or value in choices:

@@ -106,7 +106,7 @@ class FigureOptions:
         *,
         label: str | Sequence[str] | None = None,
         title: str | None = None,
-        figsize: Any = None,
+        figsize: object = None,
         time_unit: str | None = None,
         xlim: Sequence[float] | None = None,
         ylim: Sequence[float] | None = None,
@@ -124,7 +124,7 @@ class FigureOptions:
         self.ylim = None if ylim is None else _checked_limits("ylim", ylim)
 
     @classmethod
-    def of(cls, values: Any) -> Self:
+    def of(cls, values: object) -> Self:
         """Take the options among the attributes of an object, such as parsed arguments."""
         return cls(**{name: getattr(values, name) for name in OPTIONS})
 

@@ -239,7 +239,7 @@ def frame_datasets(h5: Any, fields: Sequence[str], *, has_cell: bool) -> list[An
 
 
 def create_property(
-    h5: Any, name: str, n_atoms: int, dtype: Any, values: np.ndarray | None = None
+    h5: Any, name: str, n_atoms: int, dtype: object, values: np.ndarray | None = None
 ) -> Any:
     """Create the dataset of an atom property, with its values where all are known."""
     dataset = h5.create_dataset(

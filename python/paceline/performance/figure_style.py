@@ -155,7 +155,7 @@ def draw_boxes(
         axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
 
 
-def add_legend(axes: "Axes", parts: Sequence[Component], *more: Any) -> None:
+def add_legend(axes: "Axes", parts: Sequence[Component], *more: object) -> None:
     """Name parts above the axes, outside of the data."""
     from matplotlib.patches import Patch
 

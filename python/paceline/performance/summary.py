@@ -463,7 +463,7 @@ def _ratio(above: float, below: float) -> float:
     return math.inf if above > 0 else math.nan
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

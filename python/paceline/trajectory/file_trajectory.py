@@ -244,7 +244,7 @@ class FileTrajectory(Trajectory):
         sub: np.ndarray | None = None,
         *,
         cell: np.ndarray | None = None,
-        origin: Mapping[str, Any] | None = None,
+        origin: Mapping[str, object] | None = None,
         t_init_top: float = math.nan,
         t_init_traj: float = math.nan,
     ):

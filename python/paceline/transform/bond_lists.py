@@ -459,7 +459,7 @@ class _Search:
         return np.stack([found // n_atoms, found % n_atoms], axis=1)
 
 
-def _coded(values: Sequence[Any], plain: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
+def _coded(values: Sequence[object], plain: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
     """Number texts: the number of each, and the texts by number."""
     numbers: dict[str, int] = {}
     given: dict[Any, int] = {}
