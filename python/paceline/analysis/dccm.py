@@ -9,6 +9,7 @@ from paceline.analysis.kernels import CoreCovariance, CovarianceSums
 from paceline.analysis.pca import covariance_of, cross_correlation_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
+from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Reduction
 from paceline.transform.apply_transforms import first_positions
@@ -116,7 +117,7 @@ class CrossCorrelation(AnalysisBase):
         title = "correlation"
         keys, numbers = ("atom index", "other atom index"), atoms.indices
         found = {keys[0]: numbers[rows], keys[1]: numbers[columns]}
-        if hasattr(atoms, "resids") and len(atoms.residues) == len(atoms):
+        if has_attribute(atoms, "resids") and len(atoms.residues) == len(atoms):
             keys, numbers = ("residue", "other residue"), atoms.resids
             found = {keys[0]: numbers[rows], keys[1]: numbers[columns]}
             found |= telling_columns(atoms.residues, {"": rows, "other ": columns})

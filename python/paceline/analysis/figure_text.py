@@ -3,7 +3,13 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 #: Sizes of texts, the usual one first.
 SIZES = ("medium", "small", "x-small", "xx-small")
@@ -91,16 +97,21 @@ def shortened_to(text: str, room: float, size: str | float | None = None) -> str
     return f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
 
 
-def cell_of(ax: Any) -> tuple[float, float]:
+def figure_of(ax: "Axes") -> "Figure":
+    """Figure that axes are in, also within a part of it."""
+    return cast("Figure", ax.get_figure(root=True))
+
+
+def cell_of(ax: "Axes") -> tuple[float, float]:
     """Width of axes and height of their part of the figure, points, before any layout."""
-    box, figure = ax.get_position(original=True), ax.get_figure(root=True)
+    box, figure = ax.get_position(original=True), figure_of(ax)
     width, height = figure.get_size_inches() * 72
     return ALONG * box.width * width, min(1.0, box.height * 1.3) * height
 
 
 def legend_above(
-    ax: Any,
-    handles: Sequence[Any] | None = None,
+    ax: "Axes",
+    handles: "Sequence[Artist] | None" = None,
     texts: Sequence[str] | None = None,
     *,
     columns: int = 1,
@@ -118,7 +129,6 @@ def legend_above(
     lines, size, columns = _fit(list(texts), room, columns, extra=title is not None)
     # A power of ten of the ordinate stands left of it, not under its text.
     ax.yaxis.get_offset_text().set_horizontalalignment("right")
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
     legend = ax.legend(
         handles[: len(lines)],
         lines,
@@ -127,7 +137,9 @@ def legend_above(
         ncols=columns,
         title=title,
         alignment="left",
-        **place,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0,
         **options,
     )
     if title is not None:
@@ -172,9 +184,9 @@ def _fit(
     return [cut(text) for text in texts[: per_column * columns]], size, columns
 
 
-def fit_labels(ax: Any) -> None:
+def fit_labels(ax: "Axes") -> None:
     """Wrap labels of axes, and of bars of colours beside them, that are longer than their axis."""
-    figure = ax.get_figure(root=True)
+    figure = figure_of(ax)
     for one in figure.axes:
         box = one.get_position(original=True)
         width, height = figure.get_size_inches() * 72
@@ -182,7 +194,7 @@ def fit_labels(ax: Any) -> None:
             _fit_text(axis.label, length * ALONG, LABEL_LINES)
 
 
-def _fit_text(label: Any, room: float, most_lines: int) -> None:
+def _fit_text(label: "Text", room: float, most_lines: int) -> None:
     """Wrap a text and make it smaller until it has few lines; the last ones are cut."""
     text = label.get_text()
     if not text or "\n" in text or text_width(text, label.get_fontsize()) <= room:
@@ -198,9 +210,9 @@ def _fit_text(label: Any, room: float, most_lines: int) -> None:
     label.set_fontsize(size)
 
 
-def put_title(ax: Any, text: str) -> None:
+def put_title(ax: "Axes", text: str) -> None:
     """Put a title above the axes and their legend."""
-    figure, legend = ax.get_figure(root=True), ax.get_legend()
+    figure, legend = figure_of(ax), ax.get_legend()
     note = ax.get_title(loc="left")
     pad = 6.0
     if legend is not None:

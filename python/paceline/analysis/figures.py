@@ -4,15 +4,28 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from paceline.analysis.figure_text import fit_labels, legend_above, put_title, shortened_to
+from paceline.analysis.figure_text import (
+    figure_of,
+    fit_labels,
+    legend_above,
+    put_title,
+    shortened_to,
+)
 from paceline.analysis.table import Image, States, Table, name_and_unit
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.errors import UnsupportedError, warn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
@@ -58,7 +71,9 @@ class Series:
     ends_at_gaps: bool = False
 
 
-def draw(tables: Table | Sequence[Table], ax: Any, options: FigureOptions | None = None) -> Any:
+def draw(
+    tables: Table | Sequence[Table], ax: "Axes", options: FigureOptions | None = None
+) -> "Axes":
     """Draw a table, or several of one kind, into `matplotlib.axes.Axes`."""
     options = FigureOptions() if options is None else options
     given = [tables] if isinstance(tables, Table) else list(tables)
@@ -89,7 +104,7 @@ def draw(tables: Table | Sequence[Table], ax: Any, options: FigureOptions | None
     return ax
 
 
-def _draw_panels(panels: Sequence[Table], ax: Any, options: FigureOptions) -> Any:
+def _draw_panels(panels: Sequence[Table], ax: "Axes", options: FigureOptions) -> "Axes":
     """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
     if len(panels) == 1:
         return draw(panels[0], ax, options)
@@ -119,7 +134,7 @@ def _draw_panels(panels: Sequence[Table], ax: Any, options: FigureOptions) -> An
     return all_axes[-1]
 
 
-def _heighten(ax: Any, options: FigureOptions, height: float) -> None:
+def _heighten(ax: "Axes", options: FigureOptions, height: float) -> None:
     """Make a figure of these axes alone so high (inches), unless its size is given."""
     from matplotlib.figure import Figure
 
@@ -128,7 +143,7 @@ def _heighten(ax: Any, options: FigureOptions, height: float) -> None:
         figure.set_figheight(max(height, figure.get_figheight()))
 
 
-def new_figure(make: Callable[[], Any], options: FigureOptions) -> Any:
+def new_figure(make: "Callable[[], Figure]", options: FigureOptions) -> "Figure":
     """Make a figure of the size that is asked for."""
     figure = make()
     inches = options.inches(_saved_resolution(figure))
@@ -137,7 +152,7 @@ def new_figure(make: Callable[[], Any], options: FigureOptions) -> Any:
     return figure
 
 
-def _saved_resolution(figure: Any) -> float:
+def _saved_resolution(figure: "Figure") -> float:
     """Pixels per inch of a saved figure."""
     from matplotlib import rcParams
 
@@ -180,7 +195,7 @@ def in_time_unit(
     return f"{name} ({unit.replace('u', 'µ')})", [one / TIME_UNITS[unit] for one in values]
 
 
-def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> None:
+def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -> None:
     """Draw columns along the abscissa as lines or points, with a legend above."""
     first = tables[0]
     x_label, abscissas = in_time_unit(
@@ -209,7 +224,7 @@ def _draw_columns(tables: Sequence[Table], ax: Any, options: FigureOptions) -> N
     patches, regions = _draw_reference(first.reference, ax)
     if first.colour:
         label, _ = in_time_unit(first.colour, [first.columns[first.colour]], options.time_unit)
-        bar = ax.figure.colorbar(artists[-1], ax=ax, label=label)
+        bar = ax.figure.colorbar(cast("PathCollection", artists[-1]), ax=ax, label=label)
         bar.outline.set_linewidth(0.5)
         return
     if first.right and len(tables) == 1:
@@ -280,29 +295,37 @@ def _series_of(
     return found
 
 
-def _draw_one(one: Series, ax: Any) -> Any:
+def _draw_one(one: Series, ax: "Axes") -> "Line2D | PathCollection":
     """Draw a series; return what stands for it in the legend."""
     if one.ends_at_gaps:
         one = _with_gaps(one)
     x, values = one.x, one.values
-    colour = {} if one.colour is None else {"color": one.colour}
-    is_large = len(x) > LARGE
+    is_large, colour = len(x) > LARGE, one.colour
     if one.points:
         some = _some_points(len(x))
         size = 1 if len(x) > FEW_POINTS else 4
         if one.colours is not None:
-            style = {"s": size**2, "c": one.colours[some], "linewidths": 0}
-            return ax.scatter(x[some], values[some], rasterized=is_large, **style)
-        dot = {"markersize": size, "rasterized": is_large, **colour}
-        (line,) = ax.plot(x[some], values[some], ".", label=one.name, **dot)
+            colours = one.colours[some]
+            return ax.scatter(
+                x[some], values[some], size**2, colours, linewidths=0, rasterized=is_large
+            )
+        (line,) = ax.plot(
+            x[some],
+            values[some],
+            ".",
+            label=one.name,
+            markersize=size,
+            rasterized=is_large,
+            color=colour,
+        )
     elif one.window:
-        (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large, **colour)
+        (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large, color=colour)
         mean = running_mean(values, one.window)
         (line,) = ax.plot(x, mean, one.pattern, color=line.get_color(), label=one.name)
     else:
         # A line through one point is not seen.
         alone = len(x) == 1
-        (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, **colour)
+        (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, color=colour)
     if one.band is not None:
         low, high = values - one.band, values + one.band
         ax.fill_between(x, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
@@ -319,7 +342,7 @@ def _with_gaps(one: Series) -> Series:
     return replace(one, x=x, values=values, band=band)
 
 
-def _some_points(n_points: int) -> Any:
+def _some_points(n_points: int) -> slice | np.ndarray:
     """Choose points of a cloud: all, or some at random, and always the same ones.
 
     Those at equal distances could be of a few residues alone.
@@ -329,7 +352,7 @@ def _some_points(n_points: int) -> Any:
     return np.sort(np.random.default_rng(0).choice(n_points, MOST_POINTS, replace=False))
 
 
-def _draw_right(table: Table, x: np.ndarray, ax: Any, n_series: int) -> None:
+def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
     """Draw columns with an ordinate of their own on the right; labels have colours of lines."""
     beside, colour = ax.twinx(), f"C{n_series}"
     for title, name in table.right.items():
@@ -344,7 +367,7 @@ def _draw_right(table: Table, x: np.ndarray, ax: Any, n_series: int) -> None:
         ax.tick_params(axis="y", labelcolor="C0")
 
 
-def _draw_reference(name: str, ax: Any) -> tuple[list[Any], list[str]]:
+def _draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
     """Draw regions of angles that hold parts of a reference; return what is in the legend."""
     if name not in REFERENCES:
         return [], []
@@ -367,7 +390,7 @@ def _draw_reference(name: str, ax: Any) -> tuple[list[Any], list[str]]:
     return patches, [f"{part * 100:.0f} % of known structures" for part in REGIONS]
 
 
-def _make_square(ax: Any, turn: Sequence[float]) -> None:
+def _make_square(ax: "Axes", turn: Sequence[float]) -> None:
     """Give axes of angles their full turn, in one scale."""
     begin, end = turn
     for limits, ticks in ((ax.set_xlim, ax.set_xticks), (ax.set_ylim, ax.set_yticks)):
@@ -377,12 +400,12 @@ def _make_square(ax: Any, turn: Sequence[float]) -> None:
     ax.spines[["top", "right"]].set_visible(True)
 
 
-def _draw_bars(table: Table, ax: Any) -> None:
+def _draw_bars(table: Table, ax: "Axes") -> None:
     """Draw the values of names as bars, the first above."""
     names, (title,) = table.columns[table.x][:MOST_BARS], table.y
     places = np.arange(len(names))
     ax.barh(places, table.columns[title][:MOST_BARS])
-    room = NAMES * ax.figure.get_size_inches()[0] * 72
+    room = NAMES * figure_of(ax).get_size_inches()[0] * 72
     texts = [shortened_to(f"{name}", room, "x-small") for name in names]
     ax.set_yticks(places, texts, fontsize="x-small")
     ax.invert_yaxis()
@@ -392,7 +415,7 @@ def _draw_bars(table: Table, ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_states(table: Table, ax: Any, options: FigureOptions) -> None:
+def _draw_states(table: Table, ax: "Axes", options: FigureOptions) -> None:
     """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
     assert table.states is not None
     states: States = table.states
@@ -436,7 +459,7 @@ def _paint_states(
 
 
 def _paint_values(
-    grid: tuple[np.ndarray, ...], values: np.ndarray, ax: Any, label: str, **options: Any
+    grid: tuple[np.ndarray, ...], values: np.ndarray, ax: "Axes", label: str, **options: Any
 ) -> None:
     """Paint the cells of a grid in the colours of a scale, which is beside it."""
     shown = np.ma.masked_invalid(values)
@@ -452,16 +475,16 @@ def _paint_values(
         bar.update_ticks()
 
 
-def _compress_layout(ax: Any) -> None:
+def _compress_layout(ax: "Axes") -> None:
     """Leave labels of axes of a fixed shape their room; else constrained layout cuts them."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = ax.get_figure(root=True)
+    figure = figure_of(ax)
     if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
         figure.set_layout_engine("compressed")
 
 
-def _draw_image(image: Image, ax: Any, options: FigureOptions) -> None:
+def _draw_image(image: Image, ax: "Axes", options: FigureOptions) -> None:
     """Draw numbers as colours, beside a bar that explains them."""
     low, high = image.limits
     x_label, (x_edges,) = in_time_unit(image.x_label, [image.x_edges], options.time_unit)
@@ -498,7 +521,9 @@ def number_parts(axis: Any, parts: np.ndarray) -> None:
         ticks = ticks[(ticks >= parts[0]) & (ticks <= parts[-1])]
         axis.set_ticks(ticks - parts[0], [f"{tick:g}" for tick in ticks])
         return
-    axis.get_major_locator().set_params(integer=True, nbins=6)
+    locator = AutoLocator()
+    locator.set_params(integer=True, nbins=6)
+    axis.set_major_locator(locator)
     axis.set_major_formatter(
         lambda row, _: f"{parts[round(row)]}" if 0 <= round(row) < len(parts) else ""
     )

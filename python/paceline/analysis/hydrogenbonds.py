@@ -301,7 +301,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Raise `NoDataError` where there are no charges to guess by, nor names and bonds."""
         from MDAnalysis.exceptions import NoDataError
 
-        if not (hasattr(self.atomgroup, "charges") or self._guesses_by_name):
+        if not (has_attribute(self.atomgroup, "charges") or self._guesses_by_name):
             raise NoDataError(
                 "HydrogenBondAnalysis: hydrogens and acceptors are guessed by charge, or by names "
                 "and bonds, and the topology has no charge information and no bonds: load one that "
@@ -321,7 +321,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _guesses_by_name(self) -> bool:
         """True if hydrogens and acceptors are guessed by names and bonds, for want of charges."""
         atoms = self.atomgroup
-        known = hasattr(atoms, "names") and not hasattr(atoms, "charges")
+        known = has_attribute(atoms, "names") and not has_attribute(atoms, "charges")
         return known and len(bond_list(self.u).bonds) > 0
 
     def _check_between(self) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
-from paceline.contract.atoms import System
+from paceline.contract.atoms import System, has_attribute
 from paceline.performance.number_format import joined, many
 
 #: Kinds of residues that are named, at most.
@@ -29,7 +29,7 @@ def describe_system(universe: System) -> str:
         rest[found] = False
         parts += [many(len(found), name)] if len(found) else []
     others = len(np.flatnonzero(rest))
-    if parts and others and hasattr(residues, "resnames"):
+    if parts and others and has_attribute(residues, "resnames"):
         names, counts = np.unique(residues.resnames[rest].astype(str), return_counts=True)
         order = np.argsort(-counts, kind="stable")
         parts += [f"{counts[k]:,} {names[k]}" for k in order[:MOST_KINDS]]

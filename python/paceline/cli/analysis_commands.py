@@ -17,7 +17,7 @@ from paceline.cli.options import (
     lag,
     positive,
 )
-from paceline.cli.parser import CommandParser
+from paceline.cli.parser import CommandParser, Commands
 from paceline.contract.catalogue import Entry, catalogue
 from paceline.errors import UnsupportedError, warn
 
@@ -44,10 +44,10 @@ class Command(NamedTuple):
         first = self.entry["select"]
         return (first, *self.entry["select_otherwise"]) if first else ()
 
-    def parser(self, commands: Any) -> CommandParser:
+    def parser(self, commands: Commands) -> CommandParser:
         """Add a parser with help and examples, and without arguments."""
         lines = [f"  paceline {self.name} {example}" for example in self.entry["examples"]]
-        parser: CommandParser = commands.add_parser(
+        parser = commands.add_parser(
             self.name,
             help=self.entry["summary"],
             description=self.entry["description"],
@@ -55,7 +55,7 @@ class Command(NamedTuple):
         )
         return parser
 
-    def add(self, commands: Any) -> CommandParser:
+    def add(self, commands: Commands) -> CommandParser:
         """Add the command and its arguments."""
         entry, parser = self.entry, self.parser(commands)
         add_analysis_arguments(parser, select=self.select, files=tuple(entry["files"]))
@@ -96,11 +96,11 @@ class Command(NamedTuple):
         from paceline.cli.analysis_steps import open_universe, selected
 
         universe = open_universe(args)
-        options = {one["keyword"]: getattr(args, one["keyword"]) for one in self.entry["options"]}
+        options = {one["keyword"]: vars(args)[one["keyword"]] for one in self.entry["options"]}
         if self.entry["fits"]:
             options["align"] = args.fit is None if args.align is None else args.align
         others = (f"select_{k}" for k, _ in enumerate(self.entry["groups"], start=2))
-        texts = [args.select or "all", *(getattr(args, name) for name in others)]
+        texts = [args.select or "all", *(vars(args)[name] for name in others)]
         updating = self.entry["updating"]
         groups = [selected(universe, text, updating=updating) for text in texts]
         make = special_analyses.MAKE.get(self.name)
@@ -130,7 +130,7 @@ def run_analysis_command(args: argparse.Namespace) -> None:
     run_and_report(args, args.analysis_of(args))
 
 
-def add_rmsd(commands: object) -> CommandParser:
+def add_rmsd(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = command_of("rmsd").add(commands)
     parser.set_defaults(analysis_of=rmsd_of)
@@ -154,7 +154,7 @@ def rmsd_of(args: argparse.Namespace) -> Any:
     )
 
 
-def add_rdf(commands: object) -> CommandParser:
+def add_rdf(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = command_of("rdf").add(commands)
     add_pair_arguments(parser.section("calculation"))
@@ -271,7 +271,7 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     )
 
 
-def add_align(commands: Any) -> CommandParser:
+def add_align(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     command = command_of("align")
     parser = command.parser(commands)
@@ -329,7 +329,7 @@ def run_align(args: argparse.Namespace) -> None:
     print(args.output)
 
 
-PARSERS: dict[str, Callable[[object], CommandParser]] = {
+PARSERS: dict[str, Callable[[Commands], CommandParser]] = {
     **{name: Command(entry).add for name, entry in catalogue().items() if entry["has_command"]},
     **{"rmsd": add_rmsd, "rdf": add_rdf, "align": add_align},
 }

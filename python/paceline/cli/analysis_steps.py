@@ -41,12 +41,12 @@ MOST_LEFT_OUT = 20
 
 def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of the command, once its outputs are known to be possible."""
-    structures = getattr(args, "structures", None)
+    structures = args.structures
     further = further_files(args)
     check_distinct(
         args.output, args.plot, structures, args.report, args.checkpoint, *further.values()
     )
-    check_outputs(args, args.output, getattr(args, "output_files", ()))
+    check_outputs(args, args.output, args.output_files)
     if structures is not None:
         if structures.suffix.lower() not in STRUCTURES:
             raise UnsupportedError(f"{structures} must end in {', '.join(STRUCTURES)}")
@@ -61,7 +61,7 @@ def open_universe(args: argparse.Namespace) -> Any:
 
 def further_files(args: argparse.Namespace) -> dict[str, Path]:
     """Files of further tables that are asked for, by the names of these."""
-    paths = {name: getattr(args, name) for name in getattr(args, "further", ())}
+    paths = {name: vars(args)[name] for name in args.further}
     return {name: path for name, path in paths.items() if path is not None}
 
 
@@ -83,7 +83,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     """Open topology and trajectory, with the groups of the index file; `options` are of it."""
     from paceline.cli.atom_groups import GroupUniverse  # not where a trajectory is converted alone
 
-    if getattr(args, "guess_bonds", False):
+    if vars(args).get("guess_bonds"):
         options["guess_bonds"] = True
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
@@ -99,7 +99,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
 def choose_defaults(args: argparse.Namespace, universe: "GroupUniverse") -> None:
     """Replace default selections that find no atoms by the next ones that do, and warn of it."""
     for name in ("select", "fit", "center"):
-        default = getattr(args, name, None)
+        default = vars(args).get(name)
         if not isinstance(default, DefaultSelection):
             continue
         found = next((text for text in default.alternatives if _finds(universe, text)), None)
@@ -111,7 +111,7 @@ def choose_defaults(args: argparse.Namespace, universe: "GroupUniverse") -> None
                 f"--{name}: the system has no atoms of '{default}', the default; those of "
                 f"'{found}' are taken, {atoms}: --{name} chooses others"
             )
-        setattr(args, name, str(found))
+        vars(args)[name] = str(found)
 
 
 def _finds(universe: "GroupUniverse", text: str) -> bool:
@@ -287,7 +287,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
                     results.save_figure(path, overwrite=args.overwrite, **_of_all_figures(args))
             left_out = save_results(args, analysis.results)
             save_report(args, analysis.timings)
-    paths = (args.output, args.plot, getattr(args, "structures", None), *further, args.report)
+    paths = (args.output, args.plot, args.structures, *further, args.report)
     say_results(analysis.results, *paths, left_out=left_out)
     if failed is not None:
         raise UnsupportedError(f"{failed}; other results are written") from failed
@@ -295,7 +295,12 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
 
 def _of_all_figures(args: argparse.Namespace) -> dict[str, Any]:
     """Options of figures that do not depend on what they show."""
-    return {name: getattr(args, name) for name in ("figsize", "time_unit", "stats", "style")}
+    return {
+        "figsize": args.figsize,
+        "time_unit": args.time_unit,
+        "stats": args.stats,
+        "style": args.style,
+    }
 
 
 def _further(
@@ -401,7 +406,7 @@ def save_results(args: argparse.Namespace, results: Any) -> str:
     """Write results where they are wanted; return what a terminal does not show of the table."""
     if args.plot is not None:
         save_figure(args, results)
-    if getattr(args, "structures", None) is not None:
+    if args.structures is not None:
         results.save(args.structures, overwrite=args.overwrite)
     if args.output not in (None, STDOUT):
         results.save(args.output, overwrite=args.overwrite)

@@ -12,6 +12,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.arguments import check_selection
+from paceline.contract.atoms import has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.transform.bond_lists import give_bonds_to_select
 from paceline.universe import Universe
@@ -284,7 +285,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
     def _unknown(self, name: str, what: str) -> SelectionError:
         """Make the error about a name, with those that there are."""
         near = difflib.get_close_matches(name, [known for known, _ in self.groups()], 1)
-        if name in getattr(self.atoms, "names", ()):
+        if has_attribute(self.atoms, "names") and name in self.atoms.names:
             near = [f"'name {name}'"]
         hint = f"; did you mean {near[0]}?" if near else ";"
         of = f" of {self._index.path}" if self._index is not None else ""

@@ -21,6 +21,7 @@ from paceline.cli.parser import (
     STRUCTURE,
     TOPOLOGY,
     CommandParser,
+    Commands,
     FileForm,
     add_file_arguments,
     kind_of,
@@ -74,9 +75,9 @@ examples:
 """
 
 
-def add_analyses(commands: Any) -> CommandParser:
+def add_analyses(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "analyses",
         help="list all analyses",
         description="List all analyses: the name in batteries, which most commands have too, the "
@@ -104,9 +105,9 @@ def run_analyses(args: argparse.Namespace) -> None:
         print("  ".join(cells).rstrip())
 
 
-def add_run(commands: Any) -> CommandParser:
+def add_run(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "run",
         help="several analyses in one pass, as a file describes them",
         description="Run the analyses that a TOML file describes in one pass over the trajectory, "
@@ -122,9 +123,9 @@ def add_run(commands: Any) -> CommandParser:
     return parser
 
 
-def add_battery(commands: Any) -> CommandParser:
+def add_battery(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "battery",
         help="the usual analyses of what the system holds, in one pass",
         description="Run the usual analyses of protein, nucleic acid, ligands, lipids and water, "

@@ -166,7 +166,7 @@ def _main(argv: Sequence[str]) -> int:
 def _check_backend(args: argparse.Namespace) -> None:
     """Refuse a backend that uses one of several processes that were launched together."""
     size, _ = launched()
-    backend = getattr(args, "backend", None)
+    backend = vars(args).get("backend")
     if size > 1 and backend not in (None, "mpi"):
         raise UnsupportedError(
             f"--backend {backend} would use one of the {size} processes that mpirun or srun "

@@ -1,11 +1,11 @@
 """Command of energies: what files of simulation programs hold besides positions."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, saved_together
 from paceline.cli.options import Bound, add_bound_arguments, add_output_arguments
-from paceline.cli.parser import CommandParser
+from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ examples:
 """
 
 
-def add_energy(commands: Any) -> CommandParser:
+def add_energy(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "energy",
         help="energies, temperature, pressure … that a program wrote, as series",
         description="Read energies and other terms of a simulation: .edr and .xvg of GROMACS, "

@@ -36,7 +36,7 @@ from paceline.cli.options import (
     print_json,
     size,
 )
-from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
+from paceline.cli.parser import CommandParser, Commands, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, many
 
@@ -124,9 +124,9 @@ _DEARER = 2.0
 BAD = 1
 
 
-def add_info(commands: Any) -> CommandParser:
+def add_info(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "info",
         help="what a trajectory or a topology holds",
         description="For a topology: atoms, residues and groups. For trajectories: format, atoms, "
@@ -221,9 +221,9 @@ def _show_table(files: "list[list[Fact]]") -> None:
         print(*(facts.get(heading, "-") for heading in headings), sep="\t")
 
 
-def add_index(commands: Any) -> CommandParser:
+def add_index(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "index",
         help="find a trajectory's frames once, so that later it opens at once",
         description="Make the frame index of trajectories and save it beside them (or in the "
@@ -268,9 +268,9 @@ def run_index(args: argparse.Namespace) -> None:
             print_json("index", files=made)
 
 
-def add_validate(commands: Any) -> CommandParser:
+def add_validate(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "validate",
         help="read every frame and list what is wrong with it",
         description="Read, decode and check every frame of trajectory files, and list what is "
@@ -409,9 +409,9 @@ def _summary(verdict: "Verdict") -> str:
     )
 
 
-def add_split(commands: Any) -> CommandParser:
+def add_split(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "split",
         help="cut a trajectory into several files",
         description="Cut a trajectory at frame borders by copying bytes, without decoding. The "
@@ -463,9 +463,9 @@ def run_split(args: argparse.Namespace) -> None:
         print(*pieces, sep="\n")
 
 
-def add_join(commands: Any) -> CommandParser:
+def add_join(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "join",
         help="put several trajectories into one file",
         description="Put trajectories of one format and one system together in the order given, "
@@ -491,9 +491,9 @@ def run_join(args: argparse.Namespace) -> None:
     join(args.trajectory, args.output, **options, n_workers=args.n_workers)
 
 
-def add_convert(commands: Any) -> CommandParser:
+def add_convert(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "convert",
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
@@ -586,7 +586,7 @@ def _universe(args: argparse.Namespace) -> Any:
     # Groups of an index file are numbers of atoms: these need no topology.
     numbered = () if args.index is None else ("select",)
     for option in ("select", "unwrap", "together", "nojump", "center", "wrap", "fit"):
-        if getattr(args, option) not in (None, False) and option not in numbered:
+        if vars(args)[option] not in (None, False) and option not in numbered:
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
     if args.index is None:
         return paceline.open(args.trajectory, **chain_options(args))
@@ -601,9 +601,9 @@ def _universe(args: argparse.Namespace) -> Any:
     return universe
 
 
-def add_repack(commands: Any) -> CommandParser:
+def add_repack(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "repack",
         help="write an H5MD file anew in a layout that is read faster",
         description="Write positions, velocities and forces of an H5MD file anew in another "

@@ -21,7 +21,7 @@ from paceline.cli.options import (
     add_worker_arguments,
     positive,
 )
-from paceline.cli.parser import CommandParser
+from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import FileChangedError, UnsupportedError, warn
 from paceline.performance.number_format import amount, many
 
@@ -44,9 +44,9 @@ examples:
 """
 
 
-def add_frames(commands: Any) -> CommandParser:
+def add_frames(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "frames",
         help="write frames that the rows of a saved table choose",
         description="Choose frames by the rows of tables that other commands saved: by a condition "

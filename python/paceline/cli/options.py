@@ -240,7 +240,7 @@ def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, An
     {'group': 'all'}
     """
     there = {**dict(zip(names, names, strict=True)), **renamed}
-    found = {name: getattr(args, called) for name, called in there.items()}
+    found = {name: vars(args)[called] for name, called in there.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 

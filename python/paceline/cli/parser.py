@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from paceline import _core
 from paceline.errors import UnsupportedError
@@ -115,11 +115,13 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any):
         super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
+        # What some commands set, and functions of all commands ask for.
+        self.set_defaults(structures=None, output_files=(), further=(), form=None)
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
         explain = "show this help message and exit"
         self.section("other options").add_argument("-h", "--help", action="help", help=explain)
 
-    def section(self, title: str) -> Any:
+    def section(self, title: str) -> argparse._ArgumentGroup:
         """Get the group of options of this title."""
         return self._sections[title]
 
@@ -251,6 +253,10 @@ class CommandParser(argparse.ArgumentParser):
         )
 
 
+#: Commands of a program, to which parsers are added.
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
+
+
 class FileForm(NamedTuple):
     """Files that a command takes, in their order: topology, trajectories, output."""
 
@@ -340,11 +346,11 @@ def resolve_files(args: argparse.Namespace) -> None:
 
     Raises `UnsupportedError` for one that is missing, given twice, or in the place of another.
     """
-    form = getattr(args, "form", None)
+    form = args.form
     if form is None:
         return
     for option in ("align", "center", "fit", "together"):
-        given = getattr(args, option, None)
+        given = vars(args).get(option)
         if isinstance(given, str) and os.path.isfile(given):
             raise UnsupportedError(
                 f"--{option} takes {given} for its selection: give files before it"

@@ -32,7 +32,7 @@ from paceline.cli.options import (
     seconds,
     size,
 )
-from paceline.cli.parser import CommandParser, FileForm
+from paceline.cli.parser import CommandParser, Commands, FileForm
 from paceline.performance.model import (
     FILE_SYSTEMS,
     LAYOUTS,
@@ -105,9 +105,9 @@ FIGURES = (
 )
 
 
-def add_report(commands: Any) -> CommandParser:
+def add_report(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "report",
         help="why a run was as fast as it was, from its saved timings",
         description="Make a report of timings that --report or Timings.to_csv saved: a page that "
@@ -149,9 +149,9 @@ def run_report(args: argparse.Namespace) -> None:
     print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)
 
 
-def add_advise(commands: Any) -> CommandParser:
+def add_advise(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "advise",
         help="how long an analysis would take, what limits its speed, and what would help",
         description="Measure an analysis on a few blocks from the middle of the trajectory, and "
@@ -237,9 +237,9 @@ def _analysis(universe: object, args: argparse.Namespace) -> object:
     return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
 
 
-def add_predict(commands: Any) -> CommandParser:
+def add_predict(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "predict",
         help="how long a run would take on so many workers",
         description="Predict how long an analysis takes on any number of workers, from what one "
@@ -420,12 +420,12 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
 
 def _file_system(args: argparse.Namespace) -> FileSystem:
     """Take the chosen file system, with the figures given in place of its own."""
-    given = {field.name: getattr(args, field.name) for field in fields(FileSystem)}
+    given = {field.name: vars(args)[field.name] for field in fields(FileSystem)}
     chosen = {name: value for name, value in given.items() if value is not None}
     return replace(FILE_SYSTEMS[args.file_system], **chosen)
 
 
-def add_bench(commands: Any) -> CommandParser:
+def add_bench(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     bench: CommandParser = commands.add_parser(
         "bench",

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from paceline._util.json_object import JsonObject
 from paceline.errors import SelectionError, UnsupportedError
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
     from paceline.analysis.diffusionmap import DiffusionMap
     from paceline.cli.atom_groups import GroupUniverse
+    from paceline.contract.atoms import Atoms, UpdatingAtoms
 
 #: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
 Make = Callable[
-    ["GroupUniverse", argparse.Namespace, list[object], JsonObject], "AnalysisBase | DiffusionMap"
+    ["GroupUniverse", argparse.Namespace, "list[Atoms]", JsonObject], "AnalysisBase | DiffusionMap"
 ]
 
 
@@ -28,7 +29,7 @@ def correlation_lags(args: argparse.Namespace) -> int | None:
 
 
 def _contacts(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.contacts import Contacts
     from paceline.cli.analysis_steps import reference_at, selected
@@ -39,7 +40,7 @@ def _contacts(
 
 
 def _hydrogen_bonds(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
     from paceline.cli.analysis_steps import selected
@@ -59,7 +60,7 @@ def _hydrogen_bonds(
 
 
 def _distances(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis import distances
 
@@ -79,7 +80,7 @@ def _distances(
 
 
 def _dihedrals(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.dihedrals import Dihedral
 
@@ -94,7 +95,7 @@ def _dihedrals(
 
 
 def _distance_map(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.distances import DistanceMap
     from paceline.cli.analysis_steps import selected
@@ -105,15 +106,15 @@ def _distance_map(
 
 
 def _diffusion_map(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "DiffusionMap":
     from paceline.analysis.diffusionmap import DiffusionMap
 
-    return DiffusionMap(*groups, **options)
+    return DiffusionMap(groups[0], **options)
 
 
 def _average(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[object], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.align import AverageStructure
     from paceline.cli.analysis_steps import reference_and_frame
@@ -125,7 +126,7 @@ def _average(
 
 
 def _density(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.density import DensityAnalysis
 
@@ -139,27 +140,27 @@ def _density(
 
 
 def _msd(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.msd import EinsteinMSD
 
     # --unwrap makes molecules whole, in this command as in all.
     scheme = options.pop("unwrap_particles")
-    return EinsteinMSD(*groups, unwrap=None if scheme == "none" else scheme, **options)
+    return EinsteinMSD(groups[0], unwrap=None if scheme == "none" else scheme, **options)
 
 
 def _selected(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.groups import SelectedAtoms
 
-    analysis = SelectedAtoms(*groups)
+    analysis = SelectedAtoms(cast("UpdatingAtoms", groups[0]))
     analysis.correlation_lags = correlation_lags(args)
     return analysis
 
 
 def _survival(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[object], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.waterdynamics import SurvivalProbability
 
@@ -167,7 +168,7 @@ def _survival(
 
 
 def _order(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.order import SCH, OrderParameter
     from paceline.cli.analysis_steps import selected
@@ -181,7 +182,9 @@ def _order(
     return OrderParameter(groups[0], selected(universe, other), **options)
 
 
-def _sasa(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _sasa(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.sasa import SASA
     from paceline.contract.declaration import ON_STRUCTURE
 
@@ -197,12 +200,14 @@ def _sasa(universe: Any, args: argparse.Namespace, groups: list[Any], options: A
     return analysis
 
 
-def _pca(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+def _pca(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
+) -> "AnalysisBase":
     from paceline.analysis.pca import PCA
 
     if args.projections is not None and not options["n_projected"]:
         options["n_projected"] = 2
-    return PCA(*groups, **options)
+    return PCA(groups[0], **options)
 
 
 #: The analyses by the names of their commands.

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from paceline._util.files import check_distinct, check_output, saved_together
 from paceline.cli.options import (
@@ -13,7 +12,7 @@ from paceline.cli.options import (
     figure_options,
     positive,
 )
-from paceline.cli.parser import CommandParser
+from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 PLOT_EXAMPLES = """\
@@ -31,18 +30,10 @@ examples:
   paceline surface angles.csv --x "phi ALA 2" --y "psi ALA 2" --range -180 180 -180 180
 """
 
-#: Option of several commands that no declaration has.
-TEMPERATURE = {
-    "type": float,
-    "default": 300.0,
-    "metavar": "K",
-    "help": "temperature of the simulation, K [%(default)g]",
-}
 
-
-def add_plot(commands: Any) -> CommandParser:
+def add_plot(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "plot",
         help="figure of saved tables",
         description="Draw saved tables again, or several of one kind into one figure. Tables that "
@@ -89,9 +80,9 @@ def run_plot(args: argparse.Namespace) -> None:
     say(f"wrote {args.plot}")
 
 
-def add_surface(commands: Any) -> CommandParser:
+def add_surface(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         "surface",
         help="free-energy surface of two series of saved tables",
         description="Free energy -kT ln(p / p_max), kJ/mol, along two series in time, of which p "
@@ -111,7 +102,13 @@ def add_surface(commands: Any) -> CommandParser:
             help=f"series of the {which} table, by its title or the beginning of that [its first"
             f"{', or second if there is one table' if axis == 'y' else ''}]",
         )
-    add("--temperature", **TEMPERATURE)
+    add(
+        "--temperature",
+        type=float,
+        default=300.0,
+        metavar="K",
+        help="temperature of the simulation, K [%(default)g]",
+    )
     add(
         "--bins",
         nargs="+",
@@ -160,4 +157,4 @@ def run_surface(args: argparse.Namespace) -> None:
     say_results(results, args.output, args.plot, left_out=left_out)
 
 
-PARSERS: dict[str, Callable[[Any], CommandParser]] = {"plot": add_plot, "surface": add_surface}
+PARSERS: dict[str, Callable[[Commands], CommandParser]] = {"plot": add_plot, "surface": add_surface}

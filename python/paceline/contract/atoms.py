@@ -281,6 +281,16 @@ def values_of(ts: Timestep, field: str) -> np.ndarray:
     return ts.velocities if field == "velocities" else ts.forces
 
 
+def set_values(ts: Timestep, field: str, values: np.ndarray) -> None:
+    """Set the array of a field of a frame, shape (n_atoms, 3)."""
+    if field == "positions":
+        ts.positions = values
+    elif field == "velocities":
+        ts.velocities = values
+    else:
+        ts.forces = values
+
+
 def attribute_of(atoms: object, name: str) -> Any:
     """Get an attribute of atoms, an atom or a residue; None if the topology has none."""
     return getattr(atoms, name, None)

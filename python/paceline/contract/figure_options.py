@@ -126,7 +126,7 @@ class FigureOptions:
     @classmethod
     def of(cls, values: object) -> Self:
         """Take the options among the attributes of an object, such as parsed arguments."""
-        return cls(**{name: getattr(values, name) for name in OPTIONS})
+        return cls(**{name: vars(values)[name] for name in OPTIONS})
 
     @property
     def given(self) -> list[str]:

@@ -32,7 +32,7 @@ from paceline.backends.mdanalysis import (
     state_of,
 )
 from paceline.backends.mpi import active_session
-from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
+from paceline.contract.atoms import Timestep, attribute_of, fields_of, set_values, values_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.mdanalysis.reader import Reader
 
@@ -334,19 +334,22 @@ def _compute_together(
     return [part_of(one, state) for one, state in zip(analyses, states, strict=True)]
 
 
-def _values(ts: Timestep) -> dict[str, object]:
+def _values(ts: Timestep) -> dict[str, np.ndarray | None]:
     """Copy the parts of a frame that an analysis may change."""
     values = {field: values_of(ts, field).copy() for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 
 
-def _restore(trajectory: ProtoReader, frame: int, values: dict[str, object]) -> Timestep:
+def _restore(trajectory: ProtoReader, frame: int, values: dict[str, np.ndarray | None]) -> Timestep:
     """Return to a frame if an analysis has left it, and undo changes of the frame."""
     if trajectory.ts.frame != frame:
         trajectory[frame]
     for name, value in values.items():
-        setattr(trajectory.ts, name, value)
+        if name == "dimensions":
+            trajectory.ts.dimensions = value
+        elif value is not None:
+            set_values(trajectory.ts, name, value)
     return trajectory.ts
 
 

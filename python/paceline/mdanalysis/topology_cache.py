@@ -402,7 +402,7 @@ def _decode_warnings(described: list[list[Any]]) -> list[_Warning]:
     """Find the category and the module of each warning."""
     found = []
     for name, text, module, line in described:
-        category = getattr(builtins, name, None)
+        category = vars(builtins).get(name)
         if not (isinstance(category, type) and issubclass(category, Warning)):
             raise NotKept
         if not module.startswith("MDAnalysis.") or module not in sys.modules:

@@ -16,6 +16,7 @@ from weakref import WeakSet
 import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.base import ProtoReader
+from MDAnalysis.coordinates.chain import ChainReader
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.coordinates.LAMMPS import DumpReader
@@ -136,7 +137,7 @@ def _time_doubt(trajectory: ProtoReader) -> str | None:
         return None
     if type(trajectory) in _FRAME_BY_FRAME:
         return open_file(trajectory.filename, notes=False).time_doubt
-    for reader in getattr(trajectory, "readers", [trajectory]):
+    for reader in trajectory.readers if isinstance(trajectory, ChainReader) else [trajectory]:
         # If it does not know the time between frames, MDAnalysis sets it to 1.0 ps.
         if "dt" in reader.ts.data or _has_dt(reader):
             continue
@@ -367,7 +368,7 @@ def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
         cell = trajectory.set_cell
     else:
         # Of MDAnalysis's readers that paceline replaces, only that of NetCDF keeps such a cell.
-        has_one = getattr(trajectory, "periodic", True)
+        has_one = not isinstance(trajectory, NCDFReader) or trajectory.periodic
         cell = None if has_one else trajectory.ts.dimensions
     return None if cell is None else cell.copy()
 
@@ -390,7 +391,8 @@ def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
     """Open a file, if it has as many frames as MDAnalysis found."""
     given = trajectory._kwargs
     # For NetCDF, MDAnalysis prefers the file's times.
-    dt = None if getattr(trajectory, "has_time", False) else given.get("dt")
+    has_time = isinstance(trajectory, NCDFReader) and trajectory.has_time
+    dt = None if has_time else given.get("dt")
     chain = Chain([trajectory.filename], times_given=dt is not None)
     if _counts(chain) != _counts(trajectory):
         raise FileChangedError(

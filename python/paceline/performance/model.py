@@ -5,7 +5,7 @@ The manual explains the formula term by term under "The model".
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from paceline._util.choices import SCHEDULES, Schedule
@@ -104,12 +104,9 @@ class FrameCost:
     rest: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, value in asdict(self).items():
             if not 0 <= value < math.inf:
-                raise UnsupportedError(
-                    f"{field.name} of a frame: expected 0 or more, found {value}"
-                )
+                raise UnsupportedError(f"{name} of a frame: expected 0 or more, found {value}")
         if self.seconds == 0:
             raise UnsupportedError("a frame that takes no time: expected more than 0 s in all")
 
@@ -151,8 +148,10 @@ class FrameCost:
         if n_frames == 0:
             raise UnsupportedError("no frames were timed: expected 1 or more, found 0")
         parts = {
-            name: sum(getattr(block, name) for block in blocks)
-            for name in ("read", "decode", "transform", "compute")
+            "read": sum(block.read for block in blocks),
+            "decode": sum(block.decode for block in blocks),
+            "transform": sum(block.transform for block in blocks),
+            "compute": sum(block.compute for block in blocks),
         }
         rest = length - sum(block.open for block in blocks) - sum(parts.values())
         return cls(
@@ -164,8 +163,13 @@ class FrameCost:
     @property
     def parts(self) -> dict[str, float]:
         """Components of the time by name, in the order in which they happen, s."""
-        names = ("read", "decode", "transform", "compute", "rest")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "read": self.read,
+            "decode": self.decode,
+            "transform": self.transform,
+            "compute": self.compute,
+            "rest": self.rest,
+        }
 
     @property
     def seconds(self) -> float:

@@ -190,8 +190,14 @@ class WriterOptions:
     def agreement_key(self) -> dict[str, object]:
         """Return the values that must be the same on all ranks; only rank 0's path is used."""
         chosen = {name: getattr(self.settings, name) for name in (*_SETTINGS, *OPTIONS)}
-        others = {name: getattr(self, name) for name in ("method", "writers", "buffer", "wait")}
-        return {"format": self.format.name, **chosen, **others}
+        return {
+            "format": self.format.name,
+            **chosen,
+            "method": self.method,
+            "writers": self.writers,
+            "buffer": self.buffer,
+            "wait": self.wait,
+        }
 
 
 def options_of(

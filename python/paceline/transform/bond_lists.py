@@ -11,7 +11,13 @@ import numpy as np
 
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.atoms import System, attribute_of, topology_attribute_of, topology_of
+from paceline.contract.atoms import (
+    System,
+    attribute_of,
+    residue_name,
+    topology_attribute_of,
+    topology_of,
+)
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.performance.number_format import joined, many
 from paceline.transform.distances import distances, near_pairs, read_frame
@@ -328,7 +334,7 @@ class _Search:
         if not len(pairs) or frame is None:
             return
         residues = self._universe.residues[self._residues[pairs[0]]]
-        names = [f"{one.resname} {getattr(one, 'resid', '')}".strip() for one in residues]
+        names = [residue_name(one) for one in residues]
         length = distances(frame.positions, pairs[:1], frame.cell)[0]
         more = f", nor between {many(len(pairs) - 1, 'further pair')}" if len(pairs) > 1 else ""
         self._remarks.append(

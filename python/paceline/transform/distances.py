@@ -3,8 +3,8 @@
 import numpy as np
 
 from paceline import _core
-from paceline.block import FIELDS, cell_of, vectors_of
-from paceline.contract.atoms import System
+from paceline.block import cell_of, vectors_of
+from paceline.contract.atoms import System, fields_of, set_values, values_of
 
 #: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
@@ -25,9 +25,8 @@ def read_frame(
         return trajectory[number].positions[atoms], cell_of(trajectory)
     finally:
         again = trajectory[present.frame]
-        for name in FIELDS:
-            if getattr(present, f"has_{name}"):
-                setattr(again, name, getattr(present, name))
+        for name in fields_of(present):
+            set_values(again, name, values_of(present, name))
         again.dimensions = present.dimensions
 
 
