@@ -144,7 +144,7 @@ def advise(
     cached = sample.in_memory_now()
     findings = measure(sample, backend or FORECAST[0], len(chosen), everywhere=is_resident(cached))
     trajectory = sample.trajectory
-    chain = getattr(trajectory, "chain", None)
+    chain = trajectory.chain
     sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
     return Advice(

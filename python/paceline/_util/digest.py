@@ -48,8 +48,7 @@ def members_used(thing: object, method: str) -> dict[str, Any]:
     while left:
         name = left.pop()
         for member in _members_of(type(thing), name):
-            function = getattr(member, "fget", getattr(member, "__func__", member))
-            for operation, argument in _attributes_in(getattr(function, "__code__", None)):
+            for operation, argument in _attributes_in(_code_of(member)):
                 if operation == "STORE_ATTR":
                     stored.add(argument)
                 elif argument not in loaded:
@@ -67,6 +66,15 @@ def members_used(thing: object, method: str) -> dict[str, Any]:
 def _members_of(kind: type, name: str) -> list[object]:
     """Members of a class and of its bases."""
     return [vars(base)[name] for base in kind.__mro__[:-1] if name in vars(base)]
+
+
+def _code_of(member: object) -> types.CodeType | None:
+    """Code of a method or property; None for other members of a class."""
+    if isinstance(member, property):
+        member = member.fget
+    elif isinstance(member, staticmethod | classmethod):
+        member = member.__func__
+    return member.__code__ if isinstance(member, types.FunctionType) else None
 
 
 def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:

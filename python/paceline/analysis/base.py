@@ -427,7 +427,7 @@ class AnalysisBase(Analysis):
         return np.isin(self.frames, [frame for frame, _ in self.damaged])
 
     def on_first_frame(
-        self, title: str, atoms: Any, values: np.ndarray
+        self, title: str, atoms: Atoms, values: np.ndarray
     ) -> "StructureValues | None":
         """Put values of atoms on the first analysed frame, which is read when it is needed.
 

@@ -1,7 +1,5 @@
 """Area per lipid and thickness of a flat bilayer, whose normal is along z."""
 
-from typing import Any
-
 import numpy as np
 
 from paceline import _core
@@ -112,7 +110,7 @@ class Bilayer(AnalysisBase):
         """Headgroups, and the other atoms of their lipids."""
         return np.union1d(self._heads, self._lipids)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {"atoms": describe_atoms(self.atomgroup), "cutoff": self.cutoff}
 

@@ -134,7 +134,7 @@ class BuriedArea(AnalysisBase):
         """Atoms of both groups."""
         return self._surfaces[2].indices
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         of_both = self._surfaces[2].parameters()
         first, second = map(describe_atoms, self._groups)

@@ -1,7 +1,5 @@
 """Dynamic cross-correlation matrix: which atoms move together."""
 
-from typing import Any
-
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase
@@ -9,7 +7,7 @@ from paceline.analysis.kernels import CoreCovariance, CovarianceSums
 from paceline.analysis.pca import covariance_of, cross_correlation_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
-from paceline.contract.atoms import has_attribute
+from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import Reduction
 from paceline.transform.apply_transforms import first_positions
@@ -80,14 +78,14 @@ class CrossCorrelation(AnalysisBase):
     #: Frames without which there is no covariance.
     LEAST_FRAMES = 2
 
-    def __init__(self, atomgroup: Any, *, align: bool = True, verbose: bool = False):
+    def __init__(self, atomgroup: Atoms | System, *, align: bool = True, verbose: bool = False):
         super().__init__(atomgroup, verbose=verbose)
         check_static(atomgroup, self.name)
         check_not_empty(self.atomgroup, f"{self.name}: the group")
         self.align = bool(align)
         self.needs_fit = not self.align
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
         return {**super().parameters(), "align": self.align}
 

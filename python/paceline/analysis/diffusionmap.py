@@ -1,6 +1,7 @@
 """RMSDs between frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap."""
 
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -214,8 +215,10 @@ class DistanceMatrix(AnalysisBase):
 
 def _is_rmsd(metric: object) -> bool:
     """True for MDAnalysis's default."""
-    name = getattr(metric, "__module__", ""), getattr(metric, "__name__", "")
-    return metric is None or name == ("MDAnalysis.analysis.rms", "rmsd")
+    return metric is None or (
+        isinstance(metric, FunctionType)
+        and (metric.__module__, metric.__name__) == ("MDAnalysis.analysis.rms", "rmsd")
+    )
 
 
 def _table(

@@ -1,7 +1,7 @@
 """Distances and angles, with the parameters and results of MDAnalysis where it has the class."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class GroupsAnalysis(AnalysisBase):
     `groups` have the names of parameters. In the block their atoms follow each other.
     """
 
-    def __init__(self, groups: dict[str, Any], pbc: bool, verbose: bool):
+    def __init__(self, groups: dict[str, Atoms], pbc: bool, verbose: bool):
         first = next(iter(groups.values()))
         super().__init__(first, verbose=verbose)
         name = type(self).__name__
@@ -398,7 +398,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
         )
 
 
-def _map_of(first: Any, second: Any, values: np.ndarray, label: str) -> Image:
+def _map_of(first: Atoms, second: Atoms, values: np.ndarray, label: str) -> Image:
     """Make an image whose rows and columns have numbers of residues, or indices of atoms."""
     parts, labels = [], []
     for group in (first, second):

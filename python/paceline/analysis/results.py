@@ -377,7 +377,7 @@ class Results(dict[str, Any]):
             else:
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
 
-    def _facts(self, arrays: Mapping[str, object], **more: object) -> list[str]:
+    def _facts(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
         """Lines about the run, the figure, by arrays of a file, and means."""
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
         figure = self._figure_line(arrays, **more)
@@ -401,7 +401,7 @@ class Results(dict[str, Any]):
         """
         raise NotImplementedError(path)
 
-    def _figure_line(self, arrays: Mapping[str, object], **more: object) -> list[str]:
+    def _figure_line(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
         """Describe the figure by arrays of a file, in a line for those who draw it again."""
         found = None if self.table is None else describe(self.table, arrays)
         if found is None and not more:

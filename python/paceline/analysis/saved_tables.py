@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.json_object import JsonObject
 from paceline.analysis.energy_rows import Content, unlike
 from paceline.analysis.table import Image, States, Table, name_and_unit
 from paceline.analysis.xvg import read_xvg
@@ -60,7 +61,7 @@ class SavedTable:
         return found
 
     @property
-    def _described(self) -> dict[str, Any]:
+    def _described(self) -> JsonObject:
         """Description of the figure, empty where there is none."""
         try:
             found = json.loads(self.facts.get(FIGURE, "{}"))
@@ -205,14 +206,14 @@ def title_like(columns: Mapping[str, object], path: Path, wanted: str) -> str:
     return found[0]
 
 
-def describe(table: Table, arrays: Mapping[str, object]) -> dict[str, Any] | None:
+def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | None:
     """Describe the figure of a table by arrays of the file; None where it has others, too many."""
     drawn = table.drawn or table
     if drawn.panels and not drawn.y:
         panels = [describe(one, arrays) for one in drawn.panels]
         return {"panels": panels} if all(one and "x" in one for one in panels) else {"map": False}
     x = drawn.x if drawn.x in arrays or drawn.x == drawn.abscissa else drawn.abscissa
-    found: dict[str, Any] = {"x": x, "y": dict(drawn.y), "y_label": drawn.y_label}
+    found: JsonObject = {"x": x, "y": dict(drawn.y), "y_label": drawn.y_label}
     usual = Table({}, "", {}, "")
     for name in FIELDS:
         value = getattr(drawn, name)
@@ -303,12 +304,14 @@ def _array(values: Sequence[object]) -> np.ndarray:
     return np.array([math.nan if one is None else one for one in values], dtype=np.float64)
 
 
-def _describe_image(image: Image, table: Table, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+def _describe_image(
+    image: Image, table: Table, arrays: Mapping[str, np.ndarray]
+) -> JsonObject | None:
     """Describe an image, if its values are an array, or follow from columns."""
     edges = image.x_edges, image.y_edges
     if sum(map(len, edges)) > MOST_NUMBERS:
         return None
-    found: dict[str, Any] = {name: getattr(image, name) for name in IMAGE_FIELDS}
+    found: JsonObject = {name: getattr(image, name) for name in IMAGE_FIELDS}
     found |= {"x_edges": _numbers(edges[0]), "y_edges": _numbers(edges[1])}
     if image.parts is not None:
         found["parts"] = [_numbers(np.asarray(parts)) for parts in image.parts]
@@ -327,7 +330,7 @@ def _describe_image(image: Image, table: Table, arrays: Mapping[str, Any]) -> di
     return None
 
 
-def _describe_states(states: States, arrays: Mapping[str, object]) -> dict[str, Any] | None:
+def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject | None:
     """Describe states, if an array has a letter for each, or a text for each row; or values."""
     numbers = states.numbers
     if len(states.parts) > MOST_NUMBERS:
@@ -396,7 +399,7 @@ def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
 
 
 def _grid(
-    rule: Mapping[str, Any], image: Mapping[str, Any], arrays: Mapping[str, Any]
+    rule: JsonObject, image: JsonObject, arrays: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
     """Put values of a column at the places of their keys; None where keys have no place."""
     places = []
@@ -427,7 +430,7 @@ def _grid(
     return grid
 
 
-def table_of(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Table:
+def table_of(described: JsonObject, arrays: Mapping[str, np.ndarray]) -> Table:
     """Make the table of a figure from its description and the arrays of a file."""
     if "panels" in described:
         panels = [table_of(one, arrays) for one in described["panels"]]

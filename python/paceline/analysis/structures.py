@@ -16,7 +16,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_files, writing_to
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, attribute_of, topology_of
+from paceline.contract.atoms import Atoms, System, attribute_of, topology_of
 from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.performance.number_format import amount, many
@@ -130,7 +130,7 @@ def _cut(kind: StructureFormat, atoms: Atoms) -> list[str]:
 @contextmanager
 def structure_file(
     path: str | os.PathLike,
-    atoms: Any,
+    atoms: Atoms,
     *,
     kind: StructureFormat | None = None,
     several: bool = False,
@@ -182,7 +182,7 @@ def _title(title: str, found: StructureFrame) -> str:
     return f"{' '.join(title.split())[: LONGEST_TITLE - len(time) - len(step)]}{time}{step}"
 
 
-def chain_ids(atoms: Any) -> np.ndarray:
+def chain_ids(atoms: Atoms) -> np.ndarray:
     """Letter of each atom's chain: that of the topology, else that of its segment, else another.
 
     Examples
@@ -214,7 +214,7 @@ def chain_ids(atoms: Any) -> np.ndarray:
 
 @contextmanager
 def _pdb(
-    path: str, system: Any, several: bool, remarks: Sequence[str]
+    path: str, system: System, several: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     """Write PDB: a TITLE and the frame's cell before each model, bonds as CONECT records.
 
@@ -245,7 +245,7 @@ def _pdb(
         yield write
 
 
-def _bonded(system: Any) -> Iterator[list[int]]:
+def _bonded(system: System) -> Iterator[list[int]]:
     """Number of each atom with bonds, followed by up to four of their numbers, from 1 on."""
     bonds = attribute_of(system, "bonds")
     if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:
@@ -260,7 +260,7 @@ def _bonded(system: Any) -> Iterator[list[int]]:
 
 @contextmanager
 def _gro(
-    path: str, system: Any, several: bool, remarks: Sequence[str]
+    path: str, system: System, several: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     """Write GRO, one frame after another, as GROMACS reads them."""
     from MDAnalysis.coordinates.GRO import GROWriter
@@ -279,7 +279,7 @@ def _gro(
 
 @contextmanager
 def _xyz(
-    path: str, system: Any, several: bool, remarks: Sequence[str]
+    path: str, system: System, several: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     from MDAnalysis.coordinates.XYZ import XYZWriter
 
@@ -294,7 +294,7 @@ def _xyz(
 
 @contextmanager
 def _crd(
-    path: str, system: Any, several: bool, remarks: Sequence[str]
+    path: str, system: System, several: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     from MDAnalysis.coordinates.CRD import CRDWriter
 
@@ -305,7 +305,7 @@ _WRITERS = {"PDB": _pdb, "GRO": _gro, "XYZ": _xyz, "CRD": _crd}
 
 
 def write_structures(
-    universe: Any,
+    universe: System,
     path: str,
     *,
     named: str | os.PathLike | None = None,

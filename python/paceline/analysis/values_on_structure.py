@@ -20,6 +20,7 @@ from paceline.analysis.structures import (
     format_of,
     structure_file,
 )
+from paceline.contract.atoms import Atoms
 from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
@@ -47,13 +48,13 @@ class StructureValues:
     """
 
     def __init__(
-        self, title: str, atoms: Any, values: np.ndarray, positions: Callable[[], np.ndarray]
+        self, title: str, atoms: Atoms, values: np.ndarray, positions: Callable[[], np.ndarray]
     ):
         self.title, self.atoms = title, atoms
         self.values = np.asarray(values, dtype=np.float64)
         self._positions = positions
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle a copy of the atoms: their Universe has files open."""
         from MDAnalysis import Merge
 
@@ -89,7 +90,7 @@ class StructureValues:
         low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
         return float(low), float(high if high > low else low + 1)
 
-    def remarks(self, facts: Mapping[str, Any]) -> list[str]:
+    def remarks(self, facts: Mapping[str, object]) -> list[str]:
         """Lines about the values: quantity, unit, scale, and where they are from."""
         scale, missing = self.scale, int(np.count_nonzero(~np.isfinite(self.values)))
         factor = "" if scale == 1 else f" times {scale:g}"
@@ -116,7 +117,7 @@ class StructureValues:
             )
 
     def save(
-        self, path: str | os.PathLike, facts: Mapping[str, Any], *, overwrite: bool = False
+        self, path: str | os.PathLike, facts: Mapping[str, object], *, overwrite: bool = False
     ) -> None:
         """Write PDB, or with .pml, .cxc and .tcl a script and the PDB that it colours beside it."""
         script, pdb = Path(path), Path(path).with_suffix(".pdb")
@@ -129,7 +130,7 @@ class StructureValues:
                     file.write(self.script(script.suffix.lower(), pdb.name))
 
     def _write(
-        self, target: str | os.PathLike, facts: Mapping[str, Any], named: str | os.PathLike
+        self, target: str | os.PathLike, facts: Mapping[str, object], named: str | os.PathLike
     ) -> None:
         """Write PDB to a file that will have a name."""
         kind, positions = format_of("a.pdb"), self.positions
@@ -144,7 +145,7 @@ class StructureValues:
         ) as write:
             write(StructureFrame(positions, None))
 
-    def pdb(self, facts: Mapping[str, Any]) -> str:
+    def pdb(self, facts: Mapping[str, object]) -> str:
         """Text of the PDB."""
         with TemporaryDirectory() as folder:
             path = Path(folder) / "values.pdb"
@@ -173,7 +174,7 @@ class StructureValues:
         about = f"# {self.title}{factor}, from {low:.6g} (blue) to {high:.6g} (red)"
         return "\n".join([about, *lines]) + "\n"
 
-    def view(self, facts: Mapping[str, Any]) -> Any:
+    def view(self, facts: Mapping[str, object]) -> Any:
         """Show the structure in a notebook, coloured by value, with py3Dmol or nglview."""
         low, high = self.limits()
         if find_spec("py3Dmol") is not None:
@@ -206,13 +207,15 @@ class StructureValues:
         )
 
 
-def _restore(title: str, atoms: Any, values: np.ndarray, positions: np.ndarray) -> StructureValues:
+def _restore(
+    title: str, atoms: Atoms, values: np.ndarray, positions: np.ndarray
+) -> StructureValues:
     return StructureValues(title, atoms, values, lambda: positions)
 
 
 def of_first_frame(
     title: str,
-    atoms: Any,
+    atoms: Atoms,
     values: np.ndarray,
     frames: np.ndarray,
     transforms: Sequence[Transform],
@@ -224,7 +227,7 @@ def of_first_frame(
     )
 
 
-def of_residues(atoms: Any, values: np.ndarray) -> np.ndarray:
+def of_residues(atoms: Atoms, values: np.ndarray) -> np.ndarray:
     """Values of atoms by those of their residues, which are in the order of the topology."""
     return np.asarray(values)[np.unique(atoms.resindices, return_inverse=True)[1]]
 

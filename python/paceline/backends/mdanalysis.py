@@ -12,10 +12,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import parent_process
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, MethodType
 from typing import Any
 
 import cloudpickle
@@ -234,7 +234,7 @@ class ForMDAnalysis(Backend):
 
     def call_parts(
         self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
-    ) -> list[list[SimpleNamespace]]:
+    ) -> "list[list[AnalysedPart]]":
         """Call a function with each part of the frames; the workers determine how many parts.
 
         The function returns the result of `part_of` for each analysis that it computes.
@@ -345,7 +345,8 @@ def changed_by() -> str:
             if isinstance(value, type) and value.__module__ == name:
                 functions = list(vars(value).values())
             for function in functions:
-                function = getattr(function, "fget", None) or function
+                if isinstance(function, property):
+                    function = function.fget
                 if isinstance(function, FunctionType) and (
                     is_foreign(function)
                     if functions != [value]
@@ -371,7 +372,7 @@ def _analysis_of(func: partial) -> object:
     """Return the analysis whose `run` has made a function; None for any other function."""
     from MDAnalysis.analysis.base import AnalysisBase
 
-    analysis = getattr(func.func, "__self__", None)
+    analysis = func.func.__self__ if isinstance(func.func, MethodType) else None
     return analysis if isinstance(analysis, AnalysisBase) else None
 
 
@@ -392,12 +393,23 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
         yield FunctionTask(0, number, int(first), int(first_frame), len(part), what, part)
 
 
-def part_of(analysis: Any, state: bytes | None) -> SimpleNamespace:
+@dataclass
+class AnalysedPart:
+    """Results of a part of the frames, as MDAnalysis takes them."""
+
+    frames: np.ndarray
+    times: np.ndarray
+    results: object
+    #: True if the analysis has changed the state of its function.
+    keeps_state: bool
+
+
+def part_of(analysis: Any, state: bytes | None) -> AnalysedPart:
     """Collect the results that MDAnalysis needs of a part, and whether the analysis keeps state.
 
     `state` is the earlier result of `state_of`.
     """
-    return SimpleNamespace(
+    return AnalysedPart(
         frames=analysis.frames,
         times=analysis.times,
         results=analysis.results,
@@ -408,10 +420,10 @@ def part_of(analysis: Any, state: bytes | None) -> SimpleNamespace:
 def keep_state(found: object) -> bool:
     """True if one of the analyses of a part has changed the state of its function."""
     of_parts = found if isinstance(found, list) else []
-    return any(getattr(one, "keeps_state", False) for one in of_parts)
+    return any(isinstance(one, AnalysedPart) and one.keeps_state for one in of_parts)
 
 
-def _part(compute: partial, indexed_frames: np.ndarray) -> list[SimpleNamespace]:
+def _part(compute: partial, indexed_frames: np.ndarray) -> list[AnalysedPart]:
     """Compute a part of the frames of one analysis."""
     if parent_process() is not None:
         from MDAnalysis.lib.log import ProgressBar

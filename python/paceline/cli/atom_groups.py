@@ -12,7 +12,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.arguments import check_selection
-from paceline.contract.atoms import has_attribute
+from paceline.contract.atoms import Atoms, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.transform.bond_lists import give_bonds_to_select
 from paceline.universe import Universe
@@ -161,7 +161,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         """Select atoms; see `MDAnalysis.Universe.select_atoms`."""
         return self.select_within(self.atoms, *selections, **groups)
 
-    def select_within(self, atoms: Any, *selections: str, **groups: Any) -> Any:
+    def select_within(self, atoms: Atoms, *selections: str, **groups: Any) -> Any:
         """Select among some atoms of this Universe."""
         found: dict[str, Any] = {}
         for text in selections:
@@ -292,7 +292,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return SelectionError(f"{name!r} {what}{hint} groups{of}: {self._listed()}")
 
 
-def _is_selection(text: str, atoms: Any) -> bool:
+def _is_selection(text: str, atoms: Atoms) -> bool:
     """Check whether MDAnalysis understands a text as a selection."""
     try:
         atoms[:0].select_atoms(text)

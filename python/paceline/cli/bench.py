@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from paceline._core import __version__
 from paceline._util.choices import BACKENDS
 from paceline._util.digest import digest
 from paceline._util.files import check_distinct, check_output
+from paceline._util.json_object import JsonObject
 from paceline._util.launcher import launched
 from paceline._util.machine import (
     available_cpus,
@@ -140,7 +140,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
     universe = analysis.atomgroup.universe
     run_analysis(args, analysis, most_frames=asked["frames"])
     timings = analysis.timings
-    answer: dict[str, Any] = {
+    answer: JsonObject = {
         "begun": begun,
         "backend": timings.backend,
         "values": quantities(timings, n_workers),
@@ -171,7 +171,7 @@ class Bench:
         self.runs: list[ScalingRun] = []
         self.hosts: set[str] = set()
         #: Answer of the run that is not counted.
-        self.first: dict[str, Any] = {}
+        self.first: JsonObject = {}
         self._first_seconds = 0.0
         #: Of each number of frames.
         self._digests: dict[float, str] = {}
@@ -300,7 +300,7 @@ class Bench:
 
     def _once(
         self, n: int, n_frames: int | None, *, show: bool = False
-    ) -> tuple[dict[str, Any], float]:
+    ) -> tuple[JsonObject, float]:
         """Do one run; return its answer, and its seconds."""
         load, *_ = load_averages() or (float("nan"),)
         with _ready(self.state, self.files) as (copies, cached):

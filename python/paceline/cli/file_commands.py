@@ -247,7 +247,7 @@ def run_index(args: argparse.Namespace) -> None:
 
     asked = Hdf5Options(**hdf5_options(args))
 
-    made: list[dict[str, Any]] = []
+    made: list[dict[str, object]] = []
 
     def index(path: str) -> None:
         core = open_file(path, options=asked, refresh=args.refresh)

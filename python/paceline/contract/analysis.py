@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 
@@ -117,8 +117,8 @@ class OfRun(Generic[T]):
     Reading it raises `AttributeError` until the run has set it. A program may set it, too.
     """
 
-    def __init__(self, holder: str):
-        self._holder = holder
+    def __init__(self, holder: Literal["_run_info", "_run_context"]):
+        self._is_chosen = holder == "_run_context"
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -132,11 +132,15 @@ class OfRun(Generic[T]):
     def __get__(self, analysis: Analysis | None, owner: type) -> object:
         if analysis is None:
             return self
-        value = vars(getattr(analysis, self._holder))[self._name]
+        holder = analysis._run_context if self._is_chosen else analysis._run_info
+        value = vars(holder)[self._name]
         if value is None:
             raise AttributeError(f"{type(analysis).__name__} has no {self._name} yet")
         return value
 
     def __set__(self, analysis: Analysis, value: T) -> None:
-        changed = replace(getattr(analysis, self._holder), **{self._name: value})
-        setattr(analysis, self._holder, changed)
+        changed: dict[str, Any] = {self._name: value}
+        if self._is_chosen:
+            analysis._run_context = replace(analysis._run_context, **changed)
+        else:
+            analysis._run_info = replace(analysis._run_info, **changed)

@@ -129,7 +129,7 @@ class SampleRun:
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
-        self._chain = getattr(self.trajectory, "chain", None)
+        self._chain = self.trajectory.chain
         self.is_sample = self._chain is not None and _is_sampled(self._chain)
         if self.is_sample:
             self._frames = _readable(frames, self.trajectory.n_frames)
@@ -141,7 +141,7 @@ class SampleRun:
                 )
 
     @property
-    def trajectory(self) -> Any:
+    def trajectory(self) -> Trajectory:
         """Opened trajectory: a `Trajectory`."""
         return self._run.trajectory
 
@@ -282,9 +282,9 @@ class SampleRun:
 
     def in_memory_now(self) -> float | None:
         """Fraction in memory of the bytes that the whole run reads; None if unknown."""
-        if not self.is_sample:
+        if self._chain is None or not self.is_sample:
             return self.in_memory(self._run_frames)
-        return cached_share_of_all({file.path for file in self.trajectory.chain.files})
+        return cached_share_of_all({file.path for file in self._chain.files})
 
     @contextmanager
     def from_disk(self, frames: np.ndarray) -> Iterator[bool]:

@@ -225,7 +225,7 @@ class TrajectoryRun:
 
     def warn_of_scan(self, damaged: Sequence[tuple[int, str]], changes: np.ndarray) -> None:
         """Warn of frames at which atoms may have been followed wrongly."""
-        path = self.trajectory.provenance()["trajectory"]
+        path = str(self.trajectory.provenance()["trajectory"])
         warn_of_jumps(path, "nojump", "an atom", [frame for frame, _ in damaged], changes)
 
     def warn_of_long_bonds(self, noted: Sequence[LongBonds]) -> None:
@@ -234,7 +234,7 @@ class TrajectoryRun:
             return
         found = sum_long_bonds(noted)
         first, second = self.analyses[0].atomgroup.universe.atoms[self._atoms[list(found.atoms)]]
-        path = self.trajectory.provenance()["trajectory"]
+        path = str(self.trajectory.provenance()["trajectory"])
         warn(
             f"{path}: {found.n_bonds} bonds in {found.n_frames} of {len(self.plan.frames)} frames "
             "are longer than half the cell after unwrap; the longest, "
@@ -283,7 +283,7 @@ class TrajectoryRun:
         # For MDAnalysis's readers, only the fields of the present frame are known.
         if self.trajectory.shareable and not required.issubset(held):
             lacking = " and ".join(sorted(required.difference(held)))
-            path = self.trajectory.provenance()["trajectory"]
+            path = str(self.trajectory.provenance()["trajectory"])
             raise MissingDataError(
                 f"{path}: an analysis asks for {lacking}, but it holds {' and '.join(held)} "
                 "only; analyse one that holds them"

@@ -274,7 +274,7 @@ class _Reading:
         angles[(lengths == 0).all(axis=1)] = 0
         return np.hstack([lengths, angles])
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, object]:
         names = ("Conventions", "title", "program", "programVersion")
         texts = {name: self.attributes.get(name) for name in names}
         program = " ".join(filter(None, (texts["program"], texts["programVersion"])))

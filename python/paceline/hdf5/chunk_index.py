@@ -263,7 +263,7 @@ class ChunkIndex:
     #: Id of each of paceline's atoms, if there are `ids`: int64, (n_atoms,), increasing.
     id_order: np.ndarray | None = None
     #: Facts for `paceline info`, in the order of the output.
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
     #: Reason why times are not known, and frames are counted; None if times are known.
     time_doubt: str | None = None

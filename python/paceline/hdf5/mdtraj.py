@@ -1,12 +1,12 @@
 """MDTraj's HDF5 convention: a few datasets of the root group, and a topology."""
 
 import json
-from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from paceline._util.json_object import JsonObject
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
@@ -135,7 +135,7 @@ def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
     return system
 
 
-def _parse_topology(topology: Mapping[str, Any]) -> SystemTopology:
+def _parse_topology(topology: JsonObject) -> SystemTopology:
     chains = sorted(topology["chains"], key=itemgetter("index"))
     residues = [
         (k, residue)
@@ -166,9 +166,9 @@ def _parse_topology(topology: Mapping[str, Any]) -> SystemTopology:
     )
 
 
-def _segid_of(chain: Mapping[str, Any], number: int) -> str:
+def _segid_of(chain: JsonObject, number: int) -> str:
     """Name a chain by its segment, else by its own name, else by its number."""
-    first: Mapping[str, Any] = next(iter(chain["residues"]), {})
+    first: JsonObject = next(iter(chain["residues"]), {})
     return first.get("segmentID") or chain.get("chain_id") or str(number)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import parent_process
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from paceline._util.choices import ALSO_OF_MDANALYSIS, BACKENDS
 from paceline._util.progress import Progress
 from paceline.backends import Adaptive, is_client, make_backend
 from paceline.backends.mdanalysis import (
+    AnalysedPart,
     ForMDAnalysis,
     NotPicklableError,
     OrderedError,
@@ -310,7 +311,7 @@ def _compute_together(
     analyses: Sequence[AnalysisBase],
     indexed: np.ndarray,
     report: Callable[[int], object] | None = None,
-) -> list[SimpleNamespace]:
+) -> list[AnalysedPart]:
     """Compute frames, each read once; `indexed` rows are a number in the result and a frame."""
     trajectory = analyses[0]._trajectory
     given, moved = trajectory.ts.frame, _values(trajectory.ts)

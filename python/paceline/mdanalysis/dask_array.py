@@ -11,6 +11,7 @@ from paceline._util.arguments import slice_of
 from paceline._util.machine import available_cpus
 from paceline._util.sorting import sorted_unique
 from paceline.block import FrameBuffer, field_bits
+from paceline.contract.atoms import Atoms
 from paceline.contract.plan import make_plan
 from paceline.contract.source import Extents, FrameReader, FrameSource
 from paceline.errors import MissingDataError, UnsupportedError
@@ -94,7 +95,7 @@ def dask_array(
 class _Frames:
     """Chosen frames of a group of atoms, cut into chunks."""
 
-    def __init__(self, atomgroup: Any, field: str, frames: slice, block_frames: int | None):
+    def __init__(self, atomgroup: Atoms, field: str, frames: slice, block_frames: int | None):
         from paceline.mdanalysis.universe_trajectory import open_trajectory
 
         field_bits([field])

@@ -15,12 +15,12 @@ from typing import Any
 
 import MDAnalysis
 import numpy as np
-from MDAnalysis.coordinates.base import ReaderBase
+from MDAnalysis.coordinates.base import ProtoReader, ReaderBase
 from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
-from paceline.contract.atoms import Timestep, fields_of, values_of
+from paceline.contract.atoms import Timestep, fields_of, set_values, values_of
 from paceline.contract.source import (
     FORMATS,
     FileSpec,
@@ -309,7 +309,7 @@ class Reader(ReaderBase):
         file = self._file_here
         if isinstance(file, Hdf5File) and (stated := file.units):
             return dict.fromkeys(_UNITS) | stated
-        theirs = getattr(MDAnalysis._READERS.get(_name_of(file)), "units", {})
+        theirs = MDAnalysis._READERS.get(_name_of(file), ProtoReader).units
         return dict(theirs if theirs.get("length") else _UNITS)
 
     @property
@@ -446,13 +446,13 @@ class Reader(ReaderBase):
         for bit, field, has_field in self._fields:
             if bits & bit:
                 values = decoded.array_of(field)[row]
-                setattr(ts, field, values if self._columns is None else values[self._columns])
+                set_values(ts, field, values if self._columns is None else values[self._columns])
             elif field not in held:
                 continue
             elif bit & of_files:
                 setattr(ts, has_field, False)
             elif ts is not before:
-                setattr(ts, field, values_of(before, field))
+                set_values(ts, field, values_of(before, field))
         self._held = bits
         #: Cell as in `FrameBuffer.cells`: lengths and angles alone do not determine the
         #: orientation.

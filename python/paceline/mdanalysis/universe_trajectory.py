@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 from weakref import WeakSet
 
 import MDAnalysis
@@ -120,7 +119,7 @@ class MDAnalysisTrajectory(Trajectory):
         with suppress(Exception):  # the run's own error is more informative
             trajectory[0 if _following(trajectory) else self._present]
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, object]:
         """Return versions and files, for the provenance of results."""
         return {
             **_origin_of(self._universe),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Self
@@ -58,7 +58,12 @@ class SampleTimes:
         """Mean of several sample runs."""
         costs = [one.cost for one in several]
         cost = FrameCost(
-            **{one.name: fmean(getattr(c, one.name) for c in costs) for one in fields(FrameCost)}
+            read=fmean(one.read for one in costs),
+            decode=fmean(one.decode for one in costs),
+            compute=fmean(one.compute for one in costs),
+            bytes=fmean(one.bytes for one in costs),
+            transform=fmean(one.transform for one in costs),
+            rest=fmean(one.rest for one in costs),
         )
         others = (fmean(values) for values in zip(*(one._others for one in several), strict=True))
         return cls(cost, *others)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.json_object import JsonObject
 from paceline.performance.record import (
     AT_BLOCKS,
     COMM,
@@ -375,7 +376,7 @@ class Report:
     stragglers: list[Straggler]
     abandoned: list[DuplicateAttempt]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Convert to dicts, lists, strings and numbers, with None for a number that is not finite.
 
         Returns

@@ -6,7 +6,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from paceline import _core
 from paceline._util.files import naming_file, writing_to
@@ -103,7 +103,7 @@ class WriteSession:
         """Agree on the options, and open the file on rank 0."""
         errors = self._errors
 
-        def key() -> dict[str, Any]:
+        def key() -> dict[str, object]:
             self._options = choose()
             return self._options.agreement_key()
 
@@ -135,7 +135,7 @@ class WriteSession:
         """Write a frame; this rank contributes some atoms, or an error."""
         errors = self._errors
 
-        def key() -> dict[str, Any]:
+        def key() -> dict[str, object]:
             if atoms is None:
                 assert error is not None
                 raise error

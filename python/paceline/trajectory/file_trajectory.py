@@ -196,7 +196,7 @@ class Trajectory(ABC):
         """Show the frame that was present before the run."""
 
     @abstractmethod
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, object]:
         """Return versions, files and fingerprints, for the provenance of results."""
 
 
@@ -713,7 +713,7 @@ class FileTrajectory(Trajectory):
     def go_back(self) -> None:
         """Do nothing: workers read, and the present frame is unchanged."""
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, object]:
         """Return versions, files and fingerprints, for the provenance of results."""
         found = {
             **self._origin,

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -39,8 +40,8 @@ def check_transforms(transforms: object) -> None:
     for one in transforms:
         if isinstance(one, Transform):
             continue
-        name = getattr(one, "__qualname__", repr(one))
-        module = getattr(one, "__module__", "")
+        named = one if isinstance(one, FunctionType | type) else type(one)
+        name, module = repr(one) if named is not one else named.__qualname__, named.__module__
         advice = ""
         if module.startswith("paceline.transform"):
             advice = f": call it, as {name}()"
