@@ -152,9 +152,14 @@ class NotRunError(PacelineError, ValueError, AttributeError):
         return super().__new__(_with_theirs(cls, NotRunError, "NoDataError"), *args)
 
 
+def name_of_imported(module: str, name: str) -> Any:
+    """Get a name of a module; None if the module is not imported."""
+    return getattr(sys.modules.get(module), name, None)
+
+
 def _with_theirs(cls: object, ours: type[PacelineError], name: str) -> Any:
     """Make a class of an error of ours that is one of MDAnalysis's, too, where that is imported."""
-    theirs = getattr(sys.modules.get("MDAnalysis.exceptions"), name, None)
+    theirs = name_of_imported("MDAnalysis.exceptions", name)
     if cls is not ours or theirs is None:
         return cls
     names = {"__module__": __name__, "__reduce__": lambda self: (ours, self.args, vars(self))}

@@ -3,7 +3,6 @@
 import math
 import os
 import socket
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ from paceline.engine.result_arrays import limited
 from paceline.engine.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.engine.worker import FrameCache
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError, name_of_imported, warn
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
@@ -264,7 +263,7 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | N
 
 def _sort(given: object) -> tuple[list[object], list[Analysis]]:
     """Sort analyses into those of MDAnalysis's classes, and ours, which are checked."""
-    base: Any = getattr(sys.modules.get("MDAnalysis.analysis.base"), "AnalysisBase", ())
+    base: Any = name_of_imported("MDAnalysis.analysis.base", "AnalysisBase") or ()
     every = list(given) if isinstance(given, Sequence) else [given]
     theirs = [one for one in every if isinstance(one, base)]
     ours = [one for one in every if not isinstance(one, base)]

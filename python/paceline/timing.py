@@ -255,8 +255,9 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
     args = {"first frame": timing.first_frame, "frames": timing.n_frames, "bytes": timing.bytes}
     start, length = (timing.start - origin) / 1e3, (timing.end - timing.start) / 1e3
     yield {**common, "name": name, "ts": start, "dur": length, "args": args}
+    measured = asdict(timing)
     for part in PARTS:
-        length = getattr(timing, part) / 1e3
+        length = measured[part] / 1e3
         yield {**common, "name": part, "ts": start, "dur": length}
         start += length
 

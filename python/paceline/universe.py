@@ -171,9 +171,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         from paceline.performance.page import html_table, notebook_page
 
         facts = {"topology": os.fspath(self.filename) if self.filename else ""}
-        facts |= {
-            name: f"{len(getattr(self, name)):,}" for name in ("atoms", "residues", "segments")
-        }
+        sizes = {"atoms": self.atoms, "residues": self.residues, "segments": self.segments}
+        facts |= {name: f"{len(group):,}" for name, group in sizes.items()}
         trajectory = self._trajectory
         if trajectory is not None:
             cell = self.dimensions

@@ -316,14 +316,18 @@ class Ramachandran(_Dihedrals):
             "missing or there in several alternate locations"
         )
 
-    def _find(self, atomgroup: Atoms | System, verbose: bool, **options: object) -> None:
-        """Find the residues as the class of MDAnalysis does."""
+    def _class_of_mdanalysis(self) -> Any:
+        """Class of MDAnalysis that finds the residues and draws the angles."""
         from MDAnalysis.analysis import dihedrals
 
+        return getattr(dihedrals, self._KIND)
+
+    def _find(self, atomgroup: Atoms | System, verbose: bool, **options: object) -> None:
+        """Find the residues as the class of MDAnalysis does."""
         AnalysisBase.__init__(self, atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, f"{self.name}: the group")
         try:
-            theirs = getattr(dihedrals, self._KIND)(atomgroup, **options)
+            theirs = self._class_of_mdanalysis()(atomgroup, **options)
         except TypeError as error:  # MDAnalysis's, where nothing is left
             reason = f"{self.name}: no residue has a residue before and after it"
             raise SelectionError(reason) from error
@@ -406,9 +410,7 @@ class Ramachandran(_Dihedrals):
         matplotlib.axes.Axes
             The axes.
         """
-        from MDAnalysis.analysis import dihedrals
-
-        return getattr(dihedrals, self._KIND).plot(self, ax=ax, ref=ref, **kwargs)
+        return self._class_of_mdanalysis().plot(self, ax=ax, ref=ref, **kwargs)
 
 
 class Janin(Ramachandran):

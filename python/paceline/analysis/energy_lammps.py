@@ -230,7 +230,7 @@ def unit_of(name: str, style: Style) -> str:
     if name == "Volume":
         return style.length if style.length == "lj" else f"{style.length}³"
     quantity = next((key for key, one in QUANTITIES.items() if re.fullmatch(one, name)), None)
-    return "" if quantity is None else str(getattr(style, quantity))
+    return "" if quantity is None else str(style._asdict()[quantity])
 
 
 def _listed(text: str) -> list[str]:

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -22,7 +21,12 @@ from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import UNKNOWN_TIMES
-from paceline.errors import NotRunError, UnsupportedError, with_script_advice
+from paceline.errors import (
+    NotRunError,
+    UnsupportedError,
+    name_of_imported,
+    with_script_advice,
+)
 from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib, styled
 from paceline.performance.number_format import shortened
 
@@ -83,7 +87,7 @@ class Results(dict[str, Any]):
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """Class for `isinstance`, beside the type: MDAnalysis's, where that is imported."""
-        return getattr(sys.modules.get("MDAnalysis.analysis.results"), "Results", type(self))
+        return name_of_imported("MDAnalysis.analysis.results", "Results") or type(self)
 
     def __getattr__(self, name: str) -> Any:
         try:

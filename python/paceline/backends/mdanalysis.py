@@ -25,7 +25,7 @@ from paceline._util.os_calls import after_fork
 from paceline._util.progress import Progress
 from paceline.backends.base import Backend
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
-from paceline.errors import PacelineWarning, UnsupportedError, WorkerError
+from paceline.errors import PacelineWarning, UnsupportedError, WorkerError, name_of_imported
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 
@@ -329,7 +329,7 @@ def _parse_one_at_a_time() -> None:
 
 def _serial() -> type | None:
     """Return MDAnalysis's serial backend; None if it is not imported."""
-    return getattr(sys.modules.get("MDAnalysis.analysis.backends"), "BackendSerial", None)
+    return name_of_imported("MDAnalysis.analysis.backends", "BackendSerial")
 
 
 def changed_by() -> str:

@@ -359,7 +359,9 @@ def run_analysis(
     The frames are those of arguments unless they are given. `options` are further ones of
     `paceline.run`.
     """
-    analyses = getattr(analysis, "analyses", {"": analysis})
+    from paceline.analysis.battery import Battery
+
+    analyses = analysis.analyses if isinstance(analysis, Battery) else {"": analysis}
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,

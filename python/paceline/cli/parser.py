@@ -153,7 +153,7 @@ class CommandParser(argparse.ArgumentParser):
                 leading = takewhile(lambda text: text.startswith("-"), given)
                 self._check_leading([text for text in leading if not self._knows(text)], given)
         found, rest = super().parse_known_args(given, namespace)
-        if not hasattr(found, "option_names"):  # a command's own, not those of its parent
+        if "option_names" not in found:  # a command's own, not those of its parent
             found.option_names = self.option_names
         if self._subparsers is not None:
             self._check_leading(rest, given)
@@ -162,7 +162,7 @@ class CommandParser(argparse.ArgumentParser):
                 if text.startswith("-") and text not in ("-", "--"):
                     self.error(f"no option {text}{self._near_option(text)}")
             files = [text for text in rest if text != "--"]
-            if files and not hasattr(found, "files"):
+            if files and "files" not in found:
                 self.error(f"unexpected argument {files[0]!r}")
             if files:
                 found.files = [*found.files, *files]

@@ -103,10 +103,10 @@ def _of_chunks(
     one_by_one: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Number of bytes read per chunk, and their first and last offset."""
-    of_row, first, end, between = (
-        np.array([getattr(column, name) for column in columns])
-        for name in ("of_row", "first", "end", "between")
-    )
+    of_row = np.array([column.of_row for column in columns])
+    first = np.array([column.first for column in columns])
+    end = np.array([column.end for column in columns])
+    between = np.array([column.between for column in columns])
     if dataset.filters:
         packed = _compressed_bytes(dataset, sizes, rows, end)
         return packed, np.zeros_like(first), packed

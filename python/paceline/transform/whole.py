@@ -79,9 +79,11 @@ def _wants(
         elif one.breaks:
             is_whole[:] = False
     of_analyses = [(one.name, _atoms_of(one)) for one in analyses]
+    pairs = list(zip(analyses, of_analyses, strict=True))
     needing = {
-        need: [of for one, of in zip(analyses, of_analyses, strict=True) if getattr(one, need)]
-        for need in ("needs_whole", "needs_together", "needs_fit")
+        "needs_whole": [of for one, of in pairs if one.needs_whole],
+        "needs_together": [of for one, of in pairs if one.needs_together],
+        "needs_fit": [of for one, of in pairs if one.needs_fit],
     }
     for one in transforms:
         whole_atoms = one.whole_atoms(universe)
