@@ -115,7 +115,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any):
         super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
-        # What some commands set, and functions of all commands ask for.
+        # Arguments that only some commands have, and functions of all commands read.
         self.set_defaults(structures=None, output_files=(), further=(), form=None)
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
         explain = "show this help message and exit"
