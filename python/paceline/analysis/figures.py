@@ -45,7 +45,7 @@ NAME_HEIGHT, AROUND_NAMES = 0.095, 0.7
 #: States in a row of a legend.
 STATES_IN_A_ROW = 3
 #: Angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: where their turn begins.
-REFERENCES = {"Ramachandran": ("Rama_ref", -180), "Janin": ("Janin_ref", 0)}
+REFERENCES = {"Ramachandran": -180, "Janin": 0}
 #: Parts of them that regions hold, and the colours of these.
 REGIONS, GREYS = (0.98, 0.9), ("#e6e6e6", "#cccccc")
 #: Patterns of the series of one table, where colours tell tables apart.
@@ -374,8 +374,9 @@ def _draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
     from matplotlib.patches import Patch
     from MDAnalysis.analysis.data import filenames
 
-    file, begin = REFERENCES[name]
-    counts = np.load(getattr(filenames, file))
+    begin = REFERENCES[name]
+    files = {"Ramachandran": filenames.Rama_ref, "Janin": filenames.Janin_ref}
+    counts = np.load(files[name])
     width = 360 / len(counts)
     middles = begin + width * (np.arange(-1, len(counts) + 1) + 0.5)
     descending = np.sort(counts, axis=None)[::-1]
