@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,8 +22,10 @@ from paceline.errors import UnsupportedError, warn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpecBase
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -109,15 +111,16 @@ def _draw_panels(panels: Sequence[Table], ax: "Axes", options: FigureOptions) ->
     if len(panels) == 1:
         return draw(panels[0], ax, options)
     figure, box = ax.figure, ax.get_position()
-    _heighten(ax, options, figure.get_figheight() * (1 + len(panels)) / 2.5)
+    _heighten(ax, options, height_of(ax) * (1 + len(panels)) / 2.5)
     place = ax.get_subplotspec()
+    places: GridSpecBase
     if place is None:
         sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
         places = figure.add_gridspec(len(panels), 1, **sides)
     else:
         places = place.subgridspec(len(panels), 1)
     ax.remove()
-    all_axes = places.subplots(sharex=True)
+    all_axes: list[Axes] = [*places.subplots(sharex=True, squeeze=False)[:, 0]]
     below = copy.copy(options)
     below.title = ""
     for k, (one, axes) in enumerate(zip(panels, all_axes, strict=True)):
@@ -141,6 +144,13 @@ def _heighten(ax: "Axes", options: FigureOptions, height: float) -> None:
     figure = ax.figure
     if isinstance(figure, Figure) and len(figure.axes) == 1 and options.figsize is None:
         figure.set_figheight(max(height, figure.get_figheight()))
+
+
+def height_of(ax: "Axes") -> float:
+    """Find the height of the figure in which these axes are, inches."""
+    root = ax.get_figure(root=True)
+    assert root is not None
+    return root.get_figheight()
 
 
 def new_figure(make: "Callable[[], Figure]", options: FigureOptions) -> "Figure":
@@ -249,7 +259,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
         )
 
 
-def _tick_abscissa(label: str, ax: Any) -> None:
+def _tick_abscissa(label: str, ax: "Axes") -> None:
     """Put ticks along the abscissa: few, since times have many digits; of a turn at 60°."""
     if name_and_unit(label)[1] == "°":
         ax.locator_params(axis="x", nbins=7, steps=[1, 3, 6, 10])
@@ -445,7 +455,7 @@ def _draw_states(table: Table, ax: "Axes", options: FigureOptions) -> None:
 
 
 def _paint_states(
-    states: Sequence[tuple[str, str]], grid: tuple[np.ndarray, ...], numbers: np.ndarray, ax: Any
+    states: Sequence[tuple[str, str]], grid: tuple[np.ndarray, ...], numbers: np.ndarray, ax: "Axes"
 ) -> None:
     """Paint the cells of a grid in the colours of their states, below a legend."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -463,6 +473,8 @@ def _paint_values(
     grid: tuple[np.ndarray, ...], values: np.ndarray, ax: "Axes", label: str, **options: Any
 ) -> None:
     """Paint the cells of a grid in the colours of a scale, which is beside it."""
+    from matplotlib.ticker import MaxNLocator
+
     shown = np.ma.masked_invalid(values)
     if options.get("vmax") is None and shown.count():
         low = shown.min() if options.get("vmin") is None else options["vmin"]
@@ -472,7 +484,7 @@ def _paint_values(
     bar = ax.figure.colorbar(mesh, ax=ax, label=label)
     bar.outline.set_linewidth(0.5)
     if shown.count() and not (shown % 1).any():
-        bar.locator.set_params(integer=True)
+        cast(MaxNLocator, bar.locator).set_params(integer=True)
         bar.update_ticks()
 
 
@@ -504,15 +516,15 @@ def _draw_image(image: Image, ax: "Axes", options: FigureOptions) -> None:
         ax.set_title(image.note, loc="left", fontsize="small", fontweight="normal")
 
 
-def number_parts(axis: Any, parts: np.ndarray) -> None:
+def number_parts(axis: "Axis", parts: np.ndarray) -> None:
     """Label rows that are counted from 0 by names, or by numbers that several chains share.
 
     Of names that have no room, some at equal distances are shown.
     """
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import AutoLocator, MaxNLocator
 
     if parts.dtype.kind == "U":
-        height = axis.axes.get_position(original=True).height * axis.get_figure().get_figheight()
+        height = axis.axes.get_position(original=True).height * height_of(axis.axes)
         some = slice(None, None, max(1, math.ceil(len(parts) * NAME_HEIGHT / height / 1.2)))
         axis.set_ticks(np.arange(len(parts))[some], parts[some], fontsize="x-small")
         axis.set_inverted(True)  # the first is the uppermost
