@@ -212,47 +212,6 @@ impl Grid {
         }
     }
 
-    /// Visit the points within reach of a position, and some beyond, in rows; each row has the
-    /// shift (Å) of its nearest image.
-    pub fn visit_near(
-        &self,
-        at: [f32; 3],
-        to: &CellColumns,
-        mut visit: impl FnMut(&Points, Range<usize>, [f64; 3]),
-    ) {
-        let column = self.column(&at);
-        let x = to.points.x();
-        for offset in &self.offsets {
-            let Some((other, [b, c])) = self.neighbour(column, offset.columns) else {
-                continue;
-            };
-            let theirs = to.row(other);
-            if theirs.is_empty() {
-                continue;
-            }
-            let ends = [x[theirs.start], x[theirs.end - 1]].map(f64::from);
-            let images = match self.periodic {
-                true => self.images([f64::from(at[0]); 2], ends, offset.window, [b, c]),
-                false => 0..=0,
-            };
-            for a in images {
-                let shift = self.shift([a, b, c]);
-                let middle = f64::from(at[0]) - shift[0];
-                let row = &x[theirs.clone()];
-                let below = |limit: f64| row.partition_point(|&x| f64::from(x) < limit);
-                let up_to = |limit: f64| row.partition_point(|&x| f64::from(x) <= limit);
-                let begin = theirs.start + below(middle - offset.window);
-                let end = theirs.start + up_to(middle + offset.window);
-                visit(&to.points, begin..end, shift);
-            }
-        }
-    }
-
-    /// The largest distance that is searched for, rounding included, Å.
-    pub fn reach(&self) -> f64 {
-        self.reach
-    }
-
     /// Count the distances to columns at one offset; `once` where these are the same, and of the same
     /// atoms.
     fn count_at(
@@ -505,12 +464,6 @@ impl Points {
                 }
             }
         }
-    }
-
-    /// Label of a point.
-    #[inline]
-    pub fn label(&self, j: usize) -> u32 {
-        self.labels[j]
     }
 
     /// Count distances from point `i` of `from` to a row of these, shifted by a vector (Å).

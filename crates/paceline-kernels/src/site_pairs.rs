@@ -1,23 +1,18 @@
 //! Distances between single atoms, for pairs of groups, counted in bins: what site-specific radial
 //! distribution functions are made of.
 //!
-//! Distances are those of `MDAnalysis.lib.distances.capped_distance` to the last bit, as in
-//! [`crate::rdf`]. Atoms are sorted into one cell list a frame, however many pairs of groups look
-//! for neighbours in it.
+//! Distances are those of `MDAnalysis.lib.distances.capped_distance` to the last bit, found by
+//! [`crate::near_pairs`]: one search a frame for all atoms that look for neighbours in one group.
 
 use super::cell::{ApplyPbc, Cell, NoCell, nearest_in, square};
-use super::cell_list::{CellColumns, Grid, Points};
+use super::cell_list::Points;
+use super::check_len;
 use super::histogram::largest_square;
+use super::near_pairs::{Measure, Pair, Point, Search, extent, finite, in_cell};
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::Frames;
 use super::transform::Refused;
-use super::{Columns, check_len};
 use paceline_base::error::{self, Error};
-
-/// From so many atoms on that look for neighbours in a group, a cell list of it pays.
-const MANY: usize = 32;
-/// Longest edges of a cell, so far from which single precision still finds the same neighbours.
-const NEAR: f32 = 16.0;
 
 const NEEDED_BY: &str = "norm='rdf'";
 
@@ -28,8 +23,6 @@ pub struct Bins {
     begin: f64,
     end: f64,
     number: usize,
-    /// The largest square of a distance up to the end, Å².
-    most: f64,
 }
 
 impl Bins {
@@ -41,48 +34,38 @@ impl Bins {
                 "there are no {number} bins from {begin} to {end} Å"
             )));
         }
-        Ok(Bins {
-            begin,
-            end,
-            number,
-            most: largest_square(end),
-        })
+        Ok(Bins { begin, end, number })
     }
 
     #[inline]
-    fn of(&self, square: f64) -> Option<usize> {
-        let from_begin = square.sqrt() - self.begin;
+    fn of(&self, distance: f64) -> Option<usize> {
+        let from_begin = distance - self.begin;
         let bin = (from_begin * self.number as f64 / (self.end - self.begin)) as usize;
         (from_begin >= 0.0 && bin < self.number).then_some(bin)
     }
 }
 
-/// Groups of atoms, pairs of them, and the bins of their atoms' distances.
+/// Pairs of groups of atoms, and the bins of their atoms' distances.
 #[derive(Debug, Clone)]
 pub struct SitePairs {
-    groups: Vec<Columns>,
-    pairs: Vec<Pair>,
+    searches: Vec<Searched>,
     bins: Bins,
-    /// Atoms that look for neighbours in each group.
-    n_seekers: Vec<usize>,
     needs_cell: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Pair {
-    groups: [usize; 2],
-    /// Index of the first bin of the first atoms.
-    first_bin: usize,
-}
-
-/// The positions of a group in one frame, and what was made of them.
-#[derive(Default)]
-struct Members {
-    positions: Vec<[f32; 3]>,
-    /// Brought into the cell.
-    within: Option<Vec<[f32; 3]>>,
-    points: Option<Points>,
-    cell_columns: Option<CellColumns>,
+/// Pairs of groups with one second group, for which MDAnalysis rounds distances in the same way.
+#[derive(Debug, Clone)]
+struct Searched {
+    /// Columns of the first groups' atoms, one group after the other, and of the second group's.
+    columns: [Vec<u32>; 2],
+    /// Index of the first bin of each first atom.
+    first_bins: Vec<usize>,
+    /// End of each first group.
+    ends: Vec<usize>,
+    /// Numbers of atoms of the first pair.
+    sizes: [usize; 2],
+    /// Whether MDAnalysis uses cell lists in the smallest and in the largest cell.
+    by_cells: [bool; 2],
 }
 
 impl SitePairs {
@@ -105,302 +88,173 @@ impl SitePairs {
         if sizes.contains(&0) || pairs.is_empty() || !rest.is_empty() {
             return refuse("expected groups of atoms, and pairs of these");
         }
-        let mut n_seekers = vec![0; sizes.len()];
-        let (mut pairs, mut n_bins) = (Vec::new(), 0_usize);
+        let (mut groups, mut rest) = (Vec::new(), columns);
+        for &size in sizes {
+            let (group, others) = rest.split_at(size);
+            groups.push(group.iter().map(|&column| column as u32));
+            rest = others;
+        }
+        let (mut searches, mut n_bins) = (Vec::<Searched>::new(), 0_usize);
+        let mut numbers = Vec::new();
         for &[first, second] in pairs_of_groups {
-            let (Some(n), Some(m)) = (sizes.get(first), sizes.get(second)) else {
+            let (Some(&n), Some(&m)) = (sizes.get(first), sizes.get(second)) else {
                 return refuse("a pair names a group that there is not");
             };
-            pairs.push(Pair {
-                groups: [first, second],
-                first_bin: n_bins,
+            let (first_bin, width) = (n_bins, m.saturating_mul(bins.number));
+            n_bins = n_bins.saturating_add(n.saturating_mul(width));
+            if u32::try_from(n_bins).is_err() {
+                return refuse("pairs of atoms have 2³² bins or more");
+            }
+            let by_cells =
+                [0.0, f32::INFINITY].map(|edge| are_searched_by_cells([n, m], bins.end, [edge; 3]));
+            let number = numbers.iter().position(|one| *one == (second, by_cells));
+            let number = number.unwrap_or_else(|| {
+                numbers.push((second, by_cells));
+                searches.push(Searched {
+                    columns: [Vec::new(), groups[second].clone().collect()],
+                    first_bins: Vec::new(),
+                    ends: Vec::new(),
+                    sizes: [n, m],
+                    by_cells,
+                });
+                searches.len() - 1
             });
-            n_bins = n_bins.saturating_add(n.saturating_mul(*m).saturating_mul(bins.number));
-            n_seekers[second] += n;
+            let search = &mut searches[number];
+            search.columns[0].extend(groups[first].clone());
+            let first_bins = (0..n).map(|i| first_bin + i * width);
+            search.first_bins.extend(first_bins);
+            search.ends.push(search.first_bins.len());
         }
-        if u32::try_from(n_bins).is_err() {
-            return refuse("pairs of atoms have 2³² bins or more");
-        }
-        let mut rest = columns;
-        let mut group = |&size: &usize| {
-            let (columns, others) = rest.split_at(size);
-            rest = others;
-            Columns::new(columns)
-        };
         Ok(SitePairs {
-            groups: sizes.iter().map(&mut group).collect(),
-            pairs,
+            searches,
             bins,
-            n_seekers,
             needs_cell,
         })
     }
 
-    /// The bin of each distance within them, in all frames, and the sum of the cells' volumes (Å³);
-    /// or the first frame that cannot be counted, and why. Atom i of a pair's first group and j of
-    /// the second, of m, have bins from i m + j on, times their number, after those of the pairs
-    /// before.
+    /// The bin of each distance within them, in all frames and any order, and the sum of the cells'
+    /// volumes (Å³); or the first frame that cannot be counted, and why. Atom i of a pair's first
+    /// group and j of the second, of m, have bins from i m + j on, times their number, after those
+    /// of the pairs before.
     ///
     /// # Errors
     /// [`Error::Argument`] if the frames have no such atoms.
     pub fn find(&self, frames: &Frames<'_>) -> error::Result<Result<(Vec<u32>, f64), Refused>> {
-        for columns in &self.groups {
-            columns.check(frames.n_atoms())?;
+        let columns = self.searches.iter().flat_map(|one| &one.columns).flatten();
+        let last = columns.clone().max();
+        if last.is_some_and(|&last| last as usize >= frames.n_atoms()) {
+            return Err(Error::Argument("an atom is out of range".to_string()));
         }
-        let (mut found, mut volume) = (Vec::new(), 0.0);
-        let mut members: Vec<_> = self.groups.iter().map(|_| Members::default()).collect();
-        let mut scratch = Vec::new();
+        let (mut search, mut found, mut volume) = (Search::default(), Vec::new(), 0.0);
+        let mut pairs = Vec::new();
         let refused = frames.try_each(|frame, dimensions| {
-            for (columns, members) in self.groups.iter().zip(&mut members) {
-                members.set(columns.pick(frame, &mut scratch).as_chunks().0)?;
+            let frame = frame.as_chunks().0;
+            for &column in columns.clone() {
+                finite(frame[column as usize])?;
             }
-            match Cell::new(dimensions) {
-                Ok(cell) => {
-                    self.find_in(&cell, &mut members, &mut found)?;
-                    volume += cell.volume();
-                }
-                Err(NoCell::Missing) if !self.needs_cell => {
-                    self.find_without_cell(&mut members, &mut found);
-                }
+            let cell = match Cell::new(dimensions) {
+                Ok(cell) => Some(cell),
+                Err(NoCell::Missing) if !self.needs_cell => None,
                 Err(no_cell) => return Err(no_cell.reason(NEEDED_BY)),
+            };
+            for searched in &self.searches {
+                let mut add = |first_bin: usize, j: usize, distance: f64| {
+                    if let Some(bin) = self.bins.of(distance) {
+                        found.push((first_bin + j * self.bins.number + bin) as u32);
+                    }
+                };
+                let end = self.bins.end;
+                match &cell {
+                    // A distance of half a height may be found in two images.
+                    Some(cell) if !cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]) => {
+                        searched.compare_all(frame, cell, end, add)?;
+                    }
+                    _ => {
+                        pairs.clear();
+                        searched.find(frame, cell, end, &mut search, &mut pairs)?;
+                        for pair in &pairs {
+                            let first_bin = searched.first_bins[pair.i as usize];
+                            add(first_bin, pair.j as usize, pair.distance);
+                        }
+                    }
+                }
             }
+            volume += cell.map_or(0.0, |cell| cell.volume());
             Ok(())
         });
         Ok(refused.map_or(Ok((found, volume)), Err))
     }
+}
 
-    fn find_in(
+impl Searched {
+    /// Find the pairs of atoms within `end` (Å), which is less than half the height of the cell.
+    fn find(
         &self,
-        cell: &Cell,
-        members: &mut [Members],
-        found: &mut Vec<u32>,
+        frame: &[Point],
+        cell: Option<Cell>,
+        end: f64,
+        search: &mut Search,
+        pairs: &mut Vec<Pair>,
     ) -> Result<(), String> {
-        let end = self.bins.end;
-        // A distance of half a height may be found in two images.
-        let in_one_image = cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]);
-        let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
-        let longest = edges.iter().fold(0.0_f32, |most, &edge| most.max(edge));
-        let pbc = ApplyPbc::new(cell.vectors());
-        let largest = self.groups.iter().map(Columns::len).max();
-        let grid = in_one_image.then(|| Grid::of_cell(cell.vectors(), end, largest.unwrap_or(1)));
-        for pair in &self.pairs {
-            let [first, second] = pair.groups;
-            let sizes = pair.groups.map(|group| members[group].positions.len());
-            // Which way MDAnalysis takes decides how distances are rounded.
-            let by_cells = in_one_image && are_searched_by_cells(sizes, end, edges);
-            let is_home = |group: usize| members[group].are_within(NEAR * longest);
-            let pays = self.n_seekers[second] >= MANY && is_home(first) && is_home(second);
-            let is_moved = cell.is_triclinic() || by_cells;
-            if is_moved || in_one_image && pays {
-                for group in pair.groups {
-                    members[group].bring(&pbc)?;
-                }
-            }
-            let mut bins = Found::new(self, pair, sizes[1], found);
-            match &grid {
-                Some(grid) if is_moved => {
-                    members[second].sort(grid);
-                    let cell_columns = members[second].cell_columns();
-                    for (i, &at) in members[first].within().iter().enumerate() {
-                        grid.visit_near(at, cell_columns, |points, row, shift| {
-                            let square = shifted_square(shift);
-                            points.visit_within(at, row, square, self.bins.most, |j, square| {
-                                bins.add(i, points.label(j) as usize, square);
-                            });
-                        });
-                    }
-                }
-                Some(grid) if pays => {
-                    members[second].sort(grid);
-                    let (cell_columns, theirs) =
-                        (members[second].cell_columns(), &members[second].positions);
-                    let nearest = nearest_in(edges);
-                    let most = grid.reach() * grid.reach();
-                    for (i, &at) in members[first].within().iter().enumerate() {
-                        let x = members[first].positions[i];
-                        grid.visit_near(at, cell_columns, |points, row, shift| {
-                            let square = shifted_square(shift);
-                            points.visit_within(at, row, square, most, |j, _| {
-                                let j = points.label(j) as usize;
-                                bins.add(i, j, nearest(difference(x, theirs[j])));
-                            });
-                        });
-                    }
-                }
-                _ if is_moved => {
-                    let nearest = |d| square(cell.shifted(d, cell.nearest_images(d)));
-                    let points = members[second].points_within();
-                    bins.add_all(members[first].within(), &points, nearest);
-                }
-                _ => {
-                    members[second].make_points();
-                    let points = members[second].points();
-                    bins.add_all(&members[first].positions, points, nearest_in(edges));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn find_without_cell(&self, members: &mut [Members], found: &mut Vec<u32>) {
-        let end = self.bins.end;
-        for pair in &self.pairs {
-            let second = pair.groups[1];
-            let mut positions = pair.groups.map(|group| members[group].positions.clone());
-            let sizes = positions.each_ref().map(Vec::len);
-            let (least, most) = extent(&positions);
-            let edges = std::array::from_fn(|axis| most[axis] - least[axis]);
-            let mut bins = Found::new(self, pair, sizes[1], found);
-            if !are_searched_by_cells(sizes, end, edges) {
-                members[second].make_points();
-                bins.add_all(&positions[0], members[second].points(), square);
-                continue;
-            }
-            // MDAnalysis moves the atoms into a box of its own, and rounds.
-            let origin = least.map(|x| x - (0.1 * end) as f32);
-            for x in positions.iter_mut().flatten() {
-                *x = std::array::from_fn(|axis| x[axis] - origin[axis]);
-            }
-            let (least, most) = extent(&positions);
-            let extent = std::array::from_fn(|axis| least[axis]..most[axis]);
-            let grid = Grid::of_extent(&extent, end, sizes[1]);
-            let cell_columns = grid.sort(&positions[1], &labels(sizes[1]));
-            for (i, &at) in positions[0].iter().enumerate() {
-                grid.visit_near(at, &cell_columns, |points, row, _| {
-                    points.visit_within(at, row, square, self.bins.most, |j, square| {
-                        bins.add(i, points.label(j) as usize, square);
-                    });
-                });
-            }
-        }
-    }
-}
-
-impl Members {
-    /// # Errors
-    /// One sentence where a position is not finite.
-    fn set(&mut self, positions: &[[f32; 3]]) -> Result<(), String> {
-        if !positions.iter().flatten().all(|x| x.is_finite()) {
-            return Err("positions are not all finite numbers".to_string());
-        }
-        self.positions.clear();
-        self.positions.extend_from_slice(positions);
-        (self.within, self.points, self.cell_columns) = (None, None, None);
-        Ok(())
-    }
-
-    fn are_within(&self, limit: f32) -> bool {
-        self.positions.iter().flatten().all(|x| x.abs() <= limit)
-    }
-
-    fn bring(&mut self, pbc: &ApplyPbc) -> Result<(), String> {
-        if self.within.is_some() {
-            return Ok(());
-        }
-        let bring = |x: &[f32; 3]| {
-            pbc.apply(*x).ok_or_else(|| {
-                format!("an atom at {x:?} Å is too far away to be put into the cell")
-            })
+        let [first, second] = self.columns.each_ref().map(|columns| &columns[..]);
+        let [n, m] = [first.len() as u32, second.len() as u32];
+        let places: Vec<u32> = (0..n.max(m)).collect();
+        // Without a cell, rounding depends on the positions of the pair.
+        let is_one = cell.is_some() || self.by_cells == [false; 2];
+        let ends = if is_one {
+            &[first.len()][..]
+        } else {
+            &self.ends
         };
-        self.within = Some(self.positions.iter().map(bring).collect::<Result<_, _>>()?);
+        let mut begin = 0;
+        for &end_of_group in ends {
+            let group = begin..end_of_group;
+            let sizes = if is_one {
+                self.sizes
+            } else {
+                [group.len(), second.len()]
+            };
+            let extent = || extent(frame, [&first[group.clone()], second]);
+            let measure = Measure::new(cell, sizes, end, extent);
+            let places = [&places[group.clone()], &places[..second.len()]];
+            search.find(frame, &measure, None, [first, second], places, pairs)?;
+            begin = end_of_group;
+        }
         Ok(())
     }
 
-    fn within(&self) -> &[[f32; 3]] {
-        self.within.as_deref().unwrap_or_default()
-    }
-
-    fn sort(&mut self, grid: &Grid) {
-        if self.cell_columns.is_none() {
-            let labels = labels(self.positions.len());
-            self.cell_columns = Some(grid.sort(self.within(), &labels));
+    /// Pass the distances up to `end` (Å) to `add`, with first bins, after comparing all pairs of
+    /// atoms.
+    fn compare_all(
+        &self,
+        frame: &[Point],
+        cell: &Cell,
+        end: f64,
+        mut add: impl FnMut(usize, usize, f64),
+    ) -> Result<(), String> {
+        let pbc = ApplyPbc::new(cell.vectors());
+        let placed = |&column: &u32| match (frame[column as usize], cell.is_triclinic()) {
+            (x, true) => in_cell(&pbc, x),
+            (x, false) => Ok(x),
+        };
+        let place = |columns: &[u32]| columns.iter().map(placed).collect::<Result<Vec<_>, _>>();
+        let (first, second) = (place(&self.columns[0])?, place(&self.columns[1])?);
+        let points = Points::new(&second, &[], 0..second.len());
+        let all = 0..second.len();
+        let most = largest_square(end);
+        let edges = [0, 1, 2].map(|axis| cell.vectors()[axis][axis] as f32);
+        let (nearest, brick) = (nearest_in(edges), !cell.is_triclinic());
+        for (&at, &first_bin) in first.iter().zip(&self.first_bins) {
+            let mut add = |j: usize, square: f64| add(first_bin, j, square.sqrt());
+            if brick {
+                points.visit_within(at, all.clone(), &nearest, most, &mut add);
+            } else {
+                let nearest = |d| square(cell.shifted(d, cell.nearest_images(d)));
+                points.visit_within(at, all.clone(), nearest, most, &mut add);
+            }
         }
+        Ok(())
     }
-
-    fn cell_columns(&self) -> &CellColumns {
-        self.cell_columns.as_ref().expect("sorted")
-    }
-
-    fn make_points(&mut self) {
-        if self.points.is_none() {
-            self.points = Some(points_of(&self.positions));
-        }
-    }
-
-    fn points(&self) -> &Points {
-        self.points.as_ref().expect("made")
-    }
-
-    fn points_within(&self) -> Points {
-        points_of(self.within())
-    }
-}
-
-/// Takes the distances of a pair of groups.
-struct Found<'a> {
-    bins: Bins,
-    first_bin: usize,
-    n_second: usize,
-    found: &'a mut Vec<u32>,
-}
-
-impl<'a> Found<'a> {
-    fn new(task: &SitePairs, pair: &Pair, n_second: usize, found: &'a mut Vec<u32>) -> Self {
-        Found {
-            bins: task.bins,
-            first_bin: pair.first_bin,
-            n_second,
-            found,
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, i: usize, j: usize, square: f64) {
-        if square <= self.bins.most
-            && let Some(bin) = self.bins.of(square)
-        {
-            let pair = i * self.n_second + j;
-            let index = self.first_bin + pair * self.bins.number + bin;
-            self.found.push(index as u32);
-        }
-    }
-
-    /// Every pair, given what makes a square (Å²) of a difference of positions.
-    fn add_all(&mut self, from: &[[f32; 3]], to: &Points, square: impl Fn([f64; 3]) -> f64) {
-        for (i, &at) in from.iter().enumerate() {
-            to.visit_within(at, 0..to.len(), &square, self.bins.most, |j, square| {
-                self.add(i, j, square);
-            });
-        }
-    }
-}
-
-fn shifted_square(shift: [f64; 3]) -> impl Fn([f64; 3]) -> f64 {
-    move |d| square([0, 1, 2].map(|axis| d[axis] - shift[axis]))
-}
-
-fn difference(x: [f32; 3], y: [f32; 3]) -> [f64; 3] {
-    std::array::from_fn(|axis| f64::from(x[axis] - y[axis]))
-}
-
-fn labels(n_atoms: usize) -> Vec<u32> {
-    (0..n_atoms as u32).collect()
-}
-
-fn points_of(positions: &[[f32; 3]]) -> Points {
-    Points::new(positions, &[], 0..positions.len())
-}
-
-/// Least and largest coordinate of both groups along each axis, Å.
-fn extent(groups: &[Vec<[f32; 3]>; 2]) -> ([f32; 3], [f32; 3]) {
-    let (mut least, mut most) = ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
-    for x in groups.iter().flatten() {
-        for axis in 0..3 {
-            least[axis] = least[axis].min(x[axis]);
-            most[axis] = most[axis].max(x[axis]);
-        }
-    }
-    (least, most)
 }
 
 #[cfg(test)]
@@ -472,9 +326,39 @@ mod tests {
     }
 
     #[test]
+    fn pairs_that_share_a_group_are_counted_as_each_alone() {
+        let mut random = Random(82);
+        let (sizes, end) = ([2, 90, 9, 80, 200], 4.5);
+        let bins = Bins::new((0.0, end), 45).expect("bins");
+        let columns: Vec<usize> = (0..sizes.iter().sum()).collect();
+        for cell in CELLS {
+            // On a lattice, so that rounding decides the bins of many distances.
+            let frame = random.structure(columns.len(), 170.0, 9.0);
+            let mut frame: Vec<f32> = frame.iter().map(|&x| 0.1 * (x as f32).round()).collect();
+            // An atom of the second group lies apart: without a cell, rounding depends on the extent of a pair.
+            frame[6..9].fill(-30.7);
+            let all = [[0, 4], [1, 4], [2, 4], [3, 4], [4, 4]];
+            let task = SitePairs::new(&columns, &sizes, all.as_flattened(), bins, false);
+            let task = task.expect("pairs");
+            assert_eq!(task.searches.len(), 2);
+            let n_pairs = all.map(|[first, second]| sizes[first] * sizes[second]);
+            let found = counts(&task, &frame, cell, 45 * n_pairs.iter().sum::<usize>());
+            let mut begin = 0;
+            for (pair, n_pairs) in all.iter().zip(n_pairs) {
+                let alone = SitePairs::new(&columns, &sizes, pair, bins, false).expect("a pair");
+                let wanted = counts(&alone, &frame, cell, 45 * n_pairs);
+                let end = begin + wanted.len();
+                assert_eq!(found[begin..end], wanted, "{cell:?} {pair:?}");
+                begin = end;
+            }
+            assert!(found.iter().sum::<u64>() > 500, "{cell:?}");
+        }
+    }
+
+    #[test]
     fn bins_are_truncated() {
         let bins = Bins::new((2.0, 5.0), 3).expect("bins");
-        let found = [1.5, 1.999, 2.0, 2.999, 3.0, 4.999, 5.0, 7.0].map(|r| bins.of(r * r));
+        let found = [1.5, 1.999, 2.0, 2.999, 3.0, 4.999, 5.0, 7.0].map(|r| bins.of(r));
         let wanted = [None, None, Some(0), Some(0), Some(1), Some(2), None, None];
         assert_eq!(found, wanted);
         for (range, number) in [((0.0, 5.0), 0), ((5.0, 5.0), 3), ((-5.0, 0.0), 3)] {

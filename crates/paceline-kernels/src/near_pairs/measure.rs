@@ -213,7 +213,7 @@ pub(crate) fn cell_for(
     }
 }
 
-pub(super) fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
+pub(crate) fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
     pbc.apply(x)
         .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))
 }

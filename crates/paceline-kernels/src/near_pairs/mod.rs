@@ -16,7 +16,7 @@ mod measure;
 
 use bins::{Bins, Near, mark_near};
 pub use measure::Measure;
-pub(crate) use measure::cell_for;
+pub(crate) use measure::{cell_for, in_cell};
 
 /// Position, in single precision.
 pub type Point = [f32; 3];
