@@ -3,6 +3,10 @@
 //!
 //! A column is a part of the cell as long as its vector a, which lies along x. Its atoms are sorted
 //! by x. The distance between two columns limits how far apart along x their atoms may be.
+//!
+//! It is for the many pairs of an RDF, which are counted without being stored: a list of near pairs
+//! alone takes 3 times as long as an RDF to 8 Å, and 13 times to 15 Å. As a search for near pairs,
+//! columns take 4 to 20 times as long as the bins of [`crate::near_pairs`].
 
 use std::ops::Range;
 

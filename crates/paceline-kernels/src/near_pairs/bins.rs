@@ -4,6 +4,9 @@
 //! cell. Atoms at the faces of a cell are repeated beyond the opposite face, so that no search
 //! wraps around. Halves of bins that may be near a bin with atoms are marked. Positions are in
 //! single precision, with a margin for rounding: uncertain distances are computed elsewhere.
+//!
+//! Pairs are few here, and most atoms are near none: marks exclude these before any comparison,
+//! which the columns of [`crate::cell_list`] do not.
 
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::measure::Measure;
